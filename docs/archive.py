@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from docs.docstring_to_rst import escaped, table
 from docs.generate import contents, facts, page, section, write
-from docs.plain import escaped, table
 from dpbench.analysis.factors import profile
 from dpbench.estimators import Estimator
 from dpbench.output.style import style
@@ -31,12 +31,12 @@ UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 # Module of dpbench/theory/bounds/ with the proof, by the value of `bound_name`.
 PROOFS = {
     "two laws": "numbers",
-    "coins": "coins",
-    "several laws": "several_laws",
-    "sampling": "of_class",
+    "coins": "bernoulli",
+    "several laws": "multi_hypothesis",
+    "sampling": "class_bound",
     "directions": "vectors",
     "two laws of views": "local",
-    "two coins": "of_class",
+    "two coins": "class_bound",
 }
 
 

@@ -14,9 +14,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from docs.archive import write_archive  # noqa: E402
+from docs.docstring_to_rst import docstring_to_rst  # noqa: E402
 from docs.generate import write_reference  # noqa: E402
 from docs.modules import write_modules  # noqa: E402
-from docs.plain import plain  # noqa: E402
 from dpbench.package import __version__  # noqa: E402
 
 project = "dpbench"
@@ -97,4 +97,4 @@ def _generate(app: Any) -> None:
 def _docstring(
     _app: Any, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]
 ) -> None:
-    lines[:] = plain(lines)
+    lines[:] = docstring_to_rst(lines)

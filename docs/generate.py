@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from docs.plain import escaped, plain, table
+from docs.docstring_to_rst import docstring_to_rst, escaped, table
 from dpbench import cli
 from dpbench.analysis.study import Figure
 from dpbench.bibliography import bibliography
@@ -121,7 +121,7 @@ def section(title: str, *parts: str, label: str = "") -> str:
 def _prose(kind: type[Any]) -> str:
     """Return the docstring of a class up to its first heading."""
     doc = inspect.cleandoc(vars(kind).get("__doc__") or inspect.getdoc(kind) or "")
-    return "\n".join(plain(re.split(r"\n\w[^\n]*\n-{3,}\n", doc)[0].splitlines()))
+    return "\n".join(docstring_to_rst(re.split(r"\n\w[^\n]*\n-{3,}\n", doc)[0].splitlines()))
 
 
 def _keys(kind: type[Any]) -> str:
@@ -227,7 +227,7 @@ def _sweeps() -> str:
             if found.get(key)
         ]
         rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escaped(headline)))
-        parts = (escaped(headline), "\n".join(plain(about)), *used)
+        parts = (escaped(headline), "\n".join(docstring_to_rst(about)), *used)
         command = f"``python -m dpbench sweep={path.stem}``"
         sections.append(section(path.stem, *parts, command, label=f"sweep-{path.stem}"))
     return page(

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from docs.docstring_to_rst import escaped, table
 from docs.generate import ROOT, contents, page, section, write
-from docs.plain import escaped, table
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.jobs import describe

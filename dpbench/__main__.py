@@ -10,7 +10,7 @@ def main() -> None:
     signals.prepare()
     from dpbench.cli import run
 
-    sys.exit(signals.last_word(run(sys.argv[1:])))
+    sys.exit(signals.final_exit_code(run(sys.argv[1:])))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
-from dpbench.errors import RenamedWarning, no_others
+from dpbench.errors import RenamedWarning, reject_unknown_keywords
 from dpbench.jobs.prepare import prepared
 from dpbench.registry import ConfigError, from_mapping
 
@@ -81,7 +81,7 @@ def run(
     >>> list(result.summary["n"])
     [100, 1000]
     """
-    no_others(unknown, run)
+    reject_unknown_keywords(unknown, run)
     from dpbench.runner.settings import Settings
 
     folder = None if config_dir is None else Path(config_dir)
@@ -136,7 +136,7 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     import dpbench.report  # noqa: F401 (the figures enter the registry)
     from dpbench.analysis.result import read_result
     from dpbench.analysis.study import Study
-    from dpbench.output.folder import read_manifest
+    from dpbench.output.run_folder import read_manifest
     from dpbench.runner.settings import Settings, load_plugins
 
     path = Path(folder).expanduser()

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from dpbench import signals
 from dpbench.commands import command, commands
-from dpbench.commands.words import arguments
+from dpbench.commands.command_line import arguments
 from dpbench.errors import ConfigError, RenamedWarning
 from dpbench.jobs.help import help_text, unknown_command
 from dpbench.output.terminal import command_line
@@ -79,7 +79,7 @@ def _run(argv: Sequence[str]) -> int:
         if {"--help", "-h"} & set(argv):
             print(module.USAGE)
             return DONE
-        signals.in_order()
+        signals.install_interrupt_handlers()
         code: int = module.main(argv[1:])
         return code
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
@@ -109,7 +109,7 @@ def _run(argv: Sequence[str]) -> int:
     words = [[*folder, *one] for one in runs] if flags.multirun else [argv]
     _check_apart("out", [job.folder for job in jobs])
     _check_apart("baseline", [job.stores for job in jobs if job.stores is not None])
-    signals.in_order()
+    signals.install_interrupt_handlers()
     return max(job.run(own) for job, own in zip(jobs, words, strict=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["ConfigError", "RenamedWarning", "choose_from", "no_others", "one_line"]
+__all__ = ["ConfigError", "RenamedWarning", "choose_from", "one_line", "reject_unknown_keywords"]
 
 
 def one_line(text: str) -> str:
@@ -48,7 +48,7 @@ def choose_from(name: object, choices: Iterable[str]) -> str:
     return f"{f'did you mean {near[0]!r}? ' if near else ''}choose from {', '.join(known)}"
 
 
-def no_others(unknown: Mapping[str, Any], function: Callable[..., Any]) -> None:
+def reject_unknown_keywords(unknown: Mapping[str, Any], function: Callable[..., Any]) -> None:
     """Refuse unknown keyword arguments of a function, and name the known ones.
 
     Parameters

@@ -57,7 +57,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     folder = Path(config.getoption("--dpbench-config-dir") or path.parent)
     if not folder.is_dir():
         raise pytest.UsageError(f"--dpbench-config-dir: '{folder}': no such folder")
-    from dpbench.jobs.measured import measured
+    from dpbench.jobs.pytest_check import measured
 
     plugins = [name for name in config.getoption("--dpbench-plugins").split(",") if name]
     sweep = config.getoption("--dpbench-sweep")

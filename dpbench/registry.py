@@ -31,7 +31,7 @@ from dpbench.errors import ConfigError, RenamedWarning, choose_from
 
 __all__ = [
     "LABEL", "MOST_RECORDS", "ConfigError", "Count", "Label", "MomentOrder", "Nested",
-    "Probability", "Radius", "Registered", "Trials", "computable", "from_mapping",
+    "Probability", "Radius", "Registered", "Trials", "as_config_error", "from_mapping",
     "keyed", "named", "usable_label", "validated", "validated_positional",
 ]  # fmt: skip
 
@@ -98,7 +98,7 @@ def _tell_in_one_line(cls: Any) -> None:
 
 
 @contextmanager
-def computable(where: str) -> Iterator[None]:
+def as_config_error(where: str) -> Iterator[None]:
     """Numbers of the configuration alone are computed: where that fails it cannot be used."""
     import numpy as np  # slow to load
 

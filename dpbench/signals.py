@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["INTERRUPTED", "SIGNALS", "in_order", "last_word", "prepare"]
+__all__ = ["INTERRUPTED", "SIGNALS", "final_exit_code", "install_interrupt_handlers", "prepare"]
 
 INTERRUPTED = 130
 # Sent by Ctrl-C, by `kill` and schedulers, and by a terminal that is closed.
@@ -77,7 +77,7 @@ def quit_at_once(*_: object) -> None:
     os._exit(INTERRUPTED)
 
 
-def in_order() -> None:
+def install_interrupt_handlers() -> None:
     """Make the first signal raise KeyboardInterrupt from now on, if `prepare` was called."""
     gc.freeze()  # loaded libraries and the plan stay in memory
     gc.enable()
@@ -97,7 +97,7 @@ def _replace(old: Callable[..., None], new: Callable[..., None]) -> None:
             signal.signal(one, new)
 
 
-def last_word(code: int) -> int:
+def final_exit_code(code: int) -> int:
     """Return the exit code of the process: `code`, or 1 if it is 0 and output was lost."""
     _replace(_interrupt, quit_at_once)
     gc.freeze()

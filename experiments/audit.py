@@ -9,11 +9,11 @@ import pandas as pd
 
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.report import bounds_figure, strongest_in_print
-from dpbench.output.folder import read_manifest
+from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import NOTIONS, save, spaced
 from dpbench.registry import from_mapping
+from dpbench.report.labels import variant_text
 from dpbench.report.latex import TEXT, escaped, tabular
-from dpbench.report.words import variant_text
 
 __all__ = ["draw_audit"]
 

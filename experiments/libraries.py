@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpbench.libraries.report import CAPTIONS, benchmarks, figure
 from dpbench.libraries.sweep import LibrarySweep
-from dpbench.output.folder import read_manifest
+from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import save, style
 from dpbench.registry import from_mapping
 

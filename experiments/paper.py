@@ -20,7 +20,7 @@ from dpbench.analysis.result import Result
 from dpbench.cli import DONE, UNUSABLE, run
 from dpbench.errors import choose_from
 from dpbench.output.files import atomic
-from dpbench.output.folder import read_manifest
+from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import save, style
 from dpbench.registry import ConfigError, from_mapping, named, validated
 from dpbench.report.figures import chosen_labels

@@ -15,8 +15,8 @@ from dpbench.theory.theorems import BOUND, EXACT, THEOREMS
 OWN = {EXACT, BOUND, "central limit theorem"}
 # A place in a publication, or the statement that its number was not checked.
 PLACE = re.compile(
-    r", (?:(?:Theorem|Lemma|Claim|Algorithm) \d|equations? \(|section \d|remark on|handwritten notes"
-    r"|binary mean estimation)|numbers? not checked\)$"
+    r", (?:(?:Theorem|Lemma|Claim|Algorithm) \d|equations? \(|section \d|remark on"
+    r"|handwritten notes|binary mean estimation)|numbers? not checked\)$"
 )
 
 

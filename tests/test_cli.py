@@ -8,7 +8,7 @@ import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.cli import run
-from dpbench.commands.words import arguments
+from dpbench.commands.command_line import arguments
 from dpbench.jobs.composition import multirun
 from dpbench.registry import ConfigError
 from tests.bench import Bench, unusable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpbench.errors import ConfigError, choose_from, no_others
+from dpbench.errors import ConfigError, choose_from, reject_unknown_keywords
 
 
 def test_a_refusal_is_one_line_that_no_terminal_obeys() -> None:
@@ -23,6 +23,6 @@ def test_the_name_that_was_meant_comes_first() -> None:
 def test_other_arguments_are_refused() -> None:
     def plan(*, n: int, epsilon: float, **others: object) -> None: ...
 
-    no_others({}, plan)
+    reject_unknown_keywords({}, plan)
     with pytest.raises(ConfigError, match=r"^eps: no such argument; did you mean 'epsilon'\? "):
-        no_others({"eps": 1}, plan)
+        reject_unknown_keywords({"eps": 1}, plan)

@@ -16,7 +16,7 @@ import pytest
 import scipy.stats  # noqa: F401
 import yaml
 
-import dpbench.jobs.measured  # noqa: F401
+import dpbench.jobs.pytest_check  # noqa: F401
 from dpbench.cli import run
 from dpbench.commands.compare import errors_at
 from dpbench.commands.init_ci import UNKNOWN

@@ -23,7 +23,7 @@ from dpbench.seeds import (
     stream_name,
     stream_parameters,
 )
-from dpbench.suite.problems import Known
+from dpbench.suite.problems import ProblemClass
 from dpbench.theory.families import Family
 
 
@@ -59,7 +59,7 @@ def test_the_names_in_streams_are_fixed() -> None:
     """
     registries: list[type[Any]] = [Budget, Distribution, Estimator, Family]
     classes = {base.__name__: list(base.kinds().values()) for base in registries}
-    classes["nested"] = [Known]
+    classes["nested"] = [ProblemClass]
     actual = {
         registry: {
             stream_name(one): list(stream_parameters(one).values())

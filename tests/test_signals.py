@@ -67,7 +67,7 @@ def test_in_order_from_the_first_block_on(handlers: None, monkeypatch: pytest.Mo
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signals.prepare()
     assert not gc.isenabled()
-    signals.in_order()
+    signals.install_interrupt_handlers()
     assert gc.isenabled()
     signal.raise_signal(signal.SIGHUP)
     with pytest.raises(KeyboardInterrupt):

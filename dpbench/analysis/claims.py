@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
-from dpbench.analysis.resample import Measured, interval, replicates
+from dpbench.analysis.resample import Measurement, interval, replicates
 from dpbench.analysis.results import Results, worst_case
 from dpbench.arrays import Floats
 from dpbench.output.verdicts import CLAIMS, EARLY
@@ -219,21 +219,21 @@ class Claim(Selection):
         draws = replicates(chosen, self.statement.metric, **options)
         return worst_case(chosen.summary, draws)
 
-    def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measured:
+    def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measurement:
         enough = curve["trials"].min() >= LEAST_TRIALS
         positive = self.statement.kind == "limit" or np.all(draws > 0)
         if not (enough and positive and np.all(np.isfinite(draws))):
-            return Measured(np.nan, np.nan, np.nan)
+            return Measurement(np.nan, np.nan, np.nan)
         return self._interval(curve, draws)
 
-    def _interval(self, curve: pd.DataFrame, draws: Floats) -> Measured:
+    def _interval(self, curve: pd.DataFrame, draws: Floats) -> Measurement:
         return interval(self._number(curve, draws))
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         """Return the number of a curve and its replicates: the geometric mean over its rows."""
         return np.asarray(np.exp(np.log(draws).mean(axis=0)))
 
-    def _row(self, curve: pd.DataFrame, measured: Measured) -> dict[str, Any]:
+    def _row(self, curve: pd.DataFrame, measured: Measurement) -> dict[str, Any]:
         theorem, about = self.statement, curve.iloc[0]
         stated, here = self.prediction(about["k"]), self._at_these_n(curve)
         predicted = stated if np.isnan(here) else here
@@ -273,7 +273,7 @@ class Claim(Selection):
         return np.nan
 
 
-def _reach(measured: Measured, floor: float | None) -> float:
+def _reach(measured: Measurement, floor: float | None) -> float:
     """Return the half-width of the interval; for an upper limit its part below the number."""
     number, low, high = measured
     return (high - low) / 2 if floor is None else number - low
@@ -300,7 +300,7 @@ def region(predicted: float, tolerance: float, floor: float | None) -> tuple[flo
 
 
 def verdict(
-    measured: Measured, predicted: float, tolerance: float, *, floor: float | None = None
+    measured: Measurement, predicted: float, tolerance: float, *, floor: float | None = None
 ) -> str:
     """Compare an interval with the `region` that a claim accepts.
 
@@ -333,7 +333,7 @@ def verdict(
 
 
 def theorem_verdict(
-    measured: Measured,
+    measured: Measurement,
     theorem: float,
     exact: float,
     tolerance: float,

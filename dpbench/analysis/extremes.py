@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from dpbench.analysis.resample import LEVEL, Measured
+from dpbench.analysis.resample import LEVEL, Measurement
 
 __all__ = ["largest"]
 
@@ -46,7 +46,7 @@ TAIL = (1 - LEVEL) / 2
 UNIT = float(ndtri(1 - TAIL))  # standard errors between a number and an end of its interval
 
 
-def largest(numbers: ArrayLike, low: ArrayLike, high: ArrayLike, *, among: int = 1) -> Measured:
+def largest(numbers: ArrayLike, low: ArrayLike, high: ArrayLike, *, among: int = 1) -> Measurement:
     """Estimate the largest of the true values behind independent measurements.
 
     Parameters
@@ -75,4 +75,4 @@ def largest(numbers: ArrayLike, low: ArrayLike, high: ArrayLike, *, among: int =
     nearest = max(1, int(np.count_nonzero((down > 0) & (q >= bottom - 2 * c * down))))
     middle = (q - ndtri(2 ** (-1 / nearest)) * down).max()
     top = (q + float(ndtri(1 - tail)) * up).max()
-    return Measured(*(float(max(one, 0.0)) for one in (middle, bottom, top)))
+    return Measurement(*(float(max(one, 0.0)) for one in (middle, bottom, top)))

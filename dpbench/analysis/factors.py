@@ -9,11 +9,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dpbench.analysis.extremes import largest
-from dpbench.analysis.resample import Measured
+from dpbench.analysis.resample import Measurement
 from dpbench.analysis.results import CURVE, worst_case
 from dpbench.arrays import Floats, Ints
 from dpbench.sweep.selection import BUDGET
-from dpbench.theory.bounds.of_class import OF_VIEWS
+from dpbench.theory.bounds.class_bound import OF_VIEWS
 
 __all__ = ["BY_TRIALS", "ENDS", "EXACT", "OPTIMAL", "factors", "profile", "scores"]
 
@@ -174,7 +174,7 @@ def _told(summary: pd.DataFrame) -> pd.DataFrame:
     return summary.assign(members=members, bound=bound).reset_index(drop=True)
 
 
-def _by_trials(over: Floats, at: Ints, among: pd.Series[int]) -> list[Measured]:
+def _by_trials(over: Floats, at: Ints, among: pd.Series[int]) -> list[Measurement]:
     """Return each curve's factor with its interval, from its members' 0.9 quantiles and ends."""
     order = np.argsort(at, kind="stable")
     parts = np.split(over[order], np.flatnonzero(np.diff(at[order])) + 1) if len(at) else []

@@ -12,7 +12,7 @@ from pydantic import Field
 from dpbench.analysis.claims import POINT, Claim, Curves, region
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.oracle import check_exact, exact_n, exact_values, first_n
-from dpbench.analysis.resample import Measured, interval, replicates
+from dpbench.analysis.resample import Measurement, interval, replicates
 from dpbench.analysis.results import CURVE, Results, held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
 from dpbench.arrays import Floats
@@ -302,7 +302,7 @@ class Factor(Claim):
         errors = replicates(chosen, self.statement.metric)
         return chosen.summary, errors / chosen.summary["lower_bound"].to_numpy()[:, None]
 
-    def _interval(self, curve: pd.DataFrame, draws: Floats) -> Measured:
+    def _interval(self, curve: pd.DataFrame, draws: Floats) -> Measurement:
         return largest(*np.transpose([interval(row) for row in draws]))
 
 

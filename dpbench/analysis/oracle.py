@@ -15,7 +15,7 @@ from dpbench.analysis.results import Results
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError
 from dpbench.sweep.plan import Sweep
-from dpbench.sweep.selection import under
+from dpbench.sweep.selection import rows_of_budget
 from dpbench.theory.bounds.numbers import BETA
 from dpbench.theory.exact.value import exact, exact_miss
 
@@ -47,7 +47,7 @@ def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
     find = exact_miss if metric == "samples" else partial(exact, metric)
     found = []
     for row in table.to_dict("records"):
-        budget = next((one for one in budgets if under(row, one)), None)
+        budget = next((one for one in budgets if rows_of_budget(row, one)), None)
         if budget is None:  # an estimator without privacy
             found.append(np.nan)
             continue

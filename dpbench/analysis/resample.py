@@ -18,14 +18,21 @@ from dpbench.seeds import stream
 from dpbench.sweep.metrics import METRICS, Metric
 from dpbench.sweep.selection import BUDGET, KEY
 
-__all__ = ["JOINT_DRAWS", "Measured", "interval", "quantile_replicates", "replicates", "resampled"]
+__all__ = [
+    "JOINT_DRAWS",
+    "Measurement",
+    "interval",
+    "quantile_replicates",
+    "replicates",
+    "resampled",
+]
 
 DRAWS = 1000
 JOINT_DRAWS = 400
 LEVEL = 0.95
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """Number with its 95% interval."""
 
     measured: float
@@ -33,11 +40,11 @@ class Measured(NamedTuple):
     high: float
 
 
-def interval(numbers: Floats) -> Measured:
+def interval(numbers: Floats) -> Measurement:
     """Return the first number with its 95% percentile interval; the others are its replicates."""
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(numbers[1:], [tail, 1 - tail])
-    return Measured(float(numbers[0]), float(low), float(high))
+    return Measurement(float(numbers[0]), float(low), float(high))
 
 
 def replicates(

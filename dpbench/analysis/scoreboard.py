@@ -16,7 +16,7 @@ from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.study import Study
 from dpbench.output.style import NOTIONS
-from dpbench.output.terminal import narrowed, shortened, table, whole
+from dpbench.output.terminal import fit_columns, shortened, table, whole
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.privacy.symbols import budget_text
 from dpbench.sweep.selection import BUDGET
@@ -64,7 +64,7 @@ def _claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, str] | 
         found = about.to_dict("records")
         columns = [[_privacy(r) if name == "privacy" else r[name] for r in found] for name in WHAT]
         room = ROOM if claims["at_these_n"].isna().all() else NARROW_ROOM
-        widths = narrowed([max(map(len, column)) for column in columns], room)
+        widths = fit_columns([max(map(len, column)) for column in columns], room)
         for row, *what in zip(found, *columns, strict=True):
             short = (shortened(text, w).ljust(w) for text, w in zip(what, widths, strict=True))
             judged = row["theorem_verdict"] in CLAIMS

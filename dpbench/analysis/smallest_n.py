@@ -20,7 +20,7 @@ from dpbench.arrays import Floats
 from dpbench.registry import ConfigError, Trials, validated
 from dpbench.seeds import stream
 from dpbench.sweep.plan import Cell, Sweep, cell_at, largest_n
-from dpbench.sweep.selection import BUDGET, Selection, Variant, under
+from dpbench.sweep.selection import BUDGET, Selection, Variant, rows_of_budget
 from dpbench.theory.bounds.numbers import BETA
 
 __all__ = [
@@ -219,7 +219,7 @@ class _Tries:
     def ask(self, n: int) -> Generator[Cell, Results, None]:
         like = self.like
         cell = cell_at(like.family_label, like.family, n, like.settings, like.trials)
-        self.misses[n] = _miss((yield cell), cell, self.alpha)
+        self.misses[n] = _exceedance((yield cell), cell, self.alpha)
 
     def bracket(self, start: int) -> Generator[Cell, Results, tuple[int, int]]:
         """Find the largest n that fails and the smallest n beyond it.
@@ -268,10 +268,10 @@ class _Tries:
         return bool((bdtr(count, trials, self.beta) if side == "less" else above) < TAIL)
 
 
-def _miss(results: Results, cell: Cell, alpha: float) -> float:
+def _exceedance(results: Results, cell: Cell, alpha: float) -> float:
     """Return the share of the cell's trials with an error above alpha, largest over members."""
     table, (setting,) = results.summary, cell.settings
-    rows = under(table, setting.budget) & (table["n"] == cell.n)
+    rows = rows_of_budget(table, setting.budget) & (table["n"] == cell.n)
     rows &= (table["family"] == cell.family_label) & (table["estimator"] == setting.label)
     return max(float(np.mean(~(e <= alpha))) for e in results.chosen(rows).values["error"])
 
@@ -426,7 +426,7 @@ def _curve(row: Row, cells: Sequence[Cell]) -> list[Cell]:
         for cell in cells
         if cell.family_label == row["family"]
         for one in cell.settings
-        if one.label == row["estimator"] and under(row, one.budget)
+        if one.label == row["estimator"] and rows_of_budget(row, one.budget)
     ]
 
 

@@ -20,7 +20,7 @@ from dpbench.registry import (
     ConfigError,
     Label,
     Registered,
-    computable,
+    as_config_error,
     from_mapping,
     named,
     validated,
@@ -30,7 +30,7 @@ from dpbench.sweep.plan import Cell, Part, Sweep, key_table, make_cells
 from dpbench.sweep.selection import Selection
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["Figure", "Names", "Plan", "Study", "StudyPart", "gathered"]
+__all__ = ["Figure", "Names", "Study", "StudyPart", "SweepPlan", "gathered"]
 
 SELECTED = ("families", "estimators", "budgets")
 # Printed names of entries, by name.
@@ -207,7 +207,7 @@ class Study(Sweep):
                 found[label] = (f"{where}.{label}", one)
         return found
 
-    def plan(self, trials: int | None = None) -> Plan:
+    def plan(self, trials: int | None = None) -> SweepPlan:
         """Make the cells to run, and check that all claims, requests and figures can be answered.
 
         With `trials`, every part runs this number of trials instead of its own. Raise ConfigError
@@ -219,12 +219,12 @@ class Study(Sweep):
         searched = [(f"sweep.sample_complexity.{label}", request) for label, request in requests]
         claims, figures = (self._everywhere(section).values() for section in ("claims", "figures"))
         for where, one in (*claims, *searched, *figures):
-            with computable(where):
+            with as_config_error(where):
                 one.check(self, keys, where)
-        return Plan(self, cells, self._kept(keys))
+        return SweepPlan(self, cells, self._kept(keys))
 
     def _kept(self, keys: pd.DataFrame) -> dict[str, Bools]:
-        """Return `Plan.measures`."""
+        """Return `SweepPlan.measures`."""
         names = {claim.measures for claim in self.all_claims.values()} - {None}
         names |= {"error"} if self.sample_complexity else set()
         kept = {name: np.zeros(len(keys), bool) for name in names if name}
@@ -238,7 +238,7 @@ class Study(Sweep):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """Study with the cells to run.
 
     Parameters

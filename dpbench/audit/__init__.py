@@ -12,8 +12,8 @@
   `dpbench.jobs.audit`.
 """
 
-from dpbench.audit.releases import Bound, audit_pair
+from dpbench.audit.releases import PrivacyBound, audit_pair
 from dpbench.audit.replay import Replay, audit_replay
 from dpbench.privacy.noise_factor import noise_times
 
-__all__ = ["Bound", "Replay", "audit_pair", "audit_replay", "noise_times"]
+__all__ = ["PrivacyBound", "Replay", "audit_pair", "audit_replay", "noise_times"]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpbench.arrays import Bools, Floats
-from dpbench.audit.bounds import Bets, event_bound, guess_bound
+from dpbench.audit.bounds import RenyiTest, event_bound, guess_bound
 from dpbench.privacy import ZCDP, Budget, PureDP
 
 __all__ = ["Attack", "Released", "attacks"]
@@ -28,8 +28,8 @@ EVENTS = 4  # events that share the error
 LEVELS = expit(np.linspace(-7, 7, 57))  # quantile levels of tail events, from 0.001 to 0.999
 MOST_ATOMS = 8  # most frequent scores that are tried as events
 LIKELIHOOD_BINS = 16  # bins of a score for empirical likelihood ratios
-ORDERS = (1.1, 1.3, 1.5)  # orders of Renyi divergence of `Bets`
-CLIPS = (0.5, 1.0, 2.0, 4.0)  # clips of the log-likelihood ratio of `Bets`
+ORDERS = (1.1, 1.3, 1.5)  # orders of Renyi divergence of `RenyiTest`
+CLIPS = (0.5, 1.0, 2.0, 4.0)  # clips of the log-likelihood ratio of `RenyiTest`
 # Step of a score as a share of its range: smaller differences are floating-point rounding.
 QUANTUM = 1e-9
 
@@ -227,7 +227,7 @@ def _divergence(
         for swapped, clip in itertools.product((False, True), CLIPS):
             g, others = _clipped_ratios(values, swapped, clip)
             for order in ORDERS:
-                bets, promise = Bets.placed(g, others, order, clip, runs, error)
+                bets, promise = RenyiTest.placed(g, others, order, clip, runs, error)
                 if best is None or promise > best.promise:
                     best = Attack(promise, partial(_judge_ratios, ratio, swapped, bets))
     return best
@@ -256,7 +256,9 @@ def _ratios(pilot: Released, score: Score) -> Iterator[Score]:
     yield lambda released: ratios[_bins(score(released), edges)]
 
 
-def _judge_ratios(ratio: Score, swapped: bool, bets: Bets, rest: Released, error: float) -> float:
+def _judge_ratios(
+    ratio: Score, swapped: bool, bets: RenyiTest, rest: Released, error: float
+) -> float:
     values = Released(*(ratio(side) for side in rest))
     g, others = _clipped_ratios(values, swapped, bets.clip)
     return bets.bound(g, others, error)

@@ -28,7 +28,7 @@ from scipy.special import betaincinv, logit, ndtri, xlogy
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
-__all__ = ["Bets", "event_bound", "guess_bound", "highest", "lowest", "parameter_of_event"]
+__all__ = ["RenyiTest", "event_bound", "guess_bound", "highest", "lowest", "parameter_of_event"]
 
 
 # Orders a of the Renyi divergences; the bound is valid for each of them, so for the largest.
@@ -177,7 +177,7 @@ def event_bound(
 
 
 @dataclass(frozen=True)
-class Bets:
+class RenyiTest:
     """Test of zCDP by betting on a function g of a release, |g| <= `clip`, at one order a.
 
     Let P and Q be the distributions of the release on the two datasets. By Hoelder's inequality
@@ -203,7 +203,7 @@ class Bets:
     @classmethod
     def placed(
         cls, g: Floats, others: Floats, order: float, clip: float, runs: int, error: float
-    ) -> tuple[Bets, float]:
+    ) -> tuple[RenyiTest, float]:
         """Choose near-optimal bets from pilot values of g.
 
         Parameters

@@ -17,7 +17,7 @@ from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import ConfigError, Label, keyed, named, validated
 from dpbench.sweep.entries import Budgets, Estimators
-from dpbench.sweep.selection import Selection, choose
+from dpbench.sweep.selection import Selection, select_labels
 
 __all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks", "pairs_of"]
 
@@ -113,8 +113,8 @@ class AuditSweep:
         }
         for key, case in self.audit.cases.items():
             at = f"{where}.cases.{key}"
-            budgets = choose(case.budgets, self.budgets, f"{at}.budgets")
-            for name in choose(case.estimators, self.estimators, f"{at}.estimators"):
+            budgets = select_labels(case.budgets, self.budgets, f"{at}.budgets")
+            for name in select_labels(case.estimators, self.estimators, f"{at}.estimators"):
                 for label in budgets:
                     budget = self.budgets[label].value
                     if made[name].supports(budget):
@@ -172,7 +172,7 @@ def pairs_of(
 
 
 def _under(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:
-    return tuple(one for pair in pairs for one in pair.under(budget.neighbours))
+    return tuple(one for pair in pairs for one in pair.convert(budget.neighbours))
 
 
 def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:

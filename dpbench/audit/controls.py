@@ -17,7 +17,7 @@ from dpbench.audit.task import Way
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
-from dpbench.privacy.magnitudes import magnitudes
+from dpbench.privacy.log2_histogram import magnitudes
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs as around_the_quantile
 from dpbench.privacy.smooth import largest_rate
@@ -234,7 +234,7 @@ class ReusedNoise(Control):
 class UnsortedSensitivity(Control):
     """Trimmed mean of records in [-1, 1] with the smooth sensitivity of unsorted records.
 
-    The formula of `dpbench.estimators.smooth_trimmed` needs sorted records.
+    The formula of `dpbench.estimators.smooth_sensitivity_trimmed` needs sorted records.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))

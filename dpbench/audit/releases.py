@@ -16,12 +16,12 @@ from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import DenseSample
-from dpbench.sweep.block import BLOCK_NUMBERS, steady
+from dpbench.sweep.block import BLOCK_NUMBERS, single_threaded_blas
 
 __all__ = [
     "LEAST_RUNS",
     "PILOT",
-    "Bound",
+    "PrivacyBound",
     "Split",
     "Streams",
     "audit_pair",
@@ -41,7 +41,7 @@ MOST_RUNS = 500
 
 
 @dataclass(frozen=True)
-class Bound:
+class PrivacyBound:
     """Result of an audit of one pair.
 
     Attributes
@@ -81,7 +81,7 @@ def audit_pair(
     runs: int = 1000,
     error: float = 1e-5,
     rng: np.random.Generator,
-) -> Bound:
+) -> PrivacyBound:
     """Bound the privacy parameter from below by releases on two neighbouring datasets.
 
     A bound below the claim proves nothing: another pair, or more runs, may give a larger bound.
@@ -132,7 +132,7 @@ def audit_pair(
         raise ValueError(
             f"runs: {runs}, error: {error}: give at least {LEAST_RUNS} runs and an error in (0, 1)"
         )
-    with steady():
+    with single_threaded_blas():
         return bound_of(estimator, budget, pair, runs, error, lambda *_: rng)
 
 
@@ -144,7 +144,7 @@ def bound_of(
     error: float,
     streams: Streams,
     noise_factor: float | None = None,
-) -> Bound:
+) -> PrivacyBound:
     """Bound the privacy parameter; the first fifth of the runs chooses the attacks.
 
     Parameters
@@ -209,7 +209,7 @@ class Split:
 
 def judged(
     both: Released | None, split: Split, direction: Floats, budget: Budget, error: float
-) -> Bound:
+) -> PrivacyBound:
     """Bound the privacy parameter from releases on both datasets of a pair.
 
     Parameters
@@ -231,7 +231,7 @@ def judged(
     """
     claimed, runs = budget.amounts[0], len(split.coins) // 2
     if both is None:
-        return Bound(claimed, np.nan, runs)
+        return PrivacyBound(claimed, np.nan, runs)
     pilot, rest = (
         Released(*(side[of] for side, of in zip(both, ends, strict=True)))
         for ends in (
@@ -241,7 +241,7 @@ def judged(
     )
     chosen = attacks(pilot, direction, budget, min(map(len, rest)), error)
     found = max(attack.bound(rest, share * error) for attack, share in chosen)
-    return Bound(claimed, found, runs)
+    return PrivacyBound(claimed, found, runs)
 
 
 def both_sides(

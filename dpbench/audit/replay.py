@@ -18,7 +18,7 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.replay import ROUNDING, compare_steps
 from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import DenseSample
-from dpbench.sweep.block import steady
+from dpbench.sweep.block import single_threaded_blas
 
 __all__ = ["Replay", "audit_replay", "first_reason", "largest_ratio", "replay"]
 
@@ -154,7 +154,7 @@ def audit_replay(
     >>> print(found)
     not refuted: largest move over stated sensitivity 1 (mechanisms: 1 compared, 0 not)
     """
-    with steady():
+    with single_threaded_blas():
         return replay(estimator, budget, checked_pair(estimator, budget, pair, rng), rng)
 
 

@@ -19,7 +19,7 @@ from dpbench.audit.half_additive import HALF, HalfAdditive
 from dpbench.audit.releases import (
     LEAST_RUNS,
     PILOT,
-    Bound,
+    PrivacyBound,
     Streams,
     both_sides,
     bound_of,
@@ -27,11 +27,11 @@ from dpbench.audit.releases import (
 )
 from dpbench.audit.replay import Replay, first_reason, largest_ratio, replay
 from dpbench.estimators import Estimator
-from dpbench.estimators.outside import OneDataset
+from dpbench.estimators.external import OneDataset
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.seeds import canonical, digest, stream
-from dpbench.sweep.block import steady
+from dpbench.sweep.block import single_threaded_blas
 
 __all__ = ["COLUMNS", "AuditTask", "Way", "audit"]
 
@@ -113,7 +113,7 @@ class AuditTask:
 
     def bound(
         self, pair: Pair, noise_factor: float | None = None, error: float | None = None
-    ) -> Bound:
+    ) -> PrivacyBound:
         """Return the lower bound from releases on this pair.
 
         Parameters
@@ -142,7 +142,7 @@ class AuditTask:
         about = self.estimator, self.budget
         return [replay(*about, pair, self.streams(pair, "replay")()) for pair in self.pairs]
 
-    def judge(self, bound: Bound, found: Sequence[Replay], *, blind: bool) -> str:
+    def judge(self, bound: PrivacyBound, found: Sequence[Replay], *, blind: bool) -> str:
         """Return the verdict of the bound and the replays together.
 
         An estimator is refuted if one of them refutes it, a control only if all methods of
@@ -261,7 +261,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
     is refuted. All pairs are replayed; all rows show the replay with the largest ratio.
     """
     started = time.thread_time()
-    with steady():
+    with single_threaded_blas():
         promises = [task.promise(pair) for pair in task.pairs]
         order = np.argsort([-promise for promise in promises], kind="stable")
         pairs = [task.pairs[index] for index in order[:CHOSEN]]

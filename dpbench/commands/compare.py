@@ -12,9 +12,9 @@ import pandas as pd
 
 from dpbench.analysis.result import Result
 from dpbench.api import load
-from dpbench.commands.words import read_words
+from dpbench.commands.command_line import read_words
 from dpbench.output.files import atomic, check_writable
-from dpbench.output.folder import read_manifest
+from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import Canvas, new_canvas, number_text, save, style
 from dpbench.output.terminal import counted, say
 from dpbench.output.terminal import table as in_columns

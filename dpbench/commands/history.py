@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpbench.analysis.summary import NORMAL, statistics
+from dpbench.commands.command_line import Task, run_task
 from dpbench.commands.compare import errors_at
-from dpbench.commands.words import Task, run_task
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.terminal import say
 from dpbench.registry import ConfigError, validated

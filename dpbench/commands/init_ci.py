@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from dpbench.commands.words import NoKeys, read_words
+from dpbench.commands.command_line import NoKeys, read_words
 from dpbench.errors import ConfigError
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.terminal import say

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from dpbench.commands.words import NoKeys, read_words
+from dpbench.commands.command_line import NoKeys, read_words
 from dpbench.errors import ConfigError, choose_from
 from dpbench.estimators.libraries.process import REQUIREMENTS, folder, python
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dpbench.commands.words import read_words
+from dpbench.commands.command_line import read_words
 from dpbench.errors import ConfigError
-from dpbench.planner.answer import Plan
+from dpbench.planner.answer import ReleasePlan
+from dpbench.planner.explanations import records
 from dpbench.planner.question import Question, answer_question
-from dpbench.planner.words import records
 from dpbench.privacy.symbols import budget_text
 from dpbench.registry import validated
 from dpbench.runner.settings import PathText
@@ -79,7 +79,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _page(plan: Plan, question: Question) -> Iterator[str]:
+def _page(plan: ReleasePlan, question: Question) -> Iterator[str]:
     """Yield the lines of the printed plan."""
     budget = budget_text(plan.budget, "name")
     yield f"{records(plan.n)}, {budget}; {NEIGHBOURS[plan.budget.neighbours]}"
@@ -103,7 +103,7 @@ def _page(plan: Plan, question: Question) -> Iterator[str]:
         yield f"\nOpenDP 0.16 (pure DP, n public), clipped_mean at the best clip:\n\n{plan.opendp}"
 
 
-def _errors(plan: Plan) -> Iterator[str]:
+def _errors(plan: ReleasePlan) -> Iterator[str]:
     """Yield the table of errors with one row per clip, and its legend."""
     errors = {name: plan.error(*clip) for name, clip in plan.clips.items()}
     yield f"{'clip':35}{'q50':>9}{'q90':>9}{'sampling':>9}{'bias':>9}{'noise':>9}"
@@ -123,7 +123,7 @@ def _errors(plan: Plan) -> Iterator[str]:
             yield "A clip with a smaller q90 relies on biases that cancel for this law only."
 
 
-def _needs(plan: Plan) -> Iterator[str]:
+def _needs(plan: ReleasePlan) -> Iterator[str]:
     """Yield the number of records, and the privacy parameter, that a q90 of alpha needs."""
     alpha = plan.alpha
     if alpha is None:
@@ -142,7 +142,7 @@ def _needs(plan: Plan) -> Iterator[str]:
         yield f"with {records(plan.n)} it is not reached with any {name}."
 
 
-def _ranking(plan: Plan) -> Iterator[str]:
+def _ranking(plan: ReleasePlan) -> Iterator[str]:
     yield "Estimators that apply (fallback v: v is released if the data are inconclusive):"
     yield f"{'estimator':25}{'assumes':32}{'q90':>8} {'95% interval':>14}"
     for row in plan.rows:

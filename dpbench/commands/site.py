@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from dpbench.commands.words import read_words
+from dpbench.commands.command_line import read_words
 from dpbench.output.files import check_writable
 from dpbench.output.terminal import say
 from dpbench.package import conf_folder

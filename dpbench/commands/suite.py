@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import AfterValidator
 
-from dpbench.commands.words import Task, run_task
+from dpbench.commands.command_line import Task, run_task
 from dpbench.errors import choose_from
 from dpbench.output.files import atomic, check_writable
-from dpbench.output.folder import only_writer
+from dpbench.output.run_folder import only_writer
 from dpbench.output.style import save, style
 from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns

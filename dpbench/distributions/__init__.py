@@ -19,9 +19,9 @@ from dpbench.distributions.multivariate import (
     PowerLawGaussian,
     Product,
 )
-from dpbench.distributions.people import UserMeans
 from dpbench.distributions.regression import LinearModel
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
+from dpbench.distributions.user_means import UserMeans
 
 __all__ = [
     "Bernoulli",

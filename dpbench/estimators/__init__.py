@@ -69,11 +69,13 @@ from dpbench.estimators.base import Estimate, Estimator, release
 from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
+from dpbench.estimators.external import OneDataset
 from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import MedianThenClippedMean, NaiveGaussianMean, ShrinkingIntervals
 from dpbench.estimators.gaussian_score import GaussianScoreMean
 from dpbench.estimators.gradient_descent import GradientDescentMean
 from dpbench.estimators.heavy_tailed import LocalMean, TunedClippedMean
+from dpbench.estimators.instance_optimal import InstanceOptimalMean, PlanMean
 from dpbench.estimators.intervals import NoisyvarInterval, ParametricBootstrapInterval
 from dpbench.estimators.inverse_sensitivity import InverseSensitivity
 from dpbench.estimators.karwa_vadhan import (
@@ -83,24 +85,22 @@ from dpbench.estimators.karwa_vadhan import (
 )
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20RangeEstimate
 from dpbench.estimators.ksu20_ball import KSU20BallMean
-from dpbench.estimators.ksu20_cover import KSU20TournamentMean
+from dpbench.estimators.ksu20_tournament import KSU20TournamentMean
 from dpbench.estimators.libraries.mean import LibraryMean
-from dpbench.estimators.local_sign import RandomizedResponseSignMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
-from dpbench.estimators.outside import OneDataset
-from dpbench.estimators.person import UserLevelMean
-from dpbench.estimators.priv_unit import PrivUnitMean
+from dpbench.estimators.privunit import PrivUnitMean
+from dpbench.estimators.randomized_response_sign import RandomizedResponseSignMean
 from dpbench.estimators.regression import (
     AdaSSP,
     GradientDescentRegression,
     LeastSquares,
     SubsampleLeastSquares,
 )
-from dpbench.estimators.shifted_clip import InstanceOptimalMean, PlanMean
-from dpbench.estimators.smooth_trimmed import SmoothSensitivityTrimmedMean
+from dpbench.estimators.smooth_sensitivity_trimmed import SmoothSensitivityTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
+from dpbench.estimators.user_level import UserLevelMean
 
 __all__ = [
     "AdaSSP",

@@ -27,7 +27,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate
-from dpbench.estimators.clipped import Bound, _Between
+from dpbench.estimators.clipped import ErrorBound, _ClippingEstimator
 from dpbench.privacy import Ledger
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import validated
@@ -40,7 +40,7 @@ Sensitivity = dict[Relation, float]
 
 
 @validated
-class _Bounded(_Between):
+class _Bounded(_ClippingEstimator):
     """Base class of means of records clipped to a public interval, box or ball, under add/remove.
 
     Parameters
@@ -53,8 +53,8 @@ class _Bounded(_Between):
         largest ball in it, by projection. For numbers both are the interval.
     """
 
-    lower: Bound = 0.0
-    upper: Bound = 1.0
+    lower: ErrorBound = 0.0
+    upper: ErrorBound = 1.0
     region: Literal["box", "ball"] = "box"
     relations: ClassVar[tuple[Relation, ...]] = ("add_remove",)
     multivariate: ClassVar[bool] = True

@@ -40,7 +40,7 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MOST_RECORDS, Probability, validated
 from dpbench.samples import DenseSample, Sample
 
-__all__ = ["AffineInvariantMean", "Core", "cut"]
+__all__ = ["AffineInvariantMean", "StableCore", "cut"]
 
 # Eigenvalues of correlations are raised to FLOOR. Directions of eigenvalue 0 then keep a spread of
 # some 1e-9 by rounding. With a spread below FLAT, records count as being in a plane.
@@ -50,7 +50,7 @@ FLOOR, FLAT = 1e-13, 1e-8
 LEAST = 1e-130
 
 
-class Core(NamedTuple):
+class StableCore(NamedTuple):
     """Constants M, K and R of the core for n records, and the bounds that follow from them."""
 
     n: int
@@ -142,7 +142,7 @@ class Core(NamedTuple):
         return level
 
 
-def cut(n: int, leverage: float, test: Budget, delta: float) -> tuple[Core, float]:
+def cut(n: int, leverage: float, test: Budget, delta: float) -> tuple[StableCore, float]:
     """Return the constants for L_0 = leverage/n, and the bound b of (g) on the noise of the test.
 
     R minimises s sqrt(lam): it solves R^2 + 3KR = 2K(M - 2K), and is at least 1.
@@ -167,7 +167,7 @@ def cut(n: int, leverage: float, test: Budget, delta: float) -> tuple[Core, floa
     bound = float(test.noise_tail(np.asarray(delta), 1.0, 1.0))
     most, inverse = int(np.ceil(2 * bound)), n / leverage
     root = max(8 * most * inverse - 7 * most**2, 0.0) ** 0.5
-    return Core(n, inverse, most, max(1.0, (root - 3 * most) / 2)), bound
+    return StableCore(n, inverse, most, max(1.0, (root - 3 * most) / 2)), bound
 
 
 def leverages(x: Floats, held: Bools) -> tuple[Floats, Bools]:
@@ -289,7 +289,7 @@ class AffineInvariantMean(Estimator):
 
     def _core(
         self, n: int, d: int, budget: Budget
-    ) -> tuple[Core, float, tuple[PureDP, ApproxDP, ApproxDP]] | None:
+    ) -> tuple[StableCore, float, tuple[PureDP, ApproxDP, ApproxDP]] | None:
         """Return the constants, and the budgets of the steps; None if n is too small."""
         assert isinstance(budget, ApproxDP)
         epsilon, delta = budget.epsilon, budget.delta

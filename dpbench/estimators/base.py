@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
-from dpbench.errors import no_others
+from dpbench.errors import reject_unknown_keywords
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.noise_factor import noise_times
 from dpbench.registry import Radius, Registered, validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.samples.base import Unsized
+from dpbench.samples.base import AddRemoveView
 
-__all__ = ["Estimate", "Estimator", "NeedsRadius", "Terms", "made", "release"]
+__all__ = ["Estimate", "Estimator", "NeedsRadius", "Terms", "as_estimator", "release"]
 
 Terms = dict[str, float]
 
@@ -73,7 +73,7 @@ class Estimator(Registered, ABC):
         Privacy notions that the estimator can satisfy.
     relations : tuple of {'replace', 'add_remove'}
         Neighbouring relations that it can satisfy them for. Under ``add_remove`` n is private: the
-        estimator gets a `dpbench.samples.base.Unsized` and states sensitivities by relation.
+        estimator gets a `dpbench.samples.base.AddRemoveView` and states sensitivities by relation.
     multivariate : bool
         Whether records may be vectors; if not, they are numbers.
     estimand : {'mean', 'covariance', 'regression'}
@@ -242,7 +242,7 @@ class Estimator(Registered, ABC):
             )
         record = (sample.d,) if sample.vectors else ()
         unsized = ledger.budget.neighbours == "add_remove"
-        given = cast("Sample", Unsized(sample)) if unsized else sample
+        given = cast("Sample", AddRemoveView(sample)) if unsized else sample
         with noise_times(ledger.noise_factor):  # so that noise quantiles are of the noise drawn
             estimate = self.estimate(given, ledger)
         self._check(estimate, (sample.trials, *self.shape(record)))
@@ -273,7 +273,7 @@ class Estimator(Registered, ABC):
             )
 
 
-def made(base: Any) -> Any:
+def as_estimator(base: Any) -> Any:
     """Build an estimator from a registered name or a configuration; return others unchanged."""
     spec = {"kind": base} if isinstance(base, str) else base
     return Estimator.build(spec, "") if isinstance(spec, Mapping) else spec
@@ -347,7 +347,7 @@ def release(
     >>> bool(abs(value - heights.mean()) < 1)
     True
     """
-    no_others(unknown, release)
+    reject_unknown_keywords(unknown, release)
     array = np.asarray(data, dtype=np.float64)
     if array.ndim not in (1, 2) or array.size == 0:
         raise ValueError(f"expected non-empty data of shape (n,) or (n, d), got {array.shape}")

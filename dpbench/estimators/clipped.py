@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator, Terms, made
+from dpbench.estimators.base import Estimate, Estimator, Terms, as_estimator
 from dpbench.privacy import Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import validated
@@ -22,11 +22,11 @@ __all__ = [
     "noisy_clipped_mean",
 ]  # fmt: skip
 
-Bound = Annotated[float, Field(ge=-1e300, le=1e300)]
+ErrorBound = Annotated[float, Field(ge=-1e300, le=1e300)]
 
 
 @validated
-class _Between(Estimator):
+class _ClippingEstimator(Estimator):
     """Base class of estimators that clip records to a public interval [lower, upper].
 
     Parameters
@@ -36,8 +36,8 @@ class _Between(Estimator):
         at the data.
     """
 
-    lower: Bound
-    upper: Bound
+    lower: ErrorBound
+    upper: ErrorBound
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -77,7 +77,7 @@ def noisy_clipped_mean(
 
 
 @validated
-class ClippedMean(_Between):
+class ClippedMean(_ClippingEstimator):
     """Clipped mean with noise (Laplace or Gaussian, by the budget): L15, 'Unbounded data'.
 
     Records are clipped to the public interval [lower, upper], averaged, and released with noise;
@@ -91,8 +91,8 @@ class ClippedMean(_Between):
         every trial is a failure (NaN).
     """
 
-    lower: Bound | None  # type: ignore[assignment]
-    upper: Bound | None  # type: ignore[assignment]
+    lower: ErrorBound | None  # type: ignore[assignment]
+    upper: ErrorBound | None  # type: ignore[assignment]
     multivariate: ClassVar[bool] = True
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -174,7 +174,7 @@ class CoordinateWise(Estimator):
     @field_validator("base")
     @classmethod
     def _known_base(cls, base: Any) -> Estimator:
-        found = made(base)
+        found = as_estimator(base)
         if not isinstance(found, Estimator) or found.supports(NonPrivate()):
             raise ValueError("give a private estimator of scalars, by its name or configuration")
         return found

@@ -18,7 +18,7 @@ from dpbench.samples.rows import norms
 __all__ = ["CoinPressCovariance", "CoinPressMean", "WhitenedCoinPressMean", "under_zcdp"]
 
 FewRounds = Annotated[int, Field(ge=1, le=10)]  # the transforms of more may overflow
-Bound = Annotated[float, Field(ge=1e-100, le=1e100)]
+ErrorBound = Annotated[float, Field(ge=1e-100, le=1e100)]
 LARGEST = 1e300
 WIDEST = 1e150  # records are clipped to +-WIDEST, so that sums of their products do not overflow
 COVARIANCE_B = 0.1  # failure probability of the norm bound of a covariance round; authors' code
@@ -219,7 +219,7 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
         return {"privacy": unit * last.noise_quantile(beta) / alpha}
 
 
-class Fit(NamedTuple):
+class CovarianceFit(NamedTuple):
     """State of the last round of `fit_covariance`: A, its inverse, and the eigenpairs of Z.
 
     The eigenvalues are at least 0.
@@ -233,7 +233,7 @@ class Fit(NamedTuple):
     slack: float  # half of the largest error of the eigenvalues by sampling, plus that by noise
 
 
-def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> Fit:
+def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> CovarianceFit:
     """Fit the covariance of Gaussian vectors x of mean 0, by rounds that make them nearly N(0, I).
 
     The covariance is at most u I, u = `bound`. With gamma from `gaussian_norm` a record is longer
@@ -299,7 +299,7 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
     rho = rho_of(part.budget)
     sd = sensitivity / np.sqrt(2 * rho)
     slack = eta + float(sd * 2 * (np.sqrt(d) + np.sqrt(np.log(100))))
-    return Fit(transform, back, values, vectors, clean, slack)
+    return CovarianceFit(transform, back, values, vectors, clean, slack)
 
 
 def _rebuilt(values: Floats, vectors: Floats) -> Floats:
@@ -331,7 +331,7 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
         Probability that a record is projected; 0.1 in the authors' code.
     """
 
-    bound: Bound
+    bound: ErrorBound
     rounds: FewRounds = 3
     b: Probability = COVARIANCE_B
     estimand: ClassVar[str] = "covariance"
@@ -376,7 +376,7 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     """
 
     radius: Radius
-    bound: Bound
+    bound: ErrorBound
     rounds: Rounds = 4
     covariance_rounds: FewRounds = 3
     covariance_share: Probability = 0.5

@@ -321,11 +321,13 @@ class LocalMean(_Clipped):
         clipped = sample.clipped_mean(-bound, bound)
         if self.mechanism == "additive":
             return Estimate(ledger.add_noise(clipped, 2 * bound, draws=sample.n), clipped)
-        budget = ledger.own_chance(f"{self.mechanism.replace('_', ' ')} of every record")
+        budget = ledger.pay_for_custom_mechanism(
+            f"{self.mechanism.replace('_', ' ')} of every record"
+        )
         if self.mechanism == "three_values":
             low, high = three_values(budget)
-            votes = sample.votes(bound, low, high, ledger.rng)
+            votes = sample.three_output_sum(bound, low, high, ledger.rng)
             return Estimate(votes / sample.n * (bound / (high - low)), clipped)
         lean = float(np.tanh(budget.pure_epsilon / 2))
-        heads = sample.heads(bound, lean, ledger.rng)
+        heads = sample.randomised_response_count(bound, lean, ledger.rng)
         return Estimate((2 * heads / sample.n - 1) * (bound / lean), clipped)

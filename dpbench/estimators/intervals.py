@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate
-from dpbench.estimators.clipped import _Between, noisy_clipped_mean
+from dpbench.estimators.clipped import _ClippingEstimator, noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive
 from dpbench.privacy import Ledger
 from dpbench.registry import Probability, validated
@@ -35,7 +35,7 @@ FAR = 40.0  # in standard deviations: the Gaussian probability beyond underflows
 
 
 @validated
-class _SimulatedInterval(_Between):
+class _SimulatedInterval(_ClippingEstimator):
     """Base class of intervals from simulated errors of a clipped mean.
 
     Let the real error and B simulated errors have one distribution. Then every rank of the real

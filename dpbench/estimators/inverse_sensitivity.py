@@ -41,7 +41,7 @@ from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate
-from dpbench.estimators.clipped import _Between
+from dpbench.estimators.clipped import _ClippingEstimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import NEGLIGIBLE, audit_pairs, private_quantile
@@ -52,7 +52,7 @@ __all__ = ["InverseSensitivity"]
 
 
 @validated
-class InverseSensitivity(_Between):
+class InverseSensitivity(_ClippingEstimator):
     """Inverse sensitivity mechanism for the mean or the median (exponential mechanism, AD20).
 
     The score of t is the number of records that have to be replaced so that the statistic becomes

@@ -14,7 +14,7 @@ from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.privacy import ApproxDP, Budget, Ledger
-from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
+from dpbench.privacy.histogram import L1, L2, audit_pairs, private_mode_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
 from dpbench.samples import Bins, Sample
@@ -31,7 +31,7 @@ def _histogram_mean(
     """Estimate as `KarwaVadhanMean`; sigma may be (trials,), one released value for every trial."""
     coarse, fine = ledger.split(0.5, 0.5)
     bins, t = _bins(sample.n, radius, sigma, beta)
-    centre = fullest_bin(sample, bins, coarse) + t
+    centre = private_mode_bin(sample, bins, coarse) + t
     return noisy_clipped_mean(sample, centre, 3 * t, fine)
 
 
@@ -172,7 +172,7 @@ class KarwaVadhanGaussian(NeedsRadius):
         squares = sample.half_squared_differences(ledger.rng)
         low, high = 2 * np.log2(self.sigma_low), 2 * np.log2(self.sigma_high)
         bins = PowersOfTwo(1.0, np.floor(low) - 1, np.ceil(high) + 1)
-        power = fullest_bin(squares, bins, coarse)
+        power = private_mode_bin(squares, bins, coarse)
         unit = np.exp2(np.where(np.isnan(power), 0.0, power))
         half_width = 4 * unit * np.log(2 * squares.n / self._clipped)
         variance = noisy_clipped_mean(squares, half_width, half_width, fine).value

@@ -16,7 +16,7 @@ from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import L1, L2, audit_pairs, fullest_bin, stability_threshold
+from dpbench.privacy.histogram import L1, L2, audit_pairs, private_mode_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, Probability, validated
 from dpbench.samples import Bins, Sample
@@ -147,7 +147,7 @@ class KSU20RangeEstimate(_InBins):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bins, r = self.bins(self.alpha)
-        middle = fullest_bin(sample, bins, ledger) + r
+        middle = private_mode_bin(sample, bins, ledger) + r
         return Estimate(middle, middle, interval=(middle - 3 * r, middle + 3 * r), accuracy=2 * r)
 
 
@@ -325,7 +325,7 @@ class KSU20Mean(_InBins):
         parts = iter(ledger.parallel(4))
         ranges, means = sample.split([sample.n - half, half], ledger.rng)
         middles = r + ranges.by_group(
-            self.groups, ledger.rng, lambda rows: fullest_bin(rows, bins, next(parts))
+            self.groups, ledger.rng, lambda rows: private_mode_bin(rows, bins, next(parts))
         )
         found = []
         for rows in means.groups(self.groups, ledger.rng):

@@ -15,11 +15,11 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, Estimator, made
-from dpbench.estimators.clipped import Bound, noisy_clipped_mean
+from dpbench.estimators.base import Estimate, Estimator, as_estimator
+from dpbench.estimators.clipped import ErrorBound, noisy_clipped_mean
 from dpbench.estimators.friendly_core import FriendlyCoreMean, friendly_mean
 from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
-from dpbench.privacy.histogram import fullest_bin
+from dpbench.privacy.histogram import private_mode_bin
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs, private_quantile
 from dpbench.registry import validated
@@ -64,8 +64,8 @@ class SubsampleAggregate(Estimator):
     """
 
     buckets: Buckets
-    lower: Bound | None = None
-    upper: Bound | None = None
+    lower: ErrorBound | None = None
+    upper: ErrorBound | None = None
     base: Any = Field(default="empirical_mean", validate_default=True)
     aggregate: Literal["median", "mean", "mode", "friendly_core"] = "median"
     resolution: Annotated[float, Field(ge=1e-100, le=1e100)] = 0.01
@@ -75,7 +75,7 @@ class SubsampleAggregate(Estimator):
     @field_validator("base")
     @classmethod
     def _known_base(cls, base: Any) -> Estimator | Callable[[Floats], Floats]:
-        found: Any = made(base)
+        found: Any = as_estimator(base)
         if isinstance(found, Estimator):
             if not found.supports(NonPrivate()):
                 raise ValueError(f"take an estimator without privacy, not {type(found).__name__}")
@@ -149,7 +149,7 @@ class SubsampleAggregate(Estimator):
             return value, np.median(outputs.values, axis=1)
         bins = Bins(2 * self.resolution, low, high)
         plain = Ledger(NonPrivate(), ledger.rng)
-        lefts = [fullest_bin(outputs, bins, account) for account in (ledger, plain)]
+        lefts = [private_mode_bin(outputs, bins, account) for account in (ledger, plain)]
         value, before = (np.clip(left + self.resolution, low, high) for left in lefts)
         return value, before
 
@@ -199,5 +199,7 @@ class SubsampleTest(Estimator):
             scores = np.stack([self.buckets - for_one, for_one], axis=1)
             chosen = ledger.exponential(scores, 1.0) == 1
         else:
-            return Estimate(fullest_bin(DenseSample(votes), Bins(1.0, 0.0, 2.0), ledger), majority)
+            return Estimate(
+                private_mode_bin(DenseSample(votes), Bins(1.0, 0.0, 2.0), ledger), majority
+            )
         return Estimate(chosen.astype(float), majority)

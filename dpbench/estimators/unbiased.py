@@ -10,7 +10,7 @@ from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.privacy import ApproxDP, Budget, Ledger
-from dpbench.privacy.histogram import audit_pairs, fullest_bin
+from dpbench.privacy.histogram import audit_pairs, private_mode_bin
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
 from dpbench.samples import Bins, Sample
@@ -68,7 +68,7 @@ class UnbiasedMean(Estimator):
         if self.random_bins:
             offset = self.sigma * ledger.rng.random(sample.trials)
         bins = Bins(self.sigma, aligned=offset - self.sigma / 2)
-        centre = fullest_bin(found, bins, coarse) + self.sigma / 2
+        centre = private_mode_bin(found, bins, coarse) + self.sigma / 2
         clip = self.sigma * (self.clip or 1 + gaussian_tail(sample.n, self.beta))
         return noisy_clipped_mean(averaged, centre, clip, fine)
 

@@ -13,7 +13,12 @@ from pydantic import Field
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import Budget, Ledger
-from dpbench.privacy.magnitudes import MAX_POWER, magnitudes, powers, radius_of_most
+from dpbench.privacy.log2_histogram import (
+    MAX_POWER,
+    magnitudes,
+    powers,
+    private_radius_by_sparse_vector,
+)
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import private_quantile
 from dpbench.registry import Probability, validated
@@ -33,7 +38,7 @@ class UniversalMean(Estimator):
     The steps are those of DY23 with other constants (theorem numbers not checked):
 
     1. With 1/8 of the budget, release a radius 2^j by the sparse vector technique: the first power
-       of two within which 3n/4 records seem to lie (`radius_of_most` around 0).
+       of two within which 3n/4 records seem to lie (`private_radius_by_sparse_vector` around 0).
     2. With 1/4, release the median in [-2^j, 2^j] by the exponential mechanism, up to the precision
        of doubles (`private_quantile`).
     3. With 1/8, release a radius 2^i around that median: the first within which n - s records seem
@@ -76,10 +81,12 @@ class UniversalMean(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         first, second, third, last = ledger.split(0.125, 0.25, 0.125, 0.5)
-        reach = radius_of_most(sample, 0.0, 0.75 * sample.n, self.max_power, first)
+        reach = private_radius_by_sparse_vector(sample, 0.0, 0.75 * sample.n, self.max_power, first)
         centre = private_quantile(sample, 0.5, -reach, reach, PRECISION * reach, second)
         left_out = 4 / third.budget.pure_epsilon * np.log(1 / self.beta)
-        radius = radius_of_most(sample, centre, sample.n - left_out, self.max_power, third)
+        radius = private_radius_by_sparse_vector(
+            sample, centre, sample.n - left_out, self.max_power, third
+        )
         return noisy_clipped_mean(sample, centre, radius, last)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:

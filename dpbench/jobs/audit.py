@@ -20,7 +20,7 @@ from dpbench.audit.report import bounds_figure, render, strongest
 from dpbench.audit.task import COLUMNS, AuditTask, audit
 from dpbench.jobs.base import FolderJob, Next, Outcome, refuse_errors
 from dpbench.output.files import Stamps, atomic
-from dpbench.output.folder import PAGE
+from dpbench.output.run_folder import PAGE
 from dpbench.output.style import save, style
 from dpbench.output.terminal import progress
 from dpbench.output.verdicts import AUDIT, CONTROLS, any_fails

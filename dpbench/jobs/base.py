@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpbench.errors import ConfigError
-from dpbench.jobs.finished import print_next, standing
+from dpbench.jobs.finished_run import print_next, standing
 from dpbench.output.files import Stamps, atomic
-from dpbench.output.folder import (
+from dpbench.output.run_folder import (
     PAGE,
     by_name,
     only_writer,
@@ -28,7 +28,7 @@ from dpbench.output.folder import (
 )
 from dpbench.output.terminal import command_line, say
 from dpbench.runner.cost import Cost
-from dpbench.runner.origin import BLOCKS, fingerprint, surroundings
+from dpbench.runner.origin import BLOCKS, environment_digest, fingerprint
 
 if TYPE_CHECKING:  # slow to load
     import pandas as pd
@@ -221,7 +221,7 @@ class FolderJob(Job):
 
     def _completed(self, argv: Sequence[str], cost: Cost) -> list[str]:
         """Bring the folder up to date; return the texts to print."""
-        before, origin = surroundings(self.config), self.options.origin
+        before, origin = environment_digest(self.config), self.options.origin
         record = standing(self.folder, self.config, origin) if self.options.resume else None
         if record is None:
             record = self.write(self.compute(argv, cost, say), argv, cost)
@@ -244,10 +244,10 @@ class FolderJob(Job):
         record : dict
             Contents of the manifest.
         before : str
-            Value of `surroundings` when the run started. If it has changed since, a source or data
-            file was edited meanwhile, and the manifest gets no fingerprint.
+            Value of `environment_digest` when the run started. If it has changed since, a source or
+            data file was edited meanwhile, and the manifest gets no fingerprint.
         """
-        if surroundings(self.config) == before:
+        if environment_digest(self.config) == before:
             reads = [str(path) for path in self.reads]
             found = fingerprint(self.folder, self.config, self.options.origin, reads)
             record |= {"fingerprint": found, "reads": reads}

@@ -21,7 +21,7 @@ from dpbench.libraries.replay import replay_table, surprises
 from dpbench.libraries.report import benchmarks, figure, overview, render, render_replay
 from dpbench.libraries.sweep import LibrarySweep
 from dpbench.output.files import Stamps
-from dpbench.output.folder import PAGE
+from dpbench.output.run_folder import PAGE
 from dpbench.output.style import save, style
 from dpbench.output.terminal import progress
 from dpbench.output.verdicts import CLAIMS, any_fails
@@ -31,7 +31,7 @@ from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
 from dpbench.sweep.block import Setting
 from dpbench.sweep.plan import Cell
-from dpbench.sweep.selection import choose
+from dpbench.sweep.selection import select_labels
 
 __all__ = ["LibrariesJob"]
 
@@ -111,7 +111,7 @@ class LibrariesJob(FolderJob):
             text += f"\n{render_replay(tables['replay'])}"
             unlike += [f"{line}\n" for line in surprises(tables["replay"])]
         text += "".join(unlike)
-        said = pd.concat([tables["overview"]["version"], tables["libraries"]["told"]])
+        said = pd.concat([tables["overview"]["version"], tables["libraries"]["message"]])
         wrong = said.str.contains("process ended").any()
         wrong |= any_fails(CLAIMS, tables["claims"]["verdict"])
         return Outcome(tables, text, partial(self._draw, tables), int(bool(unlike) or wrong))
@@ -125,7 +125,7 @@ class LibrariesJob(FolderJob):
             label, why = next(iter(skip.items()))
             raise ConfigError(f"sweep.estimators: none of these can run; {label}: {why}")
         how, seed = self.sweep.libraries, self.options.seed
-        chosen = choose(how.hostile.estimators, self.sweep.estimators)
+        chosen = select_labels(how.hostile.estimators, self.sweep.estimators)
         met = [label for label in chosen if label in known and label not in skip]
         audits = [task for task in self.audits if task.label not in skip]
         rows: list[Found] = []
@@ -159,7 +159,7 @@ class LibrariesJob(FolderJob):
     def _expected(self, bounds: pd.DataFrame) -> pd.DataFrame:
         """Add the column ``expected``: the verdict stated in the sweep for each estimator."""
         names = list(self.sweep.libraries.refuted)
-        known = choose(names, self.sweep.estimators) if names else []
+        known = select_labels(names, self.sweep.estimators) if names else []
         refuted = bounds["estimator"].isin(list(known))
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # slow to load
     from dpbench.jobs.base import Job
-    from dpbench.jobs.finished import FinishedRun
+    from dpbench.jobs.finished_run import FinishedRun
     from dpbench.runner.settings import Settings
 
-__all__ = ["KINDS", "job_of", "kind_at", "plain", "prepared"]
+__all__ = ["KINDS", "job_of", "kind_at", "plain_values", "prepared"]
 
 # Classes of jobs by the sweep key that selects them; a sweep without such a key is a study.
 KINDS = {
@@ -53,7 +53,7 @@ def job_of(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finished
     ConfigError
         At the first key that cannot be used.
     """
-    from dpbench.jobs.finished import FinishedRun
+    from dpbench.jobs.finished_run import FinishedRun
 
     run = FinishedRun.of(config)
     if run is not None and run.has_exactly(config):
@@ -105,10 +105,10 @@ def prepared(
     origin = Origin.of(kind.work, names=settings.plugins, plugins=plugins, kinds=own)
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
     options = RunOptions(**shared, out=out, origin=origin)
-    return kind.prepare(settings, options, plain({**config, "sweep": settings.sweep}))
+    return kind.prepare(settings, options, plain_values({**config, "sweep": settings.sweep}))
 
 
-def plain(spec: Any) -> Any:
+def plain_values(spec: Any) -> Any:
     """Convert a configuration that contains objects to one of plain values.
 
     JSON can store the returned configuration, and `dpbench.load` can build the objects again.
@@ -116,14 +116,14 @@ def plain(spec: Any) -> Any:
     from dpbench.registry import Registered
 
     if isinstance(spec, Mapping):
-        return {str(key): plain(value) for key, value in spec.items()}
+        return {str(key): plain_values(value) for key, value in spec.items()}
     if isinstance(spec, list | tuple):
-        return [plain(value) for value in spec]
+        return [plain_values(value) for value in spec]
     if getattr(spec, "shape", None) == ():  # a numpy scalar
         return spec.item()
     if is_dataclass(spec) and not isinstance(spec, type):
         kind = type(spec)
-        found = {field.name: plain(getattr(spec, field.name)) for field in fields(spec)}
+        found = {field.name: plain_values(getattr(spec, field.name)) for field in fields(spec)}
         if isinstance(spec, Registered):
             found["_target_"] = f"{kind.__module__}.{kind.__name__}"
         return found

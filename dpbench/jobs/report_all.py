@@ -8,7 +8,7 @@ from typing import Any
 
 from dpbench.errors import ConfigError
 from dpbench.jobs.base import Job
-from dpbench.output.folder import PAGE
+from dpbench.output.run_folder import PAGE
 from dpbench.output.terminal import say
 from dpbench.report.page import finished_runs, write_page
 from dpbench.runner.run import RunOptions

@@ -17,18 +17,18 @@ from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.result import Result
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
-from dpbench.analysis.study import Plan, Study
+from dpbench.analysis.study import Study, SweepPlan
 from dpbench.arrays import Bools
 from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
-from dpbench.output.folder import PAGE, only_writer
+from dpbench.output.run_folder import PAGE, only_writer
 from dpbench.output.style import Font, Width, save, style
 from dpbench.output.terminal import replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.runner.cost import Cost
-from dpbench.runner.origin import surroundings
+from dpbench.runner.origin import environment_digest
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.runner.settings import Settings
 from dpbench.sweep.block import replay
@@ -65,7 +65,7 @@ class StudyJob(FolderJob):
     sections = (
         "failures", "baseline", "claims", "limit", "figures", "samples", "errors", "origin",
     )  # fmt: skip
-    plan: Plan
+    plan: SweepPlan
     replay: str | None = None
     tracking: Tracking | None = None
     paper: bool = False
@@ -128,7 +128,7 @@ class StudyJob(FolderJob):
         if self.options.out is None:
             return self._result(Cost(), lambda _: None)
         with only_writer(self.folder):
-            cost, before = Cost(), surroundings(self.config)
+            cost, before = Cost(), environment_digest(self.config)
             result = self._result(cost, lambda _: None)
             self.finish(self.write(self._outcome(result, None), None, cost), before)
         return result

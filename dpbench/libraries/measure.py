@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpbench.analysis.claims import COLUMNS, verdict
-from dpbench.analysis.resample import Measured
+from dpbench.analysis.resample import Measurement
 from dpbench.analysis.summary import NORMAL, mean_and_se
 from dpbench.errors import one_line
 from dpbench.estimators import Estimator, release
@@ -23,7 +23,7 @@ from dpbench.libraries.sweep import LibraryClaim, LibrarySettings
 from dpbench.package import __version__
 from dpbench.privacy import Budget
 from dpbench.seeds import canonical, stream
-from dpbench.sweep.block import BLOCK_NUMBERS, Setting, steady
+from dpbench.sweep.block import BLOCK_NUMBERS, Setting, single_threaded_blas
 from dpbench.sweep.plan import Cell
 
 __all__ = ["Found", "Row", "cell_rows", "claim_rows", "hostile_rows", "releases_within", "status"]
@@ -58,15 +58,15 @@ def _releases(
     """Return releases of a library, or of an estimator of dpbench with its time shared equally."""
     if isinstance(estimator, LibraryMean):
         return estimator.releases(column, budget, repeats, size)
-    started, told = time.perf_counter(), ""
+    started, message = time.perf_counter(), ""
     try:
         values = np.asarray(release(estimator, column, budget, rng=rng, repeats=repeats))
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001, recorded like an error of a library
-        values, told = np.full(repeats, np.nan), one_line(f"{type(error).__name__}: {error}")
+        values, message = np.full(repeats, np.nan), one_line(f"{type(error).__name__}: {error}")
     seconds = np.full(repeats, (time.perf_counter() - started) / repeats)
-    return Releases(values, np.full(repeats, bool(told)), seconds, told)
+    return Releases(values, np.full(repeats, bool(message)), seconds, message)
 
 
 def releases_within(
@@ -107,15 +107,15 @@ def releases_within(
     most = max(1, BLOCK_NUMBERS // max(1, len(column)))
     while count > 0:
         began = time.perf_counter()
-        with steady():
+        with single_threaded_blas():
             found.append(_releases(estimator, column, budget, count, rng, size))
         took += time.perf_counter() - began if done else 0.0
         done += count
         more = int((seconds - took) * done / took) if took else 1
         count = min(trials - done, max(LEAST - done, more), GROWTH * done, most)
-    told = next((one.told for one in found if one.told), "")
+    message = next((one.message for one in found if one.message), "")
     values, raised, times = (np.concatenate(parts) for parts in list(zip(*found, strict=True))[:3])
-    return Releases(values, raised, times, told)
+    return Releases(values, raised, times, message)
 
 
 def cell_rows(
@@ -188,7 +188,7 @@ def _row(
         "lower_bound": lower_bound(one.budget.neighbours, share, epsilon),
         "ms": 1e3 * np.median(found.seconds[1:] if len(off) > 1 else found.seconds),
         "first_ms": 1e3 * found.seconds[0],
-        "told": found.told,
+        "message": found.message,
     }
     return row, off
 
@@ -223,9 +223,9 @@ def _claim(name: str, claim: LibraryClaim, group: Sequence[Found]) -> Row:
     off = np.concatenate([off for _, off in group])
     predicted = float(np.average(table[f"expected_{name}"], weights=table["trials"]))
     at, se = map(float, mean_and_se(np.abs(off) if name == "error" else off))
-    measured = Measured(at, at - NORMAL * se, at + NORMAL * se)
+    measured = Measurement(at, at - NORMAL * se, at + NORMAL * se)
     if len(off) < ENOUGH:
-        measured = Measured(np.nan, np.nan, np.nan)
+        measured = Measurement(np.nan, np.nan, np.nan)
     about, *_ = group[0]
     neighbours = about["neighbours"]
     return {
@@ -271,15 +271,15 @@ def hostile_rows(label: str, setting: Setting, how: LibrarySettings, seed: int) 
     for case in CASES:
         column, mean, size = hostile(case, n, how.lower, how.upper)
         estimator = setting.estimator
-        row: Row = {"estimator": label, "column": case, "outcome": "", "told": ""}
+        row: Row = {"estimator": label, "column": case, "outcome": "", "message": ""}
         if size is None or (isinstance(estimator, LibraryMean) and estimator.takes_size):
             rng = stream("hostile", seed, case, *setting.stream_name)
             about = how.hostile.trials, how.seconds, rng, size
             try:
                 said = releases_within(estimator, column, setting.budget, *about)
                 here = unit * n / max(1, len(column))
-                row |= {"outcome": outcome(said, mean, here), "told": said.told}
+                row |= {"outcome": outcome(said, mean, here), "message": said.message}
             except LibraryError as error:
-                row |= {"outcome": "process ended", "told": str(error)}
+                row |= {"outcome": "process ended", "message": str(error)}
         found.append(row)
     return found

@@ -35,7 +35,7 @@ NUMBERS = (
 )  # fmt: skip
 COLUMNS = (
     "library", "query", "neighbours", "mechanism", *NUMBERS, "pair", "control_flow", "verdict",
-    "expected", "told",
+    "expected", "message",
 )  # fmt: skip
 # Control: a query that states half of its sensitivity. A replay must refute it.
 CONTROL = ("numpy", "halved_mean")
@@ -156,7 +156,7 @@ def replay_table(how: ReplaySettings) -> pd.DataFrame:
         try:
             _ = library(name).version
         except LibraryError as error:
-            rows.append({"library": name, "query": "", "told": str(error)})
+            rows.append({"library": name, "query": "", "message": str(error)})
             continue
         for query in QUERIES[name]:
             for relation in RELATIONS.get(name, {}).get(query, ("replace",)):
@@ -185,10 +185,12 @@ def _query_rows(name: str, query: str, relation: Relation, how: ReplaySettings) 
     rows = [*found.rows()]
     # a known refutation of a mechanism that did not run has failed
     gone = {*expected} - {row["mechanism"] for row in rows}
-    rows += [{"mechanism": one, "verdict": "failed", "told": "no such mechanism"} for one in gone]
+    rows += [
+        {"mechanism": one, "verdict": "failed", "message": "no such mechanism"} for one in gone
+    ]
     for row in rows:
         word = "refuted" if row["mechanism"] in expected else "not refuted"
-        yield {**about, **row, "expected": word, "told": ended or row["told"]}
+        yield {**about, **row, "expected": word, "message": ended or row["message"]}
 
 
 class _Found:
@@ -283,7 +285,7 @@ class _Found:
                 "mechanism": "",
                 "control_flow": self._flow,
                 "verdict": verdict,
-                "told": self._told,
+                "message": self._told,
             }
         for row in self._largest.values():
             refuted = row.pop("refuted") or bool(self._flow)
@@ -291,7 +293,7 @@ class _Found:
             yield row | {
                 "control_flow": self._flow or "same",
                 "verdict": verdict,
-                "told": self._told,
+                "message": self._told,
             }
 
 

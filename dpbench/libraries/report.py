@@ -12,7 +12,7 @@ from dpbench.analysis.claims import headline
 from dpbench.audit.report import strongest
 from dpbench.libraries.hostile import CASES
 from dpbench.libraries.replay import CONTROL
-from dpbench.output.scales import share, ticks, uncover
+from dpbench.output.axes import share_axes, ticks, widen_covered_curves
 from dpbench.output.style import (
     BOUND,
     Axes,
@@ -187,7 +187,7 @@ def render_replay(replay: pd.DataFrame) -> str:
         )
         for name, own in replay[(replay["query"] != "") & ~control].groupby("library", sort=False)
     ]
-    told = [f"{row['library']}: replay: {row['told']}" for row in absent.to_dict("records")]
+    told = [f"{row['library']}: replay: {row['message']}" for row in absent.to_dict("records")]
     flows = replay[~replay["control_flow"].isin(["", "same"])].drop_duplicates("control_flow")
     told += [
         f"{row['library']} {row['query']}: one record changes\n  {row['control_flow']}"
@@ -328,8 +328,8 @@ def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
         ax.set_ylabel("mean absolute error")
         ax.set_ylim(unit.min() / 30, unit.max() * 30)
         ticks(ax, here[name])
-    share(axes)
+    share_axes(axes)
     legend(canvas)
     for ax in axes:
-        uncover(ax)
+        widen_covered_curves(ax)
     return canvas

@@ -14,7 +14,7 @@ from dpbench.estimators.libraries.recorder import QUERIES
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping, keyed, named, validated
 from dpbench.sweep.plan import Cell, Sweep, make_cells
-from dpbench.sweep.selection import Choice, choose
+from dpbench.sweep.selection import Choice, select_labels
 
 __all__ = ["HostileSettings", "LibraryClaim", "LibrarySettings", "LibrarySweep", "ReplaySettings"]
 
@@ -171,8 +171,10 @@ class LibrarySweep(Sweep):
         for label, one in self.budgets.items():
             if not isinstance(one.value, PureDP):
                 raise ConfigError(f"sweep.budgets.{label}: libraries need the kind pure_dp")
-        choose(self.libraries.hostile.estimators, self.estimators, "sweep.libraries.hostile")
-        choose(list(self.libraries.refuted) or None, self.estimators, "sweep.libraries.refuted")
+        select_labels(self.libraries.hostile.estimators, self.estimators, "sweep.libraries.hostile")
+        select_labels(
+            list(self.libraries.refuted) or None, self.estimators, "sweep.libraries.refuted"
+        )
         return make_cells(self, trials=trials)
 
     def audits(self, seed: int) -> list[AuditTask]:
@@ -183,7 +185,7 @@ class LibrarySweep(Sweep):
         audited = {
             label: self.estimators[label]
             for key, case in how.cases.items()
-            for label in choose(
+            for label in select_labels(
                 case.estimators, self.estimators, f"sweep.libraries.audit.cases.{key}"
             )
         }

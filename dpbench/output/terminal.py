@@ -14,7 +14,7 @@ from typing import Any
 from dpbench.output.verdicts import AHEAD, BAD, GOOD, PRINTED, UNSURE, Tone
 
 __all__ = [
-    "counted", "narrowed", "progress", "say", "shortened", "table", "whole",
+    "counted", "fit_columns", "progress", "say", "shortened", "table", "whole",
 ]  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
     words = [name for name in WORDS[:-2] if name in widths]  # problems, verdicts are whole
     others = sum(width + 2 for name, width in widths.items() if name not in words)
     room = WIDTH + 2 - others - 2 * len(words)
-    widths |= dict(zip(words, narrowed([widths[name] for name in words], room), strict=True))
+    widths |= dict(zip(words, fit_columns([widths[name] for name in words], room), strict=True))
 
     def line(row: Mapping[str, str]) -> str:
         short = ((name in WORDS, shortened(row[name], w), w) for name, w in widths.items())
@@ -86,7 +86,7 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
     return "\n".join([title, line({name: name for name in widths}), *shorter])
 
 
-def narrowed(widths: Sequence[int], room: int) -> list[int]:
+def fit_columns(widths: Sequence[int], room: int) -> list[int]:
     """Return column widths that fit together, by shrinking the widest column first.
 
     Parameters

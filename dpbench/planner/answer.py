@@ -10,25 +10,32 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpbench.distributions import Distribution
-from dpbench.planner.prediction import AnyLaw, Clip, Error, KnownLaw, Moments, Problem
+from dpbench.planner.explanations import described, opendp_code, records, release_code
+from dpbench.planner.prediction import (
+    BoundedMoment,
+    BoundedRecords,
+    Clip,
+    Error,
+    KnownDistribution,
+    Problem,
+)
 from dpbench.planner.ranking import Ranked, limit, ranked
-from dpbench.planner.words import described, opendp_code, records, release_code
 from dpbench.privacy import Budget
 from dpbench.registry import MOST_RECORDS, ConfigError
-from dpbench.theory.bounds.of_class import Bound
+from dpbench.theory.bounds.class_bound import ErrorBound
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Plan"]
+__all__ = ["ReleasePlan"]
 
-FINE = 1e-4  # relative precision of the amount of privacy that `Plan.privacy` finds
-LARGEST = 1e4  # largest amount of privacy that `Plan.privacy` tries
+FINE = 1e-4  # relative precision of the amount of privacy that `ReleasePlan.privacy` finds
+LARGEST = 1e4  # largest amount of privacy that `ReleasePlan.privacy` tries
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReleasePlan:
     """Plan of a clipped mean with noise for one problem, as returned by `plan`.
 
     Parameters
@@ -55,18 +62,23 @@ class Plan:
     def clip(self) -> Clip:
         """The best clip, its ends rounded outwards to three digits of its width.
 
-        For a known distribution it minimises `Error.careful`, the 0.9 quantile of the error when
-        the biases of the two sides are added; for a class the clip is that of the problem.
+        For a known distribution it minimises `Error.q90_without_cancellation`, the 0.9 quantile of
+        the error when the biases of the two sides are added; for a class the clip is that of the
+        problem.
         """
         low, high = self.problem.best_clip(self.n, self.budget)
         digits = 2 - int(np.floor(np.log10(high - low)))
         ends = np.floor(low * 10.0**digits), np.ceil(high * 10.0**digits)
         a, b = (round(float(end) * 10.0**-digits, max(digits, 0)) for end in ends)
-        return (low, high) if isinstance(self.problem, AnyLaw) else (self._cut(a), self._cut(b))
+        return (
+            (low, high)
+            if isinstance(self.problem, BoundedRecords)
+            else (self._cut(a), self._cut(b))
+        )
 
     def _cut(self, end: float) -> float:
         """Return `end`, moved into the public bounds if the distribution is known."""
-        known = isinstance(self.problem, KnownLaw)
+        known = isinstance(self.problem, KnownDistribution)
         return float(np.clip(end, self.problem.low, self.problem.high)) if known else end
 
     @cached_property
@@ -100,11 +112,11 @@ class Plan:
         """Public knowledge about the records, in one or two lines."""
         problem = self.problem
         ends = f"[{problem.low:g}, {problem.high:g}]"
-        if isinstance(problem, Moments):
+        if isinstance(problem, BoundedMoment):
             worst = f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
             limits = "the errors are upper bounds, for averages that are close to normal"
             return f"{worst}, mu in {ends}\n{limits}"
-        if isinstance(problem, AnyLaw):
+        if isinstance(problem, BoundedRecords):
             return f"any law on {ends}; errors are of the worst, a fair coin on the ends"
         return f"{described(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
 
@@ -112,10 +124,12 @@ class Plan:
     def clips(self) -> dict[str, Clip]:
         """The best clip, wrong clips to compare with it, and the bounds, by description."""
         found = {"best": self.clip}
-        if not isinstance(self.problem, AnyLaw):
+        if not isinstance(self.problem, BoundedRecords):
             wrong = {"half as wide": 0.5, "twice as wide": 2.0}
             found |= {name: self.problem.scaled(self.clip, one) for name, one in wrong.items()}
-        if isinstance(self.problem, KnownLaw) and not isinstance(self.problem, AnyLaw):
+        if isinstance(self.problem, KnownDistribution) and not isinstance(
+            self.problem, BoundedRecords
+        ):
             off, ends = self.problem.sd, (self.problem.low, self.problem.high)
             if np.isfinite(off):
                 low, high = (self._cut(end + off) for end in self.clip)
@@ -210,7 +224,7 @@ class Plan:
         return with_amount(float(brentq(excess, low, high, xtol=FINE / 2)) + FINE / 2)
 
     @cached_property
-    def limit(self) -> tuple[Bound, str]:
+    def limit(self) -> tuple[ErrorBound, str]:
         """Lower bound on the worst error of a private estimator over a class, and the class."""
         return limit(self.problem, self.law, self.n, self.budget)
 

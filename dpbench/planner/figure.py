@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpbench.planner.prediction import AnyLaw, Clip, Error, Problem
+from dpbench.planner.prediction import BoundedRecords, Clip, Error, Problem
 from dpbench.privacy import Budget
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def write(problem: Problem, n: int, budget: Budget, clip: Clip, folder: Path) ->
         mpl.rcdefaults()
         # No seaborn and no constrained layout, because both are slow.
         mpl.rcParams.update(SETTINGS | {"figure.constrained_layout.use": False})
-        one = isinstance(problem, AnyLaw)
+        one = isinstance(problem, BoundedRecords)
         canvas, [axes] = new_canvas(3.0, 1, 1 if one else 2, sharey=True)
         against_n(problem, n, budget, axes[0]).set_ylabel("error, unit of the records")
         if not one:

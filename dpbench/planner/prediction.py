@@ -7,9 +7,10 @@ add/remove the release is a ratio of two noisy sums (`dpbench.theory.exact.ratio
 
 Choice of the clip [a, b]. The error alone is a bad criterion: for a symmetric distribution every
 clip around the centre has no bias, so that the narrowest would win and would release the prior
-guess. Therefore the biases of the two sides are added: the criterion (`Error.careful`) is the error
-at the bias E(X - b)+ + E(a - X)+. Among clips with this bias the narrowest one, whose noise is
-smallest, has P(X > b) = P(X < a), by Lagrange's rule. The search runs over this probability.
+guess. Therefore the biases of the two sides are added: the criterion
+(`Error.q90_without_cancellation`) is the error at the bias E(X - b)+ + E(a - X)+. Among clips with
+this bias the narrowest one, whose noise is smallest, has P(X > b) = P(X < a), by Lagrange's rule.
+The search runs over this probability.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dpbench.theory.exact.averages import Atoms, atoms, average_of_few
 from dpbench.theory.exact.noise import Noise, additive, standard_normal
 from dpbench.theory.exact.ratio import ratio_error
 
-__all__ = ["AnyLaw", "Clip", "Error", "KnownLaw", "Moments", "Problem"]
+__all__ = ["BoundedMoment", "BoundedRecords", "Clip", "Error", "KnownDistribution", "Problem"]
 
 Clip = tuple[float, float]
 STEPS = 12  # grid of tail probabilities that is tried before the best one is refined
@@ -62,7 +63,7 @@ class Error(NamedTuple):
     sampling: float
     bias: float
     noise: float
-    careful: float
+    q90_without_cancellation: float
 
 
 def _quantile(values: Floats, weights: Floats, noise: Noise | None, q: float) -> float:
@@ -79,7 +80,7 @@ def _quantile(values: Floats, weights: Floats, noise: Noise | None, q: float) ->
 
 
 @dataclass(frozen=True)
-class KnownLaw:
+class KnownDistribution:
     """Known distribution of a scalar record, given as atoms.
 
     Parameters
@@ -102,7 +103,7 @@ class KnownLaw:
     high: float = np.inf
 
     @classmethod
-    def of(cls, law: Distribution, low: float = -np.inf, high: float = np.inf) -> KnownLaw:
+    def of(cls, law: Distribution, low: float = -np.inf, high: float = np.inf) -> KnownDistribution:
         """Discretise a distribution into at most `MOST_ATOMS` atoms by merging neighbours.
 
         Parameters
@@ -196,8 +197,8 @@ class KnownLaw:
             found(0.9, centred, weights, sign * cut),
         )
 
-    def careful(self, clip: Clip, n: int, budget: Budget) -> float:
-        """Return `Error.careful` without computing the other fields.
+    def q90_without_cancellation(self, clip: Clip, n: int, budget: Budget) -> float:
+        """Return `Error.q90_without_cancellation` without computing the other fields.
 
         Parameters
         ----------
@@ -239,7 +240,7 @@ class KnownLaw:
         return ratio
 
     def best_clip(self, n: int, budget: Budget) -> Clip:
-        """Return the clip that minimises `careful`.
+        """Return the clip that minimises `q90_without_cancellation`.
 
         Parameters
         ----------
@@ -255,7 +256,7 @@ class KnownLaw:
 
         def cost(log_outside: float) -> float:
             clip = self.clip_of(float(np.exp(log_outside)))
-            found = self.careful(clip, n, budget) if clip[0] < clip[1] else np.nan
+            found = self.q90_without_cancellation(clip, n, budget) if clip[0] < clip[1] else np.nan
             return found if np.isfinite(found) else np.inf
 
         # If sampling error is negligible, the best tail probability is near the 0.95 quantile of
@@ -270,14 +271,14 @@ class KnownLaw:
 
 
 @dataclass(frozen=True)
-class AnyLaw(KnownLaw):
+class BoundedRecords(KnownDistribution):
     """Arbitrary distribution on [low, high].
 
     It is represented by the worst case, a fair coin on the two ends. The clip is [low, high].
     """
 
     @classmethod
-    def between(cls, low: float, high: float) -> AnyLaw:
+    def between(cls, low: float, high: float) -> BoundedRecords:
         """Return the problem for records between `low` and `high`.
 
         Parameters
@@ -301,7 +302,7 @@ class AnyLaw(KnownLaw):
 
 
 @dataclass(frozen=True)
-class Moments:
+class BoundedMoment:
     """Class of distributions with E|X - mu|^k <= scale^k and mu in [low, high].
 
     The clip is the one of `TunedClippedMean` (``minimax``). Its error is bounded by combining the
@@ -355,4 +356,4 @@ class Moments:
         return Error(q50, q90, _quantile(sd * z[0], z[1], None, 0.9), bias, noise.above(0.05), q90)
 
 
-Problem = KnownLaw | Moments
+Problem = KnownDistribution | BoundedMoment

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from dpbench.distributions import Distribution, Empirical
 from dpbench.errors import choose_from
-from dpbench.planner.answer import Plan
-from dpbench.planner.prediction import AnyLaw, KnownLaw, Moments, Problem
+from dpbench.planner.answer import ReleasePlan
+from dpbench.planner.prediction import BoundedMoment, BoundedRecords, KnownDistribution, Problem
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError, Count, MomentOrder, from_mapping, validated
 from dpbench.theory.exact.averages import LAWS
@@ -119,20 +119,20 @@ def _problem(question: Question, law: Distribution | None, budget: Budget) -> Pr
                 f"{key}: {getattr(question, key)}: the mean of {given[0]}= is {mean:.6g}; choose "
                 "bounds on either side of it"
             )
-        return KnownLaw.of(law, low, high)
+        return KnownDistribution.of(law, low, high)
     if low is None or high is None:
         key = "upper" if high is None else "lower"
         raise ConfigError(f"{key}: this key is required where no law or data is given")
     if question.k is None:
-        return AnyLaw.between(low, high)
+        return BoundedRecords.between(low, high)
     if budget.neighbours == "add_remove":
         raise ConfigError(
             "neighbours: 'add_remove': not available with k; choose replace, or give a law"
         )
-    return Moments(question.k, question.scale or 1.0, low, high)
+    return BoundedMoment(question.k, question.scale or 1.0, low, high)
 
 
-def plan(**question: Any) -> Plan:
+def plan(**question: Any) -> ReleasePlan:
     """Plan a private mean.
 
     Parameters
@@ -158,7 +158,8 @@ def plan(**question: Any) -> Plan:
         Plan for the worst distribution with E|X - mu|^k <= scale^k, mu within the bounds; the
         default of `scale` is 1, in the unit of the records.
     alpha : float, optional
-        Absolute error that the release should reach; see `Plan.records` and `Plan.privacy`.
+        Absolute error that the release should reach; see `ReleasePlan.records` and
+        `ReleasePlan.privacy`.
 
     Returns
     -------
@@ -183,7 +184,7 @@ def plan(**question: Any) -> Plan:
     return answer_question(from_mapping(Question, question, ""))
 
 
-def answer_question(asked: Question) -> Plan:
+def answer_question(asked: Question) -> ReleasePlan:
     """Return the plan for a question; raise ConfigError if its keys contradict each other."""
     law = _law(asked)
     budget = _budget(asked)
@@ -191,7 +192,7 @@ def answer_question(asked: Question) -> Plan:
     n = len(law._values) if asked.n is None and isinstance(law, Empirical) else asked.n
     if n is None:
         raise ConfigError("n: this key is required: how many records there are")
-    made = Plan(problem, n, budget, law, asked.alpha)
+    made = ReleasePlan(problem, n, budget, law, asked.alpha)
     if not np.isfinite(made.expected.q90):
         raise ConfigError(
             f"n: {n}: too few records: the noise of their private count may exceed n/2; raise n"

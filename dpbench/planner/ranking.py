@@ -14,12 +14,18 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats, Ints
 from dpbench.estimators.catalogue import Use, uses
 from dpbench.estimators.public import Public
-from dpbench.planner.prediction import AnyLaw, Clip, KnownLaw, Moments, Problem
+from dpbench.planner.prediction import (
+    BoundedMoment,
+    BoundedRecords,
+    Clip,
+    KnownDistribution,
+    Problem,
+)
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import under_replacement
 from dpbench.samples import CountedSample, DenseSample, Sample
+from dpbench.theory.bounds.class_bound import ErrorBound, class_bound, heavy_tailed
 from dpbench.theory.bounds.numbers import two_point_lower_bound
-from dpbench.theory.bounds.of_class import Bound, class_bound, heavy_tailed
 
 __all__ = ["Candidate", "Ranked", "limit", "ranked"]
 
@@ -58,7 +64,7 @@ class Candidate:
 
     @property
     def clip(self) -> Clip | None:
-        """Clip for which `KnownLaw` computes the error; None if the estimator has none."""
+        """Clip for which `KnownDistribution` computes the error; None if the estimator has none."""
         one = self.estimator
         if not isinstance(one, est.ClippedMean | est.TransformedNoiseMean):
             return None
@@ -152,16 +158,16 @@ def _known(
     """Yield the public knowledge about the records, the weakest assumption first."""
     bounds = (problem.low, problem.high)
     ends = {"the bounds" if clip == bounds else "the clip": clip}
-    if bool(np.isfinite(bounds).all()) and not isinstance(problem, Moments):
+    if bool(np.isfinite(bounds).all()) and not isinstance(problem, BoundedMoment):
         ends["the bounds"] = bounds
     about = partial(Public, n, 1, budget)
     for which, pair in ends.items():
         words = f"records within {which}"
-        if isinstance(problem, Moments):
+        if isinstance(problem, BoundedMoment):
             words = f"{_moment_words(problem)}, mean in the bounds"
         yield _Known(about(False, "bounded", bounds=pair), words)
     yield _Known(about(False, "any"), "nothing")
-    if not isinstance(problem, AnyLaw):
+    if not isinstance(problem, BoundedRecords):
         for local in (False, True):
             yield from _by_moments(problem, law, partial(about, local))
     if isinstance(law, dist.Bernoulli):
@@ -169,14 +175,16 @@ def _known(
 
 
 def _moment_words(problem: Problem) -> str:
-    return f"moment {problem.k if isinstance(problem, Moments) else 2:g}"
+    return f"moment {problem.k if isinstance(problem, BoundedMoment) else 2:g}"
 
 
 def _by_moments(
     problem: Problem, law: dist.Distribution | None, about: Callable[..., Public]
 ) -> Iterator[_Known]:
     """Yield knowledge of a moment, and of normality; the mean is bounded if the bounds are."""
-    k, unit = (problem.k, problem.scale) if isinstance(problem, Moments) else (2.0, problem.sd)
+    k, unit = (
+        (problem.k, problem.scale) if isinstance(problem, BoundedMoment) else (2.0, problem.sd)
+    )
     if not np.isfinite(unit):
         return
     unit = float(f"{unit:.4g}")  # short, because the printed code contains it
@@ -201,10 +209,12 @@ def _candidates(known: Sequence[_Known]) -> Iterator[Candidate]:
                 yield Candidate(name, use, *about)
 
 
-def _hard(problem: AnyLaw | Moments, n: int, budget: Budget) -> Iterator[tuple[float, Clip]]:
+def _hard(
+    problem: BoundedRecords | BoundedMoment, n: int, budget: Budget
+) -> Iterator[tuple[float, Clip]]:
     """Yield hard two-point distributions of a class: P(second point), and the two points."""
     # Some means are off the middle, because some estimators release the middle without any data.
-    if isinstance(problem, AnyLaw):
+    if isinstance(problem, BoundedRecords):
         yield from ((p, (problem.low, problem.high)) for p in (0.5, 0.9, 1.0))
         return
     rare = two_point_lower_bound(n, problem.k, under_replacement(budget)).p_star
@@ -218,7 +228,7 @@ def _hard(problem: AnyLaw | Moments, n: int, budget: Budget) -> Iterator[tuple[f
 def _drawn(problem: Problem, law: dist.Distribution | None, n: int, budget: Budget) -> list[_Drawn]:
     """Draw datasets of the distribution, or of the hard distributions of a class."""
     rng = np.random.default_rng(0)
-    if isinstance(problem, AnyLaw | Moments):
+    if isinstance(problem, BoundedRecords | BoundedMoment):
         found = []
         for p, (low, high) in _hard(problem, n, budget):
             counts = rng.binomial(n, p, TRIALS)
@@ -258,7 +268,7 @@ def ranked(
     problem : Problem
         Public knowledge about the records.
     law : Distribution, optional
-        Distribution to draw records from, for a `KnownLaw`.
+        Distribution to draw records from, for a `KnownDistribution`.
     clip : pair of float
         Planned clip.
     n : int
@@ -274,15 +284,15 @@ def ranked(
 
     def places(one: Candidate) -> list[_Drawn]:
         # Shift the distribution too, so that a fixed fallback value does not hit the mean by luck.
-        if one.use.guess is None or isinstance(problem, AnyLaw | Moments):
+        if one.use.guess is None or isinstance(problem, BoundedRecords | BoundedMoment):
             return data
         if not one.binary:
             return [*data, *(each.moved(width) for each in data)]
         coin = dist.Bernoulli(p=0.9 if problem.target <= 0.5 else 0.1)
-        return [*data, *_drawn(KnownLaw.of(coin), coin, n, budget)]
+        return [*data, *_drawn(KnownDistribution.of(coin), coin, n, budget)]
 
     for one in _candidates(list(_known(problem, law, clip, n, budget))):
-        if one.clip and isinstance(problem, KnownLaw):
+        if one.clip and isinstance(problem, KnownDistribution):
             q90 = problem.error(one.clip, n, budget).q90
             rows.append(Ranked(one.name, one.assumes, q90, q90, q90, "exact", 0, one))
             continue
@@ -296,7 +306,7 @@ def ranked(
 
 def limit(
     problem: Problem, law: dist.Distribution | None, n: int, budget: Budget
-) -> tuple[Bound, str]:
+) -> tuple[ErrorBound, str]:
     """Return a lower bound on the worst 0.9 quantile over a class, and the class in words.
 
     Parameters
@@ -318,7 +328,7 @@ def limit(
         Class of distributions.
     """
     promised = under_replacement(budget)
-    if isinstance(problem, AnyLaw):
+    if isinstance(problem, BoundedRecords):
         found, unit = class_bound(dist.Bernoulli(p=0.5), n, promised), problem.high - problem.low
         words = "distributions within the bounds"
     elif isinstance(law, dist.Gaussian | dist.Bernoulli):
@@ -326,7 +336,9 @@ def limit(
         gaussian = isinstance(law, dist.Gaussian)
         words = "Gaussian distributions with this sd" if gaussian else "Bernoulli distributions"
     else:
-        k, unit = (problem.k, problem.scale) if isinstance(problem, Moments) else (2.0, problem.sd)
-        found = heavy_tailed(n, k, promised) if np.isfinite(unit) else Bound()
+        k, unit = (
+            (problem.k, problem.scale) if isinstance(problem, BoundedMoment) else (2.0, problem.sd)
+        )
+        found = heavy_tailed(n, k, promised) if np.isfinite(unit) else ErrorBound()
         words = "distributions with this " + (f"moment (k = {k:g})" if k != 2 else "sd")
-    return Bound(unit * found.value, found.by), words
+    return ErrorBound(unit * found.value, found.by), words

@@ -28,12 +28,12 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.noise_factor import noise_times
 from dpbench.samples import Bins, Occupied, Sample
 
-__all__ = ["audit_pairs", "fullest_bin", "largest_noise", "stability_threshold"]
+__all__ = ["audit_pairs", "largest_noise", "private_mode_bin", "stability_threshold"]
 
 L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of the counts
 
 
-def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
+def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     """Release the left end of the bin with the largest noisy count; spend the ledger.
 
     Parameters
@@ -70,12 +70,12 @@ def fullest_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     best = held.index[at_top[np.searchsorted(held.trial[at_top], np.arange(sample.trials))]]
     if isinstance(budget, ApproxDP):
         released = largest > stability_threshold(budget)
-        return ledger.told(bins.left(np.where(released, best, np.nan)))
+        return ledger.record_output(bins.left(np.where(released, best, np.nan)))
     empty = bins.count - np.diff(starts, append=held.trial.size)
     with noise_times(ledger.noise_factor):
         rival = largest_noise(budget, empty, ledger.rng)
     other = _empty_bin(held, starts, bins, empty, ledger.rng)
-    return ledger.told(bins.left(np.where(rival > largest, other, best)))
+    return ledger.record_output(bins.left(np.where(rival > largest, other, best)))
 
 
 def stability_threshold(budget: ApproxDP) -> float:
@@ -84,7 +84,7 @@ def stability_threshold(budget: ApproxDP) -> float:
 
 
 def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
-    """Return pairs of datasets on which one record changes the outcome of `fullest_bin`.
+    """Return pairs of datasets on which one record changes the outcome of `private_mode_bin`.
 
     In the first pair two adjacent bins share the records equally, and one record moves from the one
     to the other. In the second pair, for (epsilon, delta)-DP only, a bin holds as many records as
@@ -95,9 +95,9 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
     n : int
         Records in each dataset.
     bins : Bins
-        Bins of `fullest_bin`.
+        Bins of `private_mode_bin`.
     budget : Budget
-        Budget of `fullest_bin`.
+        Budget of `private_mode_bin`.
 
     Returns
     -------

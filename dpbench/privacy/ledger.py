@@ -194,7 +194,7 @@ class Ledger(Account):
         sensitivity = self._least(sensitivity)
         noise = smooth.draw(self.rng, values.shape, self.budget, t)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
-        return self.told(values + self.noise_factor * sensitivity * noise)
+        return self.record_output(values + self.noise_factor * sensitivity * noise)
 
     def add_geometric_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
         """Release counts with geometric noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
@@ -213,7 +213,7 @@ class Ledger(Account):
         ValueError
             If a count is not a whole number or the sensitivity is 0.
         """
-        sensitivity = self.stated(sensitivity)
+        sensitivity = self.sensitivity_for_relation(sensitivity)
         if np.any(sensitivity == 0) or not np.array_equal(counts, np.round(counts)):
             raise ValueError("geometric noise is for whole numbers of a sensitivity above 0")
         self.pay("geometric noise", sensitivity)
@@ -246,7 +246,7 @@ class Ledger(Account):
         -------
         ndarray of int, shape (trials,)
         """
-        sensitivity = self.stated(sensitivity)
+        sensitivity = self.sensitivity_for_relation(sensitivity)
         if np.any(sensitivity == 0):
             raise ValueError("scores of sensitivity 0 do not depend on the data")
         self.pay("exponential mechanism", sensitivity)
@@ -286,7 +286,7 @@ class Ledger(Account):
         ndarray of int, shape (trials,)
             Index of the chosen count; the last if no earlier one exceeds the threshold.
         """
-        sensitivity = self.stated(sensitivity)
+        sensitivity = self.sensitivity_for_relation(sensitivity)
         self.pay("sparse vector technique", sensitivity)
         half = PureDP(self.budget.pure_epsilon / 2)
         first, second = (
@@ -307,9 +307,9 @@ class Ledger(Account):
 
     def allow_failure(self, delta: float) -> None:
         super().allow_failure(delta)
-        self.told(np.zeros(0))  # an empty release, equal on all datasets
+        self.record_output(np.zeros(0))  # an empty release, equal on all datasets
 
-    def own_chance(self, mechanism: str) -> Budget:
+    def pay_for_custom_mechanism(self, mechanism: str) -> Budget:
         """Pay for a mechanism with its own randomness, and return the budget for it to use.
 
         With noise factor f the returned budget has f times the noise of the paid budget: epsilon/f,
@@ -327,9 +327,9 @@ class Ledger(Account):
         # Leave out `noise_by`, because some of its values refuse so large an epsilon.
         return cast("Budget", type(budget)(**amounts, neighbours=budget.neighbours))
 
-    def told(self, found: Floats) -> Floats:
+    def record_output(self, found: Floats) -> Floats:
         """Record the output `found` of the mechanism just paid for; a replay returns the tape's."""
-        return found if self.tape is None else self.tape.told(found, self.rng)
+        return found if self.tape is None else self.tape.record_output(found, self.rng)
 
     def _on_tape(
         self,
@@ -347,7 +347,7 @@ class Ledger(Account):
             released = self.tape.add(step, self.rng)
         return released
 
-    def stated(self, sensitivity: Stated) -> Number:
+    def sensitivity_for_relation(self, sensitivity: Stated) -> Number:
         """Return the sensitivity for the budget's neighbours.
 
         Raise ValueError if none is stated for them, or if it is not a finite number >= 0.
@@ -366,4 +366,4 @@ class Ledger(Account):
 
         A larger bound on the sensitivity is still valid, and so is a larger smooth bound.
         """
-        return np.maximum(self.stated(sensitivity), LEAST_SENSITIVITY)
+        return np.maximum(self.sensitivity_for_relation(sensitivity), LEAST_SENSITIVITY)

@@ -143,7 +143,7 @@ class Pair:
         other[record] = by
         return cls(name, one, other)
 
-    def under(self, relation: Relation) -> list[Pair]:
+    def convert(self, relation: Relation) -> list[Pair]:
         """Return the pair as pairs of neighbours under `relation`.
 
         A replacement gives two add/remove pairs: each dataset, and the dataset without the record.

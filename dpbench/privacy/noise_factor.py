@@ -35,9 +35,9 @@ def noise_times(factor: float) -> Iterator[None]:
 
     The exponential mechanism divides its scores by `factor`, which is equivalent to multiplying its
     Gumbel noise. Geometric noise is rounded to whole numbers. Mechanisms with their own randomness,
-    such as randomised response, run at another budget (`Ledger.own_chance`). Quantiles of the noise
-    (`Budget.noise_tail`), from which estimators compute thresholds, are multiplied, too. The code
-    of a `OneDataset` is not affected.
+    such as randomised response, run at another budget (`Ledger.pay_for_custom_mechanism`).
+    Quantiles of the noise (`Budget.noise_tail`), from which estimators compute thresholds, are
+    multiplied, too. The code of a `OneDataset` is not affected.
 
     Parameters
     ----------

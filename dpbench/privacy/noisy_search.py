@@ -13,10 +13,10 @@ from dpbench.arrays import Floats
 from dpbench.privacy.ledger import Ledger
 from dpbench.samples.rows import norms
 
-__all__ = ["mean_in_ball", "noisy_rank"]
+__all__ = ["clipped_mean_at_private_radius", "private_quantile_by_bisection"]
 
 
-def noisy_rank(
+def private_quantile_by_bisection(
     below: Callable[[Floats], Floats],
     rank: float,
     lower: Floats,
@@ -61,7 +61,7 @@ def noisy_rank(
     return np.asarray(low / 2 + high / 2)
 
 
-def mean_in_ball(
+def clipped_mean_at_private_radius(
     offset: Floats,
     held: Floats,
     rank: float,
@@ -72,9 +72,9 @@ def mean_in_ball(
 ) -> tuple[Floats, Floats]:
     """Release the mean of offsets, projected to a ball that contains about `rank` of them.
 
-    The radius C (`bound` in the code) is `noisy_rank` of the norms of the offsets, paid by
-    `search`. Replacing a record moves its projection by at most 2C, so the mean of n projections
-    has l2 sensitivity 2C/n, paid by `fine`.
+    The radius C (`bound` in the code) is `private_quantile_by_bisection` of the norms of the
+    offsets, paid by `search`. Replacing a record moves its projection by at most 2C, so the mean of
+    n projections has l2 sensitivity 2C/n, paid by `fine`.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def mean_in_ball(
         The mean with noise, and before noise.
     """
     length, n = norms(offset), held[0].sum()
-    radius = noisy_rank(
+    radius = private_quantile_by_bisection(
         lambda points: (held * (length < points[:, None])).sum(axis=1),
         max(1.0, rank), np.zeros_like(upper), upper, steps, search,
     )  # fmt: skip

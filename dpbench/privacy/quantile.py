@@ -7,7 +7,7 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.neighbours import Pair
-from dpbench.samples.base import Sample, share
+from dpbench.samples.base import Sample, share_of_records
 
 __all__ = ["audit_pairs", "private_quantile"]
 
@@ -71,7 +71,7 @@ def private_quantile(
         )
     log_ratio = max(0.0, np.max(np.log(upper / 2 - lower / 2) - np.log(resolution / 2)))
     cap = np.ceil(2 / ledger.budget.exponential_epsilon * (log_ratio + NEGLIGIBLE))
-    target = share(q, sample.n)
+    target = share_of_records(q, sample.n)
     first = int(max(0, np.floor(target) - cap - 2))
     last = int(min(sample.n - 1, np.ceil(target) + cap + 1))
     values, counts = sample.ranked(first, last)
@@ -92,7 +92,7 @@ def private_quantile(
         chosen = ledger.exponential(scores, 1.0, np.log(length))
     rows = np.arange(sample.trials)
     found = left[rows, chosen] + length[rows, chosen] * ledger.rng.random(sample.trials)
-    return ledger.told(np.asarray(found))
+    return ledger.record_output(np.asarray(found))
 
 
 def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float) -> list[Pair]:
@@ -117,7 +117,7 @@ def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float)
         One pair, or none if q n is too close to 0 or n.
     """
     short = (upper - lower) / 20
-    below = int(np.ceil(share(q, n))) - 1
+    below = int(np.ceil(share_of_records(q, n))) - 1
     if below < 1 or below + 3 > n:
         return []
     alone = lower + 2 * resolution + short

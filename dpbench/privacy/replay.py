@@ -137,8 +137,8 @@ def compare_steps(one: Sequence[Step], other: Sequence[Step]) -> Comparison:
             found += _moves(a, b)
             if not difference and not _same_sensitivity(a, b):
                 difference = f"the sensitivity of {a.mechanism}"
-        elif a.told is not None:
-            skipped += a.told.size > 0  # an event that may fail releases nothing
+        elif a.output is not None:
+            skipped += a.output.size > 0  # an event that may fail releases nothing
         elif a.mechanism == "pay" and _pays_for_next(both[at + 1 :]):
             continue
         else:
@@ -158,9 +158,9 @@ def _pays_for_next(rest: Sequence[tuple[Step | None, Step | None]]) -> bool:
 
 def _same_release(one: Step, other: Step) -> bool:
     """Return whether the releases of two steps are frozen: equal in both runs."""
-    if one.told is None and (one.mechanism == "pay" or not one.like(other)):
+    if one.output is None and (one.mechanism == "pay" or not one.like(other)):
         return False  # own randomness, or a choice among pieces into which records cut a range
-    ends = (one.released, other.released) if one.told is None else (one.told, other.told)
+    ends = (one.released, other.released) if one.output is None else (one.output, other.output)
     a, b = (np.asarray(end, dtype=float) for end in ends)
     return np.array_equal(a, b, equal_nan=True)
 

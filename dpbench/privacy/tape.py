@@ -27,9 +27,9 @@ class Step:
         Stated sensitivities by norm: ``l1``, ``l2``, ``max``, ``box`` or ``ball``.
     released : array or None
         Output of the mechanism, or in a replay the output of the earlier run.
-    told : array or None
+    output : array or None
         Final output, if the mechanism transforms `released` or has its own randomness, and records
-        its output on the ledger (`Ledger.told`).
+        its output on the ledger (`Ledger.record_output`).
     weights : float or array
         Logarithms of the base measure of an exponential mechanism.
     draws : int
@@ -44,7 +44,7 @@ class Step:
     released: Any = None
     weights: float | Floats = 0.0
     draws: int = 1
-    told: Floats | None = None
+    output: Floats | None = None
     chance: Mapping[str, Any] | None = None
 
     def like(self, other: Step) -> bool:
@@ -89,7 +89,7 @@ class Tape:
             step.released = earlier.released
         return step.released
 
-    def told(self, found: Floats, rng: np.random.Generator | None = None) -> Floats:
+    def record_output(self, found: Floats, rng: np.random.Generator | None = None) -> Floats:
         """Record the output of the mechanism just paid for; return it, or the earlier output.
 
         Parameters
@@ -104,10 +104,10 @@ class Tape:
         ndarray
         """
         earlier = self._counterpart(rng)
-        known = None if earlier is None else earlier.told
+        known = None if earlier is None else earlier.output
         if known is not None and known.shape == found.shape:
             found = known
-        self.steps[-1].told = found
+        self.steps[-1].output = found
         return found
 
     def _counterpart(self, rng: np.random.Generator | None) -> Step | None:

@@ -13,14 +13,14 @@ from pydantic import Field
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.estimators.heavy_tailed import TunedClippedMean, worst_clipping_bias
-from dpbench.output.scales import ticks
+from dpbench.output.axes import ticks
 from dpbench.output.style import THEORY, Axes, line_styles, number_text
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
 from dpbench.report.error_figures import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
-from dpbench.report.words import Words
-from dpbench.sweep.selection import Choice, choose, under
+from dpbench.report.labels import Labels
+from dpbench.sweep.selection import Choice, rows_of_budget, select_labels
 from dpbench.theory.bounds.numbers import BETA
 
 __all__ = ["Decomposition"]
@@ -56,14 +56,14 @@ class Decomposition(SelectingFigure):
         for label in rows["estimator"].unique():
             if "threshold" not in study.estimators[label].swept:
                 raise ConfigError(f"{where}.estimators: {label!r}: it has no list of threshold")
-        for label in choose(self.chosen, study.estimators, f"{where}.chosen"):
+        for label in select_labels(self.chosen, study.estimators, f"{where}.chosen"):
             for family in rows["family"].unique():
                 if not isinstance(study.estimator(label, family), TunedClippedMean):
                     raise ConfigError(
                         f"{where}.chosen: {label!r}: it chooses no threshold; leave it out"
                     )
 
-    def told(self) -> tuple[str, str]:
+    def describe(self) -> tuple[str, str]:
         what = "0.9 quantiles of the error and its parts against the clipping threshold"
         return what, intervals_text([])
 
@@ -71,11 +71,11 @@ class Decomposition(SelectingFigure):
         rows = super().rows(result)
         return rows[rows["n"] == self.n]
 
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         for family, rows in self.rows(result).groupby("family", sort=False):
             yield partial(self._panel, str(family), rows, words)
 
-    def _panel(self, family: str, rows: pd.DataFrame, words: Words, ax: Axes) -> None:
+    def _panel(self, family: str, rows: pd.DataFrame, words: Labels, ax: Axes) -> None:
         study, looks = words.study, line_styles(self.PARTS.values())
         for part, worst in rows.groupby("threshold")[list(self.PARTS)].max().items():
             name = self.PARTS[str(part)]
@@ -85,7 +85,7 @@ class Decomposition(SelectingFigure):
         ax.set_title(words.family(family), pad=22)
         ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
         budgets = (one.value for one in study.budgets.values())
-        budget = next(one for one in budgets if under(rows, one).any())
+        budget = next(one for one in budgets if rows_of_budget(rows, one).any())
         thresholds = np.sort(rows["threshold"].unique())
         bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
         ax.plot(thresholds, bias, label="theory", **THEORY)
@@ -94,10 +94,10 @@ class Decomposition(SelectingFigure):
         ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
         self._chosen(family, budget, words, ax)
 
-    def _chosen(self, family: str, budget: Budget, words: Words, ax: Axes) -> None:
+    def _chosen(self, family: str, budget: Budget, words: Labels, ax: Axes) -> None:
         """Mark the threshold of each policy; neighbouring names stand at different heights."""
         study, places = words.study, {}
-        for label in choose(self.chosen, study.estimators):
+        for label in select_labels(self.chosen, study.estimators):
             estimator = study.estimator(label, family)
             assert isinstance(estimator, TunedClippedMean)
             places[words.estimator(label)] = estimator.clipping_threshold(self.n, budget)

@@ -17,7 +17,7 @@ from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.analysis.summary import NORMAL
 from dpbench.arrays import Floats
-from dpbench.output.scales import ticks
+from dpbench.output.axes import ticks
 from dpbench.output.style import (
     BOUND,
     GUIDE,
@@ -31,10 +31,10 @@ from dpbench.output.style import (
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Looks, Panel, SelectingFigure
-from dpbench.report.words import Words, axis, metric_text, plain
+from dpbench.report.labels import Labels, axis, metric_text, plain_text
 from dpbench.sweep.metrics import METRICS, VARIABLES, MetricName
-from dpbench.sweep.selection import BUDGET, KEY, swept_columns, under
-from dpbench.theory.bounds.of_class import OF_VIEWS
+from dpbench.sweep.selection import BUDGET, KEY, rows_of_budget, swept_columns
+from dpbench.theory.bounds.class_bound import OF_VIEWS
 
 __all__ = ["GUIDES", "AgainstParameter", "ErrorAgainstN", "axis_scale", "check_one_budget"]
 __all__ += ["check_sizes", "intervals_text"]
@@ -203,10 +203,10 @@ class ErrorAgainstN(SelectingFigure):
         if self.by != "budget":
             check_one_budget(rows, where, ", or by: budget")
 
-    def told(self) -> tuple[str, str]:
-        return f"{plain(metric_text(self.metric))} against n", intervals_text([self.metric])
+    def describe(self) -> tuple[str, str]:
+        return f"{plain_text(metric_text(self.metric))} against n", intervals_text([self.metric])
 
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         rows = self.rows(result).dropna(subset=[self.metric])
         rows = _with_interval(rows, self.metric).assign(x=rows["n"])
         parts = list(self._parts(rows, words))
@@ -221,12 +221,12 @@ class ErrorAgainstN(SelectingFigure):
         for title, panel in parts:
             yield partial(self._panel, panel, {"title": title, "yscale": yscale}, looks, result)
 
-    def _parts(self, rows: pd.DataFrame, words: Words) -> Iterator[tuple[str, pd.DataFrame]]:
+    def _parts(self, rows: pd.DataFrame, words: Labels) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield the title and the rows of each panel."""
         if self.by == "budget":
             free = rows["privacy"] == "none"
             for budget in words.study.budgets.values():
-                paid = under(rows, budget.value)
+                paid = rows_of_budget(rows, budget.value)
                 if paid.any():
                     yield words.budget(budget.value.columns), rows[paid | free]
             return
@@ -280,7 +280,7 @@ def _crossings(rows: pd.DataFrame, study: Study) -> set[float]:
         study.families[label].value.crossing(one.value)
         for label in rows["family"].unique()
         for one in study.budgets.values()
-        if under(rows, one.value).any()
+        if rows_of_budget(rows, one.value).any()
     }
     return {n for n in found if rows["n"].min() < n < rows["n"].max()}
 
@@ -375,16 +375,16 @@ class AgainstParameter(SelectingFigure):
     def _sizes(self) -> list[int]:
         return self.n if isinstance(self.n, list) else [self.n]
 
-    def told(self) -> tuple[str, str]:
-        metrics = " and ".join(plain(metric_text(metric)) for metric in self.metrics)
-        return f"{metrics} against {plain(self.parameter)}", intervals_text(self.metrics)
+    def describe(self) -> tuple[str, str]:
+        metrics = " and ".join(plain_text(metric_text(metric)) for metric in self.metrics)
+        return f"{metrics} against {plain_text(self.parameter)}", intervals_text(self.metrics)
 
     def rows(self, result: Result) -> pd.DataFrame:
         rows = super().rows(result)
         rows = rows[rows["n"].isin(self._sizes)].astype({self.parameter: float})
         return rows.dropna(subset=[self.parameter])
 
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         rows = self._told(self.rows(result), words)
         looks = line_styles(rows["line"])
         laws = list(rows.groupby("law", sort=False))
@@ -394,7 +394,7 @@ class AgainstParameter(SelectingFigure):
                 about = {"title": str(law) if len(laws) > 1 else "", "yscale": yscale}
                 yield partial(self._panel, panel, metric, about, looks, result)
 
-    def _told(self, rows: pd.DataFrame, words: Words) -> pd.DataFrame:
+    def _told(self, rows: pd.DataFrame, words: Labels) -> pd.DataFrame:
         """Add ``x`` on the axis, ``law`` for the panel, and ``line`` for the legend."""
         study = words.study
         columns = swept_columns(study.families.values(), study.estimators.values())[1]

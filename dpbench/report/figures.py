@@ -10,11 +10,11 @@ import pandas as pd
 
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Figure, Names, Study
-from dpbench.output.scales import share, uncover
+from dpbench.output.axes import share_axes, widen_covered_curves
 from dpbench.output.style import Axes, Canvas, legend, panels
 from dpbench.registry import ConfigError, validated
-from dpbench.report.words import Words
-from dpbench.sweep.selection import Choice, Selection, Variant, choose
+from dpbench.report.labels import Labels
+from dpbench.sweep.selection import Choice, Selection, Variant, select_labels
 
 __all__ = ["DrawnFigure", "Looks", "Panel", "SelectingFigure", "chosen_labels"]
 
@@ -54,17 +54,17 @@ class DrawnFigure(Figure, ABC):
         """Return the rows of the summary that the figure shows."""
 
     @abstractmethod
-    def _panels(self, result: Result, words: Words) -> Iterable[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterable[Panel]:
         """Return a function for each panel that draws it on its axes."""
 
     @abstractmethod
-    def told(self) -> tuple[str, str]:
+    def describe(self) -> tuple[str, str]:
         """Return two phrases in plain words: the axes, and the kind of intervals."""
 
     def figure(
         self, result: Result, names: Names = None, ax: Axes | None = None, panel: int | None = None
     ) -> Canvas:
-        drawn, heights = list(self._panels(result, Words(result.study, names or {}))), self.HEIGHTS
+        drawn, heights = list(self._panels(result, Labels(result.study, names or {}))), self.HEIGHTS
         if panel is not None:
             if not 0 <= panel < len(drawn):
                 raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawn) - 1}")
@@ -75,10 +75,10 @@ class DrawnFigure(Figure, ABC):
             if self.ylabel:
                 on.set_ylabel(self.ylabel)
         shown = list(axes)[: len(drawn)]
-        share(shown)
+        share_axes(shown)
         legend(canvas, ax)
         for on in shown:  # after the legend, because this widens curves differently in each panel
-            uncover(on)
+            widen_covered_curves(on)
         return canvas
 
 
@@ -118,4 +118,4 @@ def chosen_labels(choice: Choice | None, labels: Iterable[str], where: str) -> l
     list of str
         The selected labels.
     """
-    return choose(choice, {label: Variant(label, None, {}) for label in labels}, where)
+    return select_labels(choice, {label: Variant(label, None, {}) for label in labels}, where)

@@ -13,13 +13,13 @@ from dpbench.analysis.claims import Claim
 from dpbench.analysis.result import Result
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.study import Study
-from dpbench.output.scales import ticks
+from dpbench.output.axes import ticks
 from dpbench.output.style import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
-from dpbench.report.words import Words, exponent_text, plain
+from dpbench.report.labels import Labels, exponent_text, plain_text
 from dpbench.sweep.metrics import VARIABLES
-from dpbench.sweep.selection import BUDGET, Choice, choose
+from dpbench.sweep.selection import BUDGET, Choice, select_labels
 
 __all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
 
@@ -64,7 +64,7 @@ class Exponents(DrawnFigure):
         known = study.all_claims
         return {label: known[label] for label in chosen_labels(self.claims, known, where)}
 
-    def told(self) -> tuple[str, str]:
+    def describe(self) -> tuple[str, str]:
         return "fitted exponents against the moment order k, and measured minus theory", BARS
 
     def rows(self, result: Result) -> pd.DataFrame:
@@ -75,14 +75,14 @@ class Exponents(DrawnFigure):
             shown |= result.study.about(claim, summary) & regime
         return summary[shown]
 
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         rows = self._measured(result, words)
         looks = line_styles(rows["label"])
         for left in (False, True):
             for _, panel in rows.groupby("variable", sort=False):
                 yield partial(self._panel, panel, looks, result.study, left)
 
-    def _measured(self, result: Result, words: Words) -> pd.DataFrame:
+    def _measured(self, result: Result, words: Labels) -> pd.DataFrame:
         """Return the rows of the claims, with the moment order ``k`` and a ``label``."""
         study = result.study
         rows = result.claims[result.claims["claim"].isin(list(self._claims(study)))]
@@ -172,10 +172,10 @@ class SampleComplexityCurves(_OfRequest):
     search. Grey lines are the terms of the theorem's n, the dotted line is their sum.
     """
 
-    def told(self) -> tuple[str, str]:
+    def describe(self) -> tuple[str, str]:
         return "the smallest n with error at most alpha in 0.9 of the trials", BARS
 
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         rows = self._found(result)
         several = rows["family"].nunique() > 1
         for _, curve in rows.groupby(["family", "estimator", *BUDGET], dropna=False, sort=False):
@@ -233,16 +233,16 @@ class Thresholds(_OfRequest):
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         if self.leave is not None:
-            choose(self.leave, study.estimators, f"{where}.leave")
+            select_labels(self.leave, study.estimators, f"{where}.leave")
 
-    def told(self) -> tuple[str, str]:
-        return f"the smallest n with a coarse error against {plain(self.against)}", BARS
+    def describe(self) -> tuple[str, str]:
+        return f"the smallest n with a coarse error against {plain_text(self.against)}", BARS
 
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         rows = self._found(result)
         rows = rows[(rows["method"] == "curve") & (rows["alpha"] == rows["alpha"].min())]
         names = rows["estimator"].map(lambda label: words.estimator(label, self.against))
-        leave = choose(self.leave, result.study.estimators) if self.leave is not None else []
+        leave = select_labels(self.leave, result.study.estimators) if self.leave is not None else []
         if rows["family"].nunique() > 1:
             names += ", " + rows["family"].map(words.family)
         rows = rows.assign(series=names, stays=~rows["estimator"].isin(leave))

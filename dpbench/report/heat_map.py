@@ -15,7 +15,7 @@ from dpbench.analysis.study import Study
 from dpbench.output.style import Axes, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Panel, SelectingFigure
-from dpbench.report.words import Words
+from dpbench.report.labels import Labels
 from dpbench.sweep.plan import lower_bound
 
 __all__ = ["BETWEEN", "Factors", "factor_text"]
@@ -42,7 +42,7 @@ class Factors(SelectingFigure):
                 f"{where}: no finite lower bound is known for the rows that it selects"
             )
 
-    def told(self) -> tuple[str, str]:
+    def describe(self) -> tuple[str, str]:
         return (
             "the best estimator's worst 0.9 quantile of the error over the lower bound, by family, "
             "budget and n",
@@ -50,13 +50,13 @@ class Factors(SelectingFigure):
             "trials; bold: at most 1.1; grey: not run, or no known bound",
         )
 
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         found = result.factors_of(self.rows(result))
         families = list(found["distribution"].unique())  # all panels share the rows and labels
         for _, about in found.groupby("privacy", sort=False):
             yield partial(self._panel, about, families, words)
 
-    def _panel(self, found: pd.DataFrame, families: list[str], words: Words, ax: Axes) -> None:
+    def _panel(self, found: pd.DataFrame, families: list[str], words: Labels, ax: Axes) -> None:
         import seaborn as sns
         from matplotlib.colors import LogNorm
 

@@ -20,7 +20,7 @@ from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS
 from dpbench.report.figures import DrawnFigure
-from dpbench.report.words import Words, parameter_text
+from dpbench.report.labels import Labels, parameter_text
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import Variant
 
@@ -166,7 +166,7 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
         LaTeX.
     """
     rows, study = figure.rows(result), result.study
-    shown, intervals = figure.told()
+    shown, intervals = figure.describe()
     entries = {text.get_text() for legend in canvas.legends for text in legend.get_texts()}
     lines = [text for label, text in LINES.items() if label in entries]
     families = [study.families[label] for label in rows["family"].unique()]
@@ -176,7 +176,7 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
         f"Shown: {shown}",
         f"Data: {_described(families, names)}",
         f"Estimators: {_described(estimators, names)}",
-        f"Budgets: {_budgets(rows, Words(study, names))}",
+        f"Budgets: {_budgets(rows, Labels(study, names))}",
         f"{_range('$n$', rows['n'])}; {_range('trials per point', rows['trials'])}; "
         f"seed {result.seed}",
         "; ".join([intervals[0].upper() + intervals[1:], *lines]),
@@ -226,7 +226,7 @@ def _kind(made: Any) -> str:
     )  # a family of one has its law's kind
 
 
-def _budgets(rows: pd.DataFrame, words: Words) -> str:
+def _budgets(rows: pd.DataFrame, words: Labels) -> str:
     """Format the notions of privacy in some rows, each with its amounts."""
     texts = []
     for label, paid in rows[rows["privacy"] != "none"].groupby("privacy"):
@@ -260,7 +260,7 @@ def claim_rows(
     list of list of str
         Cells of each row. The first cell is the heading of the claim, equal in all of its rows.
     """
-    words = Words(result.study, names or {})
+    words = Labels(result.study, names or {})
     rows = []
     for row in result.claims[result.claims["claim"].isin(labels)].to_dict("records"):
         at_most = result.study.all_claims[row["claim"]].statement.at_most

@@ -14,7 +14,7 @@ from dpbench.analysis.study import Study
 from dpbench.output.style import Axes, line_styles
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Looks, Panel, SelectingFigure
-from dpbench.report.words import Words
+from dpbench.report.labels import Labels
 from dpbench.sweep.selection import BUDGET
 
 __all__ = ["Profile", "shares"]
@@ -51,14 +51,14 @@ class Profile(SelectingFigure):
         if (rows["privacy"] == "none").all():
             raise ConfigError(f"{where}: it selects no private estimator; add one")
 
-    def told(self) -> tuple[str, str]:
+    def describe(self) -> tuple[str, str]:
         return (
             "the share of problems (family, budget, n) against the worst 0.9 quantile of the error "
             "over the lower bound or, where none is known, over the least error without privacy",
             "no intervals are drawn",
         )
 
-    def _panels(self, result: Result, words: Words) -> Iterator[Panel]:
+    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         found = scores(self.rows(result))
         lines = {label: words.estimator(label) for label in found["estimator"].unique()}
         styles = line_styles(lines.values())

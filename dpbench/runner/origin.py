@@ -22,12 +22,12 @@ from typing import Any
 
 from dpbench.errors import ConfigError
 from dpbench.output.files import stamp
-from dpbench.output.folder import stamps_of
+from dpbench.output.run_folder import stamps_of
 from dpbench.package import PACKAGE, __version__
 from dpbench.runner.imports import OWN, digest_of, in_this_process, place, reached
 from dpbench.seeds import digest
 
-__all__ = ["BLOCKS", "PACKAGE", "Origin", "fingerprint", "git", "machine", "surroundings"]
+__all__ = ["BLOCKS", "PACKAGE", "Origin", "environment_digest", "fingerprint", "git", "machine"]
 
 BLOCKS = "dpbench.sweep.block"  # the module whose imports compute a block
 NUMERICAL = ("numpy", "scipy")  # libraries whose versions change bits
@@ -305,10 +305,10 @@ def fingerprint(
     files = (f for f in sorted((folder / "blocks").glob("*")) if f.suffix in {".parquet", ".json"})
     there = {path: stamp(Path(path)) for path in reads if os.path.exists(path)}  # noqa: PTH110
     more = [] if origin is None or origin.known else [origin.source]
-    return digest(surroundings(config), stamps_of(folder, files), there, *more)
+    return digest(environment_digest(config), stamps_of(folder, files), there, *more)
 
 
-def surroundings(config: Mapping[str, Any]) -> str:
+def environment_digest(config: Mapping[str, Any]) -> str:
     """Return a digest of source, versions, configuration, this host and stamps of data files."""
     shown = {key: config.get(key) for key in SHOWN}
     data = {str(path): stamp(path) for path in _data_files(config["sweep"].get("families"))}

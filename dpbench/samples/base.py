@@ -15,7 +15,14 @@ from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
 __all__ = [
-    "Sample", "Unsized", "chances", "half_squares", "part_sizes", "share", "voted", "votes_of",
+    "AddRemoveView",
+    "Sample",
+    "chances",
+    "half_squares",
+    "part_sizes",
+    "share_of_records",
+    "voted",
+    "votes_of",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -49,7 +56,7 @@ def part_sizes(n: int, parts: int) -> list[int]:
     return [n // parts + (i < n % parts) for i in range(parts)]
 
 
-def share(q: float, n: int) -> float:
+def share_of_records(q: float, n: int) -> float:
     """Return q n rounded to 14 digits, because ``0.1 * 30`` is 3.0000000000000004 in doubles.
 
     Parameters
@@ -76,27 +83,27 @@ def half_squares(one: Floats, other: Floats) -> Floats:
 
 
 def chances(values: Floats, bound: float, lean: float) -> Floats:
-    """Return the probability that the coin of each value falls heads, see `Sample.heads`.
+    """Return the probability of heads for each value in `Sample.randomised_response_count`.
 
     Parameters
     ----------
     values : ndarray
         Records, any shape.
     bound, lean : float
-        See `Sample.heads`.
+        See `Sample.randomised_response_count`.
     """
     return (1 + lean * (np.clip(values, -bound, bound) / bound)) / 2
 
 
 def votes_of(values: Floats, bound: float, low: float, high: float) -> tuple[Floats, Floats]:
-    """Return the probabilities of an up vote and of a down vote, see `Sample.votes`.
+    """Return the probabilities of an up vote and of a down vote, see `Sample.three_output_sum`.
 
     Parameters
     ----------
     values : ndarray
         Records, any shape.
     bound, low, high : float
-        See `Sample.votes`.
+        See `Sample.three_output_sum`.
     """
     lean = (high - low) * (np.clip(values, -bound, bound) / bound)
     return low + np.maximum(lean, 0.0), low + np.maximum(-lean, 0.0)
@@ -112,7 +119,7 @@ def voted(
     values : ndarray of shape (rows, n)
         Records.
     bound, low, high, rng
-        See `Sample.votes`.
+        See `Sample.three_output_sum`.
     """
     up, down = votes_of(values, bound, low, high)
     chance = rng.random(values.shape)
@@ -290,7 +297,9 @@ class Sample(ABC):
         """Return the mean without the floor(fraction n) smallest and as many largest records."""
         raise self._unfit()
 
-    def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
+    def randomised_response_count(
+        self, bound: float, lean: float, rng: np.random.Generator
+    ) -> Floats:
         """Toss one coin for each record and return the number of heads.
 
         The coin of record x falls heads with probability
@@ -307,7 +316,9 @@ class Sample(ABC):
         """
         raise self._unfit()
 
-    def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
+    def three_output_sum(
+        self, bound: float, low: float, high: float, rng: np.random.Generator
+    ) -> Floats:
         """Draw one vote for each record and return up votes minus down votes.
 
         Let y = clip(x, -bound, bound)/bound for a record x. If y >= 0, its vote is up with
@@ -397,7 +408,7 @@ class Sample(ABC):
         raise ValueError("second_moment: needs vectors that are all held, in a DenseSample")
 
 
-class Unsized:
+class AddRemoveView:
     """View of a sample that hides n, for neighbours that add or remove a record.
 
     The view answers queries that have a sensitivity whatever n is: counts, and clipped means, which

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats, Ints
-from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share, votes_of
+from dpbench.samples.base import (
+    Sample,
+    chances,
+    half_squares,
+    part_sizes,
+    share_of_records,
+    votes_of,
+)
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.hypergeometric import hypergeometric
 
@@ -60,11 +67,15 @@ class CountedSample(Sample):
         inside = (self.atoms >= low) & (self.atoms < high)
         return np.asarray((self.counts * inside).sum(axis=1), dtype=float)
 
-    def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
+    def randomised_response_count(
+        self, bound: float, lean: float, rng: np.random.Generator
+    ) -> Floats:
         each = rng.binomial(self.counts, chances(self.atoms, bound, lean))
         return np.asarray(each.sum(axis=1), dtype=float)
 
-    def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
+    def three_output_sum(
+        self, bound: float, low: float, high: float, rng: np.random.Generator
+    ) -> Floats:
         above, below = votes_of(self.atoms, bound, low, high)
         up = rng.binomial(self.counts, above)
         left = np.maximum(1 - above, below)  # rounding may make 1 - above less than below
@@ -72,11 +83,13 @@ class CountedSample(Sample):
         return np.asarray((up - down).sum(axis=1), dtype=float)
 
     def quantile(self, q: float) -> Floats:
-        reached = np.cumsum(self.counts, axis=1) >= max(1, int(np.ceil(share(q, self.n))))
+        reached = np.cumsum(self.counts, axis=1) >= max(
+            1, int(np.ceil(share_of_records(q, self.n)))
+        )
         return np.asarray(self.atoms[np.argmax(reached, axis=1)])
 
     def trimmed_mean(self, fraction: float) -> Floats:
-        cut = int(share(fraction, self.n))
+        cut = int(share_of_records(fraction, self.n))
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")
         upto = np.clip(np.cumsum(self.counts, axis=1) - cut, 0, self.n - 2 * cut)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
-from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share, voted
+from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share_of_records, voted
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.rows import Rows
 
@@ -135,23 +135,27 @@ class DenseSample(Sample):
         inside = (self.values >= low) & (self.values < high)
         return np.asarray(np.count_nonzero(inside, axis=1), dtype=float)
 
-    def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
+    def randomised_response_count(
+        self, bound: float, lean: float, rng: np.random.Generator
+    ) -> Floats:
         x, rows = self._take(vectors=False), max(1, CACHED // self.n)
         some = (x[first : first + rows] for first in range(0, self.trials, rows))
         tossed = (rng.random(part.shape) < chances(part, bound, lean) for part in some)
         return np.concatenate([np.count_nonzero(heads, axis=1) for heads in tossed]).astype(float)
 
-    def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
+    def three_output_sum(
+        self, bound: float, low: float, high: float, rng: np.random.Generator
+    ) -> Floats:
         x, rows = self._take(vectors=False), max(1, CACHED // self.n)
         some = (x[first : first + rows] for first in range(0, self.trials, rows))
         return np.concatenate([voted(part, bound, low, high, rng) for part in some])
 
     def quantile(self, q: float) -> Floats:
-        rank = max(0, int(np.ceil(share(q, self.n))) - 1)
+        rank = max(0, int(np.ceil(share_of_records(q, self.n))) - 1)
         return np.asarray(np.partition(self.values, rank, axis=1)[:, rank])
 
     def trimmed_mean(self, fraction: float) -> Floats:
-        cut = int(share(fraction, self.n))
+        cut = int(share_of_records(fraction, self.n))
         ranks = [cut, self.n - 1 - cut]
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpbench.arrays import Bools, Floats
 
-__all__ = ["Core", "Rows", "norms"]
+__all__ = ["Rows", "UnclippedRows", "norms"]
 
 # Share of the rows outside the core. A smaller share is cheaper to project; a larger share makes a
 # smaller core, which more balls contain.
@@ -43,7 +43,7 @@ def norms(rows: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Core:
+class UnclippedRows:
     """The rows that no ball has moved so far; their sum is computed once.
 
     Parameters
@@ -159,7 +159,7 @@ class Rows:
     trial: NDArray[np.intp]
     rows: Floats
     counts: Floats
-    core: Core | None = None
+    core: UnclippedRows | None = None
     copies: int = 1
 
     @classmethod
@@ -177,7 +177,7 @@ class Rows:
         -------
         Rows
         """
-        core = Core.of(values, centre)
+        core = UnclippedRows.of(values, centre)
         trial, place = np.nonzero(~core.held)
         rows = np.clip(values[trial, place], -LARGEST, LARGEST)  # the core has no larger numbers
         return cls(values.shape[1], trial, rows, np.ones(trial.size), core)
@@ -252,7 +252,9 @@ class Rows:
             return self
         if core is not None:
             fields = vars(core).items()
-            core = Core(**{k: np.broadcast_to(a, (trials, *a.shape[1:])) for k, a in fields})
+            core = UnclippedRows(
+                **{k: np.broadcast_to(a, (trials, *a.shape[1:])) for k, a in fields}
+            )
         trial = np.repeat(np.arange(trials), len(self.rows))
         rows, counts = np.tile(self.rows, (trials, 1)), np.tile(self.counts, trials)
         return replace(self, trial=trial, rows=rows, counts=counts, core=core, copies=1)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.arrays import Bools, Floats
-from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share, voted
+from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share_of_records, voted
 from dpbench.samples.bins import Bins, Occupied, merged
 from dpbench.samples.dense import TAIL, DenseSample, mean_of
 
@@ -246,11 +246,15 @@ class StreamedSample(Sample):
             total[rows] += np.count_nonzero(question(rows, values), axis=1)
         return total
 
-    def heads(self, bound: float, lean: float, rng: np.random.Generator) -> Floats:
+    def randomised_response_count(
+        self, bound: float, lean: float, rng: np.random.Generator
+    ) -> Floats:
         # Not cached, because every call tosses new coins.
         return self._tally(lambda _, x: rng.random(x.shape) < chances(x, bound, lean))
 
-    def votes(self, bound: float, low: float, high: float, rng: np.random.Generator) -> Floats:
+    def three_output_sum(
+        self, bound: float, low: float, high: float, rng: np.random.Generator
+    ) -> Floats:
         total = np.zeros(self.trials)
         for rows, values in self._pieces():
             total[rows] += voted(values, bound, low, high, rng)
@@ -278,7 +282,7 @@ class StreamedSample(Sample):
     # Order statistics.
 
     def quantile(self, q: float) -> Floats:
-        rank = max(0, int(np.ceil(share(q, self.n))) - 1)
+        rank = max(0, int(np.ceil(share_of_records(q, self.n))) - 1)
         return self.ranked(rank, rank)[0][:, 0]
 
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
@@ -344,7 +348,7 @@ class StreamedSample(Sample):
         return np.cumsum(counts), np.concatenate(held) if size <= HELD else None
 
     def trimmed_mean(self, fraction: float) -> Floats:
-        cut = int(share(fraction, self.n))
+        cut = int(share_of_records(fraction, self.n))
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")
         if self.n <= HELD:

@@ -16,7 +16,7 @@ from dpbench.estimators.catalogue import Use, uses
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import ConfigError, Label, from_mapping, validated
 from dpbench.runner.settings import import_plugins
-from dpbench.suite.problems import Problem, Told
+from dpbench.suite.problems import Problem, PublicKnowledge
 
 __all__ = ["Card", "Entry", "checked_path", "entries", "load_entry"]
 
@@ -45,7 +45,7 @@ class Card:
     division : {'declared', 'open'}
         Knowledge used to choose parameters: ``declared`` uses public knowledge about the records;
         ``open`` also uses the shape of the distribution, which is unknown in practice. See
-        `dpbench.suite.problems.Told`.
+        `dpbench.suite.problems.PublicKnowledge`.
     """
 
     name: Label
@@ -66,12 +66,12 @@ class Entry:
     card : Card
         Description of the entry.
     choose : callable
-        Function from the public knowledge about a problem (`Told`) to an estimator, or to None if
-        the entry does not answer the problem.
+        Function from the public knowledge about a problem (`PublicKnowledge`) to an estimator, or
+        to None if the entry does not answer the problem.
     """
 
     card: Card
-    choose: Callable[[Told], Estimator | None]
+    choose: Callable[[PublicKnowledge], Estimator | None]
 
     def estimator(self, problem: Problem) -> Estimator | None:
         """Return the estimator that answers a problem; None if the entry does not.
@@ -82,14 +82,16 @@ class Entry:
             If `choose` raises, or returns anything but an estimator of the mean that suits the
             problem.
         """
-        return self.answer(problem.told(open_division=self.card.division == "open"), problem.id)
+        return self.answer(
+            problem.public_knowledge(open_division=self.card.division == "open"), problem.id
+        )
 
-    def answer(self, told: Told, problem: str) -> Estimator | None:
+    def answer(self, public: PublicKnowledge, problem: str) -> Estimator | None:
         """Return the estimator that the entry chooses; None if it does not answer.
 
         Parameters
         ----------
-        told : Told
+        public : PublicKnowledge
             Public knowledge about the problem.
         problem : str
             Id of the problem, for error messages.
@@ -103,11 +105,11 @@ class Entry:
         ConfigError
             See `estimator`.
         """
-        if told.notion not in self.card.notions or told.relation not in self.card.relations:
+        if public.notion not in self.card.notions or public.relation not in self.card.relations:
             return None
         where = f"{self.card.name}: entry of {problem}"
         try:
-            chosen = self.choose(told)
+            chosen = self.choose(public)
         except Exception as error:  # the user's file may raise anything
             raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
         if chosen is None:
@@ -118,14 +120,14 @@ class Entry:
         name = type(chosen).__name__
         if chosen.estimand != "mean":
             raise ConfigError(f"{where}: {name} does not estimate a mean; choose one that does")
-        if not chosen.supports(told.budget):
+        if not chosen.supports(public.budget):
             raise ConfigError(
-                f"{where}: {name} does not support {told.budget}, but {chosen.promises}; "
+                f"{where}: {name} does not support {public.budget}, but {chosen.promises}; "
                 "return None, or list fewer notions and relations on the card"
             )
-        if told.d > 1 and not chosen.multivariate:
+        if public.d > 1 and not chosen.multivariate:
             raise ConfigError(f"{where}: {name} takes no vectors; return None where d > 1")
-        if told.local and chosen.bounded_in != "local":
+        if public.local and chosen.bounded_in != "local":
             raise ConfigError(
                 f"{where}: {name} is not of the local model (bounded_in = 'local'); "
                 "return None where local"
@@ -148,8 +150,8 @@ def entries() -> Iterator[Entry]:
         yield Entry(card, _choice(kind, use))
 
 
-def _choice(kind: type[Estimator], use: Use) -> Callable[[Told], Estimator | None]:
-    return lambda told: use.estimator(kind, told)
+def _choice(kind: type[Estimator], use: Use) -> Callable[[PublicKnowledge], Estimator | None]:
+    return lambda public: use.estimator(kind, public)
 
 
 def checked_path(path: Path) -> Path:
@@ -172,8 +174,8 @@ def load_entry(path: Path) -> Entry:
     try:
         import_plugins([path.stem], path.parent)
     except ConfigError as error:
-        told = str(error).removeprefix(f"plugins: {path.stem!r}: ")
-        raise ConfigError(f"{path.name}: cannot be imported: {told}") from error
+        reason = str(error).removeprefix(f"plugins: {path.stem!r}: ")
+        raise ConfigError(f"{path.name}: cannot be imported: {reason}") from error
     module = sys.modules[path.stem]
     if Path(module.__file__ or "").resolve() != path:
         raise ConfigError(f"'{path}': another module is called {path.stem!r}; rename the file")

@@ -13,7 +13,7 @@ from scipy.special import bdtr
 from dpbench.analysis.resample import quantile_replicates
 from dpbench.analysis.summary import ordered, quantile_interval, statistics
 from dpbench.arrays import Floats
-from dpbench.audit.releases import Bound
+from dpbench.audit.releases import PrivacyBound
 from dpbench.estimators import Estimator
 from dpbench.output.terminal import progress
 from dpbench.runner.cost import Cost
@@ -46,7 +46,7 @@ class Audited(NamedTuple):
 
     problem: str
     pair: str
-    bound: Bound
+    bound: PrivacyBound
 
 
 @dataclass

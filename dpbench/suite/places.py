@@ -27,7 +27,7 @@ from dpbench.distributions import Bernoulli, Distribution, Gaussian, Moved, TwoP
 from dpbench.privacy import Budget
 from dpbench.registry import Radius, validated
 from dpbench.seeds import stream
-from dpbench.theory.bounds.of_class import Bound
+from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family
 
 __all__ = ["ANYWHERE", "placed"]
@@ -79,8 +79,8 @@ class _PlacedFamily(Family):
         moved = [(name, (i + turn) % 2, law) for i, (name, law) in enumerate(laws)]
         return {f"{name}@{side}": _moved(law, places[side], rng) for name, side, law in moved}
 
-    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
-        found: Bound = self.of.lower_bound(n, budget, local=local)
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
+        found: ErrorBound = self.of.lower_bound(n, budget, local=local)
         return found
 
 

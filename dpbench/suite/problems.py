@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import Field, PlainValidator, model_validator
@@ -30,10 +30,10 @@ from dpbench.registry import (
 )
 from dpbench.seeds import canonical, digest
 from dpbench.suite.places import placed
-from dpbench.theory.bounds.of_class import Bound
+from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family, build_family
 
-__all__ = ["LEFT", "SUITE", "Known", "Problem", "Suite", "Told", "read_suite"]
+__all__ = ["LEFT", "SUITE", "Problem", "ProblemClass", "PublicKnowledge", "Suite", "read_suite"]
 
 SUITE = "dpbench-mean-v2"
 # Earlier suites, which can be read and compared but not entered, and the reason for each.
@@ -46,7 +46,7 @@ HIDDEN = {"location", "norm", "p", "c"}
 
 
 @validated
-class Known:
+class ProblemClass:
     """Public knowledge about the records of a problem.
 
     Parameters
@@ -61,6 +61,8 @@ class Known:
     radius : float, optional
         Bound on the norm of the mean; unknown by default.
     """
+
+    stream_name: ClassVar[str] = "Known"
 
     records: Literal["binary", "gaussian", "moments"]
     scale: Annotated[float, Field(gt=0)] | None = None
@@ -78,7 +80,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Told(Public):
+class PublicKnowledge(Public):
     """Knowledge about a problem from which an entry may choose its parameters.
 
     Attributes
@@ -124,7 +126,7 @@ class Problem:
     law: dict[str, Any]
     n: Count
     budget: Annotated[Budget, PlainValidator(lambda spec: Budget.build(spec, ""))]
-    known: Annotated[Known, keyed(Known)]
+    known: Annotated[ProblemClass, keyed(ProblemClass)]
     trials: tuple[Trials, Trials]
     local: bool = False
     placed: bool = False
@@ -153,7 +155,7 @@ class Problem:
         return next(iter(self.members.values())).d
 
     @cached_property
-    def bound(self) -> Bound:
+    def bound(self) -> ErrorBound:
         """Lower bound on the worst 0.9 quantile over the class, for every private estimator.
 
         The bound for Gaussian distributions assumes that the mean may be anywhere; a bound that
@@ -170,10 +172,10 @@ class Problem:
         moves = ("placed",) if self.placed else ()
         return digest(*named, canonical(self.known), self.trials, self.local, *moves)[:12]
 
-    def told(self, *, open_division: bool) -> Told:
+    def public_knowledge(self, *, open_division: bool) -> PublicKnowledge:
         """Return the knowledge that an entry of a division may use."""
         shape = {key: value for key, value in self.law.items() if key not in HIDDEN}
-        return Told(
+        return PublicKnowledge(
             n=None if self.budget.neighbours == "add_remove" else self.n,
             d=self.d,
             budget=self.budget,

@@ -16,7 +16,7 @@ from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.samples.base import Unsized
+from dpbench.samples.base import AddRemoveView
 from dpbench.seeds import digest
 from dpbench.suite.entries import Card, checked_path
 from dpbench.suite.problems import Problem
@@ -42,7 +42,7 @@ class _RemoteMean(OneDataset):
         Digest of the file.
     problem : str
         Id of the problem.
-    told : Told
+    public : PublicKnowledge
         Knowledge from which the entry chooses its parameters.
     name : str
         Class of the chosen estimator.
@@ -55,7 +55,7 @@ class _RemoteMean(OneDataset):
     path: str
     text: str
     problem: str
-    told: Any
+    public: Any
     name: str
     least: int
     supported: tuple[tuple[str, str], ...]
@@ -95,10 +95,10 @@ class _RemoteMean(OneDataset):
         ConfigError
             If the entry's code raises, ends early, takes too long or returns another shape.
         """
-        told = {"told": self.told, "problem": self.problem, "shape": records.shape}
+        request = {"public": self.public, "problem": self.problem, "shape": records.shape}
         how = {"budget": budget, "seed": int(rng.integers(2**63)), "noise_factor": noise_factor}
         content, seconds = entry_process.ask(
-            Path(self.path), "release", np.ascontiguousarray(records).tobytes(), **told, **how
+            Path(self.path), "release", np.ascontiguousarray(records).tobytes(), **request, **how
         )
         shape = records.shape[:1] + records.shape[2:]
         if len(content) != 8 * np.prod(shape):
@@ -113,7 +113,7 @@ class _RemoteMean(OneDataset):
         return value
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        whole = sample.whole if isinstance(sample, Unsized) else sample
+        whole = sample.whole if isinstance(sample, AddRemoveView) else sample
         assert isinstance(whole, DenseSample)
         ledger.pay(f"{self.name}, which runs in a process of its own")
         given = whole.values, ledger.budget, ledger.rng, ledger.noise_factor
@@ -121,15 +121,15 @@ class _RemoteMean(OneDataset):
         return Estimate(value, np.full(value.shape, np.nan))
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        told = {"told": self.told, "problem": self.problem}
-        content, _ = entry_process.ask(Path(self.path), "pairs", n=n, budget=budget, **told)
+        request = {"public": self.public, "problem": self.problem}
+        content, _ = entry_process.ask(Path(self.path), "pairs", n=n, budget=budget, **request)
         return [Pair(name, np.array(a), np.array(b)) for name, a, b in json.loads(content)]
 
     def broken_promise(self, records: Floats) -> str:
         """Return the promise broken on a dataset, as reported by the entry's own process."""
-        told = {"told": self.told, "problem": self.problem}
+        request = {"public": self.public, "problem": self.problem}
         content, _ = entry_process.ask(
-            Path(self.path), "check", records.tobytes(), shape=records.shape, **told
+            Path(self.path), "check", records.tobytes(), shape=records.shape, **request
         )
         return content.decode("utf-8", "replace")
 
@@ -178,7 +178,11 @@ def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
     """
     path = checked_path(path)
     both = {
-        one.id: (one.told(open_division=False), one.told(open_division=True)) for one in problems
+        one.id: (
+            one.public_knowledge(open_division=False),
+            one.public_knowledge(open_division=True),
+        )
+        for one in problems
     }
     content, _ = entry_process.ask(path, "describe", problems=both)
     try:
@@ -190,7 +194,7 @@ def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
                 path=str(path),
                 text=text,
                 problem=name,
-                told=both[name][card.division == "open"],
+                public=both[name][card.division == "open"],
                 name=str(one["name"]),
                 least=int(one["least"]),
                 supported=tuple((str(a), str(b)) for a, b in one["honoured"]),

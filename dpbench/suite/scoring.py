@@ -24,7 +24,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.audit.attack import Released
-from dpbench.audit.releases import Bound, Split, judged
+from dpbench.audit.releases import PrivacyBound, Split, judged
 from dpbench.privacy import Budget
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import of_group
@@ -33,7 +33,7 @@ from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
 from dpbench.suite.problems import Problem
 from dpbench.suite.remote import RemoteMean
-from dpbench.sweep.block import steady
+from dpbench.sweep.block import single_threaded_blas
 
 __all__ = ["ScoreTask", "Scored", "score"]
 
@@ -91,7 +91,7 @@ class Scored:
     """
 
     errors: Floats
-    audits: list[tuple[str, Bound]] = field(default_factory=list)
+    audits: list[tuple[str, PrivacyBound]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     seconds: float = 0.0
     drawing_seconds: float = 0.0
@@ -112,7 +112,7 @@ def score(task: ScoreTask) -> Scored:
     # The entry cannot reproduce the streams, because the seed is drawn after it is loaded.
     rng = stream("calls", problem.seed, problem.id)
     started = time.thread_time()
-    with steady():
+    with single_threaded_blas():
         samples = [
             law.sample(stream("records", problem.seed, label), task.trials, problem.n)
             for label, law in problem.members.items()
@@ -184,11 +184,11 @@ class _Audit:
             for i in range(len(rows)):
                 yield _Call(rows[:, 0] if records.ndim == 1 else rows, (i,), records)
 
-    def bound(self, error: float) -> Bound:
+    def bound(self, error: float) -> PrivacyBound:
         """Return the lower bound on the privacy parameter from the releases."""
         both = Released(self.left, self.right)
         before, after = (records.mean(axis=0) for records in self.data)
-        with steady():
+        with single_threaded_blas():
             return judged(both, self.split, np.atleast_1d(after - before), self.budget, error)
 
 

@@ -43,7 +43,7 @@ from dpbench.runner.imports import imported_by
 from dpbench.samples import DenseSample
 from dpbench.suite.confine import WRITING, confine, end_with_parent
 from dpbench.suite.entries import Entry, load_entry
-from dpbench.suite.problems import Told
+from dpbench.suite.problems import PublicKnowledge
 from dpbench.testing import NOTIONS, check_estimator
 
 __all__ = ["DONE", "HEADER", "REFUSED", "STATUS", "main"]
@@ -179,8 +179,8 @@ def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
         raise PermissionError(f"{event}: an entry gets numbers and returns numbers")
 
 
-def _chosen(entry: Entry, told: Told, problem: str) -> Estimator:
-    found = entry.answer(told, problem)
+def _chosen(entry: Entry, public: PublicKnowledge, problem: str) -> Estimator:
+    found = entry.answer(public, problem)
     if found is None:
         raise ConfigError(
             f"{entry.card.name}: entry of {problem}: returns an estimator in one call and None in "
@@ -189,7 +189,7 @@ def _chosen(entry: Entry, told: Told, problem: str) -> Estimator:
     return found
 
 
-def _describe(path: Path, problems: dict[str, tuple[Told, Told]]) -> bytes:
+def _describe(path: Path, problems: dict[str, tuple[PublicKnowledge, PublicKnowledge]]) -> bytes:
     """Return the card, and a description of the chosen estimator of each problem, as JSON.
 
     `problems` maps the id of a problem to the knowledge of the declared and the open division.
@@ -197,11 +197,11 @@ def _describe(path: Path, problems: dict[str, tuple[Told, Told]]) -> bytes:
     entry = load_entry(path)
     answers = {}
     for name, both in problems.items():
-        told = both[entry.card.division == "open"]
-        found = entry.answer(told, name)
+        public = both[entry.card.division == "open"]
+        found = entry.answer(public, name)
         if found is not None:
             honoured = [one for one in NOTIONS if found.supports(one)]
-            least = max(found.least_records(told.d, one) for one in [*honoured, told.budget])
+            least = max(found.least_records(public.d, one) for one in [*honoured, public.budget])
             answers[name] = {
                 "name": type(found).__name__,
                 "least": int(least),
@@ -211,9 +211,9 @@ def _describe(path: Path, problems: dict[str, tuple[Told, Told]]) -> bytes:
     return json.dumps({"card": card, "answers": answers}).encode()
 
 
-def _check(path: Path, told: Told, problem: str, shape: tuple[int, ...]) -> bytes:
+def _check(path: Path, public: PublicKnowledge, problem: str, shape: tuple[int, ...]) -> bytes:
     """Return the promise that `check_estimator` finds broken on a dataset; empty if none is."""
-    estimator = _chosen(load_entry(path), told, problem)
+    estimator = _chosen(load_entry(path), public, problem)
     _alone()
     try:
         check_estimator(estimator, records=_records(shape))
@@ -222,16 +222,16 @@ def _check(path: Path, told: Told, problem: str, shape: tuple[int, ...]) -> byte
     return b""
 
 
-def _pairs(path: Path, told: Told, problem: str, n: int, budget: Budget) -> bytes:
+def _pairs(path: Path, public: PublicKnowledge, problem: str, n: int, budget: Budget) -> bytes:
     """Return the names and datasets of the estimator's own audit pairs, as JSON."""
-    estimator = _chosen(load_entry(path), told, problem)
-    found = estimator.audit_pairs(n, told.d if told.d > 1 else None, budget)
+    estimator = _chosen(load_entry(path), public, problem)
+    found = estimator.audit_pairs(n, public.d if public.d > 1 else None, budget)
     return json.dumps([[one.name, one.left.tolist(), one.right.tolist()] for one in found]).encode()
 
 
 def _release(
     path: Path,
-    told: Told,
+    public: PublicKnowledge,
     problem: str,
     shape: tuple[int, ...],
     budget: Budget,
@@ -239,7 +239,7 @@ def _release(
     noise_factor: float,
 ) -> bytes:
     """Return releases on records of shape (trials, n) or (trials, n, d), as float64 bytes."""
-    estimator = _chosen(load_entry(path), told, problem)
+    estimator = _chosen(load_entry(path), public, problem)
     ledger = Ledger(budget, np.random.default_rng(seed), noise_factor=noise_factor)
     _alone()
     value = estimator.run(DenseSample(_records(shape)), ledger).value

@@ -26,7 +26,8 @@ from dpbench.seeds import canonical, digest, stream
 from dpbench.sweep.metrics import ERRORS
 
 __all__ = [
-    "Block", "BlockTask", "Setting", "block_trials", "replay", "replay_name", "run_block", "steady",
+    "Block", "BlockTask", "Setting", "block_trials", "replay", "replay_name", "run_block",
+    "single_threaded_blas",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -171,7 +172,7 @@ def run_block(task: BlockTask) -> Block:
     started = time.thread_time()
     shape = (len(task.keys), task.trials)
     block = Block({name: np.full(shape, np.nan) for name in ERRORS})
-    with steady():
+    with single_threaded_blas():
         for row, (_, law, setting) in enumerate(task.keys):
             if row % len(task.settings) == 0:  # the first on this law's data
                 drawn, undrawn = _attempt(partial(_drawn, task, law))
@@ -241,7 +242,7 @@ def replay(task: BlockTask, name: str) -> Estimate | None:
     """
     for label, law, setting in task.keys:
         if replay_name(label, task.n, setting, task.index) == name:
-            with steady():
+            with single_threaded_blas():
                 return _released(setting, _drawn(task, law), law, task)[0]
     return None
 
@@ -264,7 +265,7 @@ def _released(
 
 
 @contextlib.contextmanager
-def steady() -> Iterator[None]:
+def single_threaded_blas() -> Iterator[None]:
     """Use one thread for linear algebra, so that results do not vary, and silence warnings."""
     with _one_thread(), np.errstate(all="ignore"):
         yield

@@ -37,7 +37,7 @@ from dpbench.registry import (
     Count,
     Label,
     Trials,
-    computable,
+    as_config_error,
     keyed,
     named,
     validated,
@@ -46,8 +46,8 @@ from dpbench.samples.streamed import MOST_STREAMED
 from dpbench.seeds import canonical, digest
 from dpbench.sweep.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.sweep.entries import Budgets, Estimators, Families
-from dpbench.sweep.selection import Selection, choose, swept_columns, under
-from dpbench.theory.bounds.of_class import Bound
+from dpbench.sweep.selection import Selection, rows_of_budget, select_labels, swept_columns
+from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family
 
 __all__ = [
@@ -229,12 +229,12 @@ class Sweep:
         ConfigError
             If the selection names something that the sweep does not have.
         """
-        budgets = choose(what.budgets, self.budgets, f"{where}.budgets")
+        budgets = select_labels(what.budgets, self.budgets, f"{where}.budgets")
         paid = table["privacy"] == "none"
         for label in budgets:
-            paid |= under(table, self.budgets[label].value)
-        families = choose(what.families, self.families, f"{where}.families")
-        estimators = choose(what.estimators, self.estimators, f"{where}.estimators")
+            paid |= rows_of_budget(table, self.budgets[label].value)
+        families = select_labels(what.families, self.families, f"{where}.families")
+        estimators = select_labels(what.estimators, self.estimators, f"{where}.estimators")
         return paid & table["family"].isin(families) & table["estimator"].isin(estimators)
 
     def shares_data(self, families: Iterable[str]) -> bool:
@@ -302,20 +302,20 @@ def lower_bound(sweep: Sweep, row: Mapping[Hashable, Any]) -> float:
         NaN if no bound is known.
     """
     budgets = (one.value for one in sweep.budgets.values())
-    budget = next((one for one in budgets if under(row, one)), NonPrivate())
+    budget = next((one for one in budgets if rows_of_budget(row, one)), NonPrivate())
     estimator = sweep.estimator(row["estimator"], row["family"])
     return _bound(sweep, row["family"], row["n"], estimator, budget).value
 
 
-def _bound(sweep: Sweep, family: str, n: int, estimator: Estimator, budget: Budget) -> Bound:
+def _bound(sweep: Sweep, family: str, n: int, estimator: Estimator, budget: Budget) -> ErrorBound:
     """Return the lower bound of a setting on a family at n, and its name."""
     model = estimator.bounded_in
     if model is None:
-        return Bound()
+        return ErrorBound()
     # An estimator that may not read n cannot do better than one that may, so the bound for the
     # implied replacement guarantee applies.
     implied = under_replacement(budget)
-    with computable(f"sweep.families.{family}: at n = {n}"):
+    with as_config_error(f"sweep.families.{family}: at n = {n}"):
         return sweep.families[family].value.lower_bound(n, implied, local=model == "local")
 
 
@@ -346,7 +346,7 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     about: dict[tuple[str, int, str], tuple[int, str]] = {}
     for name, part in sweep.parts.items():
         where = f"sweep.parts.{name}"
-        for label in choose(part.families, sweep.families, f"{where}.families"):
+        for label in select_labels(part.families, sweep.families, f"{where}.families"):
             follows = sweep.families[label].value.follows_budget
             for setting in _settings(sweep, part, where, label):
                 wanted += len(part.sizes)
@@ -363,7 +363,7 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     for key in sorted(settings):
         (label, n, _), (most, where) = key, about[key]
         group = tuple(settings[key][name] for name in sorted(settings[key]))
-        with computable(f"{where}: {label} at n = {n}"):
+        with as_config_error(f"{where}: {label} at n = {n}"):
             cells.append(cell_at(label, sweep.families[label].value, n, group, trials or most))
             _check(cells[-1], where)
             blocks += cells[-1].blocks
@@ -482,9 +482,9 @@ def _check_use(sweep: Sweep, run: set[str]) -> None:
 def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:
     """Return the estimators of a part with the budgets under which they run, for one family."""
     follows = sweep.families[family_label].value.follows_budget
-    budgets = choose(part.budgets, sweep.budgets, f"{where}.budgets")
+    budgets = select_labels(part.budgets, sweep.budgets, f"{where}.budgets")
     found: list[Setting] = []
-    for label in choose(part.estimators, sweep.estimators, f"{where}.estimators"):
+    for label in select_labels(part.estimators, sweep.estimators, f"{where}.estimators"):
         estimator = sweep.estimator(label, family_label)
         if estimator.supports(NonPrivate()):
             found += [] if follows else [Setting(label, estimator, NonPrivate())]

@@ -20,8 +20,15 @@ from dpbench.privacy import AMOUNTS, Budget
 from dpbench.registry import ConfigError, validated
 
 __all__ = [
-    "BUDGET", "KEY", "Choice", "Selection", "Variant", "choose", "completed", "swept_columns",
-    "under",
+    "BUDGET",
+    "KEY",
+    "Choice",
+    "Selection",
+    "Variant",
+    "completed",
+    "rows_of_budget",
+    "select_labels",
+    "swept_columns",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -41,7 +48,7 @@ def completed(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**lacking)
 
 
-def under(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
+def rows_of_budget(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
     """Return a mask of the rows of a budget; for a single row True or False.
 
     Parameters
@@ -145,7 +152,7 @@ class Selection:
     budgets: Choice | None = None
 
 
-def choose(
+def select_labels(
     choice: list[str] | Mapping[str, Mapping[str, Any] | None] | None,
     section: Mapping[str, Variant[Any]],
     where: str = "",

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, release
-from dpbench.estimators.outside import OneDataset
+from dpbench.estimators.external import OneDataset
 from dpbench.privacy import Ledger
 from dpbench.privacy.replay import ROUNDING
 from dpbench.privacy.tape import Tape

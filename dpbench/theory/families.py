@@ -21,8 +21,8 @@ from dpbench.distributions.multivariate import Dimension
 from dpbench.errors import choose_from
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, Label, MomentOrder, Registered, validated
+from dpbench.theory.bounds.class_bound import ErrorBound, class_bound, heavy_tailed, of_people
 from dpbench.theory.bounds.numbers import BETA, sampling_lower_bound, two_point_lower_bound
-from dpbench.theory.bounds.of_class import Bound, class_bound, heavy_tailed, of_people
 
 __all__ = [
     "Family", "Laws", "ProductTwoPointFamily", "SignedTwoPointFamily", "TwoPointFamily",
@@ -75,7 +75,7 @@ class Family(Registered, ABC):
             Members by label.
         """
 
-    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
         """Return a lower bound on the error of every estimator over the family or its class.
 
         Parameters
@@ -92,7 +92,7 @@ class Family(Registered, ABC):
         Bound
             NaN if no bound is known.
         """
-        return Bound()
+        return ErrorBound()
 
     def crossing(self, budget: Budget) -> float:
         """Return the n from which sampling, not privacy, dominates the bound; NaN if not known."""
@@ -119,7 +119,7 @@ class _Single(Family):
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {label: self.distribution}
 
-    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
         return class_bound(self.distribution, n, budget, local=local)
 
 
@@ -171,7 +171,7 @@ class Laws(Family):
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {f"{label}/{name}": law for name, law in self.laws.items()}
 
-    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
         """Return the largest bound of a member's class: each holds for the union of the classes."""
         bounds = [one.lower_bound(n, budget, local=local) for one in self._each]
         return max(bounds, key=lambda one: -1.0 if np.isnan(one.value) else one.value)
@@ -253,9 +253,9 @@ class TwoPointFamily(Family):
             name: UserMeans(of=law, m=self.m) if self.m > 1 else law for name, law in laws.items()
         }
 
-    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
         if self.m > 1:
-            return Bound() if local else of_people(n, self.m, self.k, budget, self.sampling)
+            return ErrorBound() if local else of_people(n, self.m, self.k, budget, self.sampling)
         if self.sampling or local:
             return heavy_tailed(n, self.k, budget, local=local, rare=float(self.sampling))
         members: Any = self.members("", n, budget)
@@ -304,9 +304,9 @@ class SignedTwoPointFamily(Family):
             SignedTwoPoint, label, {f"c={c:g}": c * unit for c in self.c}, d=self.d, k=self.k
         )
 
-    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
         """Return the bound of the class, without sampling as for `TwoPointFamily`."""
-        return Bound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
+        return ErrorBound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
 
 
 @validated
@@ -341,9 +341,9 @@ class ProductTwoPointFamily(Family):
             for word in range(self.words if c else 1)
         }
 
-    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> Bound:
+    def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
         """Return the bound of the class, without sampling."""
-        return Bound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
+        return ErrorBound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:

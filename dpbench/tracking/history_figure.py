@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.output.scales import vertical_ticks
+from dpbench.output.axes import vertical_ticks
 from dpbench.output.style import Axes, legend, line_styles, panels, save, spaced, style
 from dpbench.privacy.symbols import budget_text
 from dpbench.tracking.comparison import KEY

@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.analysis.claims import completed_row, headline, theorem_verdict, verdict
 from dpbench.analysis.kinds import build_claim
-from dpbench.analysis.resample import Measured
+from dpbench.analysis.resample import Measurement
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import THEOREMS, Theorem
@@ -44,7 +44,7 @@ from tests.sweeps import COIN, Made
     ],
 )
 def test_verdict(low: float, high: float, floor: float | None, expected: str) -> None:
-    measured = Measured((low + high) / 2, low, high)
+    measured = Measurement((low + high) / 2, low, high)
     assert verdict(measured, 2.0, 0.0625, floor=floor) == expected
     assert verdict(measured, np.nan, 0.0625, floor=floor) == "inconclusive"
 
@@ -83,14 +83,14 @@ EARLY = "not yet asymptotic"
 def test_a_theorem_has_a_verdict_of_its_own(
     low: float, high: float, exact: float, floor: float | None, expected: str
 ) -> None:
-    measured = Measured((low + high) / 2, low, high)
+    measured = Measurement((low + high) / 2, low, high)
     assert theorem_verdict(measured, 1.0, exact, 0.0625, floor=floor) == expected
     if math.isnan(exact):
         assert verdict(measured, 1.0, 0.0625, floor=floor) == expected
 
 
 def _words(found: Floats, half: float, exact: float) -> list[str]:
-    intervals = [Measured(x, x - half, x + half) for x in found.tolist()]
+    intervals = [Measurement(x, x - half, x + half) for x in found.tolist()]
     return [theorem_verdict(one, 1.0, exact, 0.1) for one in intervals]
 
 

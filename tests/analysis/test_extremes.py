@@ -9,13 +9,13 @@ import pytest
 from scipy import stats
 
 from dpbench.analysis.extremes import UNIT, largest
-from dpbench.analysis.resample import Measured
+from dpbench.analysis.resample import Measurement
 
 RUNS = 4000
 SPREAD = 0.03
 
 
-def measured(truth: Sequence[float], seed: int, among: int = 1) -> list[Measured]:
+def measured(truth: Sequence[float], seed: int, among: int = 1) -> list[Measurement]:
     """What many experiments say of the largest of these numbers."""
     rng = np.random.default_rng(seed)
     seen = np.asarray(truth) + SPREAD * rng.standard_normal((RUNS, len(truth)))

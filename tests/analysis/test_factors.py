@@ -13,7 +13,7 @@ from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.result import Result
 from dpbench.analysis.scoreboard import render
 from dpbench.arrays import Floats
-from dpbench.theory.bounds.of_class import OF_VIEWS
+from dpbench.theory.bounds.class_bound import OF_VIEWS
 
 
 def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result) -> None:

@@ -34,4 +34,4 @@ def only(pairs: Sequence[Pair], *names: str) -> list[Pair]:
 
 def pairs_of(estimator: Estimator, n: int, d: int | None, budget: Budget) -> list[Pair]:
     pairs = [*catalogue(n, d), *estimator.audit_pairs(n, d, budget)]
-    return [one for pair in pairs for one in pair.under(budget.neighbours)]
+    return [one for pair in pairs for one in pair.convert(budget.neighbours)]

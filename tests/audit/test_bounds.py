@@ -14,7 +14,7 @@ from scipy.stats import binomtest, norm
 
 from dpbench.audit.bounds import (
     ORDERS,
-    Bets,
+    RenyiTest,
     event_bound,
     guess_bound,
     highest,
@@ -143,7 +143,7 @@ def test_guesses_that_are_worse_than_a_coin_show_nothing() -> None:
 def test_a_divergence_is_bounded_by_bets_that_lose_at_the_ends(order: float) -> None:
     """At both ends of what is left of the means, the product of the bets is 2/error."""
     error, clip, one = 0.01, 1.0, np.repeat([1.0, -1.0], [450, 50])
-    bets, promise = Bets.placed(one, -one, order, clip, 500, error)
+    bets, promise = RenyiTest.placed(one, -one, order, clip, 500, error)
     assert 0 < promise < 2
     p, q = np.exp((order - 1) * one), np.exp(-order * one)
     low = brentq(lambda m: np.prod(1 + bets.low * (p - m)) - 2 / error, 0, p.mean())
@@ -161,7 +161,7 @@ def test_a_divergence_shows_too_much_no_oftener_than_the_error() -> None:
     g = float(np.log(p / (1 - p)))
     truth = _naive_rho(p, 1 - p, np.array([1.5]))
     bits = [np.repeat([g, -g], [k, m - k]) for k in range(m + 1)]
-    bets, _ = Bets.placed(bits[22], bits[8], 1.5, g, m, error)
+    bets, _ = RenyiTest.placed(bits[22], bits[8], 1.5, g, m, error)
     bounds = np.array([[bets.bound(one, other, error) for other in bits] for one in bits])
     wrong = np.outer(_pmf(m, p), _pmf(m, 1 - p))[bounds > truth].sum()
     assert 0 < wrong <= error
@@ -171,6 +171,6 @@ def test_no_bet_loses_more_than_is_owned() -> None:
     """Whatever the pilot's values: 1 - high x > 0 for all x = e^(a g), |g| at the clip at most."""
     for order, clip in product((1.1, 1.5), (0.5, 4.0)):
         for g in (np.zeros(50), np.full(50, clip), np.repeat([clip, -clip], 25)):
-            bets, _ = Bets.placed(g, -g, order, clip, 60, 1e-3)
+            bets, _ = RenyiTest.placed(g, -g, order, clip, 60, 1e-3)
             assert 0 < bets.high * np.exp(order * clip) < 1
             assert bets.low > 0

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpbench import Estimate, Ledger, NonPrivate, validated
-from dpbench.audit import Bound, audit_pair, noise_times, releases
+from dpbench.audit import PrivacyBound, audit_pair, noise_times, releases
 from dpbench.audit.attack import Attack, Released
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.releases import PILOT
@@ -42,7 +42,7 @@ def test_a_pair_refutes_half_of_the_noise(budget: Budget, d: int | None) -> None
     left, right = np.zeros((2, 50) if d is None else (2, 50, d))
     left[7], right[7] = -5, 5  # along the diagonal of vectors, which moves a box most
 
-    def found(pair: Any) -> Bound:
+    def found(pair: Any) -> PrivacyBound:
         rng = np.random.default_rng(0)
         return audit_pair(CLIPPED, budget, pair, runs=2000, error=ERROR, rng=rng)
 
@@ -156,7 +156,7 @@ def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
     data = np.zeros(9), np.append(np.zeros(8), 1.0)
     rng = np.random.default_rng(3)
     found = audit_pair(CLIPPED, PureDP(1e6), data, runs=500, error=1e-3, rng=rng)
-    assert found == Bound(1e6, 0.0, 500)
+    assert found == PrivacyBound(1e6, 0.0, 500)
     pilot, runs, error, rest, share = told
     coins = np.random.default_rng(3).random(1000) < 0.5
     early = coins[: int(PILOT * 1000)]
@@ -178,14 +178,14 @@ def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
 def test_half_of_the_noise_is_that_of_a_larger_budget(budget: Budget, larger: Budget) -> None:
     assert larger.noise_quantile(0.1) == pytest.approx(budget.noise_quantile(0.1) / 2)
     ledger = Ledger(budget, np.random.default_rng(0), noise_factor=0.5)
-    assert ledger.own_chance("coins").amounts == larger.amounts
+    assert ledger.pay_for_custom_mechanism("coins").amounts == larger.amounts
     assert ledger.spent == pytest.approx(budget.amounts)  # as before
 
 
 @pytest.mark.parametrize("noise_by", ["classical", "ksu20"])
 def test_coins_run_at_an_epsilon_that_such_gaussians_may_not_have(noise_by: Any) -> None:
     ledger = Ledger(ApproxDP(1.0, 0.1, noise_by), np.random.default_rng(0), noise_factor=0.5)
-    assert ledger.own_chance("coins") == ApproxDP(2.0, 0.1)
+    assert ledger.pay_for_custom_mechanism("coins") == ApproxDP(2.0, 0.1)
 
 
 LOCAL: list[tuple[Estimator, int | None]] = [

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from dpbench import validated
-from dpbench.audit import Bound, noise_times, task
+from dpbench.audit import PrivacyBound, noise_times, task
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.replay import Replay
 from dpbench.audit.task import CHOSEN, FACTORS, AuditTask, Way, audit
@@ -38,7 +38,7 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_always_raises_with_less_noise_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is visible of it; but what is refuted is, and one pair that tells is enough."""
     pairs = only(catalogue(20), "two_clusters", "ends_of_the_clip")
-    bounds = [Bound(1.0, 0.5, 100), Bound(1.0, 2.0, 100)]
+    bounds = [PrivacyBound(1.0, 0.5, 100), PrivacyBound(1.0, 2.0, 100)]
     monkeypatch.setattr(AuditTask, "visible", lambda *_: np.nan)
     for first, verdicts in ((-1.0, ["failed", "refuted"]), (0.1, ["not refuted", "refuted"])):
         promises, found = iter([first, -1.0]), iter(bounds)
@@ -81,9 +81,9 @@ def test_the_pairs_that_promise_most_are_audited(monkeypatch: pytest.MonkeyPatch
     same = [Pair.replacing(f"inside_{i}", np.zeros(20), 0, 0.01 * i) for i in (1, 2, 3)]
     errors = []
 
-    def spy(*given: Any) -> Bound:
+    def spy(*given: Any) -> PrivacyBound:
         errors.append(given[4])
-        return Bound(1.0, 0.0, 1000)
+        return PrivacyBound(1.0, 0.0, 1000)
 
     monkeypatch.setattr(task, "bound_of", spy)
     rows = rows_of(CLIPPED, PURE, [*same, *far], runs=1000, error=1e-5)
@@ -112,9 +112,9 @@ def test_what_is_visible_reaches_its_claim_by_deviations(monkeypatch: pytest.Mon
     """At the error of a bound and the 0.05 quantile of a normal law further out."""
     errors = []
 
-    def spy(task: AuditTask, pair: Pair, factor: float, error: float) -> Bound:
+    def spy(task: AuditTask, pair: Pair, factor: float, error: float) -> PrivacyBound:
         errors.append(error)
-        return Bound(1.0, 0.0, 1000)
+        return PrivacyBound(1.0, 0.0, 1000)
 
     monkeypatch.setattr(AuditTask, "bound", spy)
     (pair,) = only(catalogue(20), "ends_of_the_clip")
@@ -170,9 +170,9 @@ def test_every_way_that_must_see_a_control_refutes_it(
 ) -> None:
     """Of no control, one way is enough. In turn: none refutes, a replay, runs, both."""
     task = AuditTask("it", CLIPPED, PURE, (), 100, 1e-3, 0, seen_by)
-    bounds, moves = [Bound(1.0, 0.5, 100), Bound(1.0, 2.0, 100)], [0.5, 2.0]
+    bounds, moves = [PrivacyBound(1.0, 0.5, 100), PrivacyBound(1.0, 2.0, 100)], [0.5, 2.0]
     ways = [(bound, [Replay(move, "a", "", 1, 0)]) for bound in bounds for move in moves]
     found = [task.judge(*way, blind=False)[0] for way in ways]
     assert "".join(found) == wanted
-    blind = task.judge(Bound(1.0, np.nan, 100), [], blind=False)
+    blind = task.judge(PrivacyBound(1.0, np.nan, 100), [], blind=False)
     assert blind == task.judge(bounds[0], [], blind=True) == "failed"

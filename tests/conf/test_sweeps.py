@@ -17,7 +17,7 @@ from dpbench.jobs.study import StudyJob
 from dpbench.package import conf_folder
 from dpbench.sweep import plan
 from dpbench.theory.bounds import numbers as lower_bounds
-from dpbench.theory.bounds.of_class import Bound
+from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.theorems import THEOREMS
 
 SWEEPS = sorted(path.stem for path in (conf_folder() / "sweep").glob("*.yaml"))
@@ -26,8 +26,8 @@ SWEEPS = sorted(path.stem for path in (conf_folder() / "sweep").glob("*.yaml"))
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # lower bounds, and where they put laws, are most of the time, and have tests of their own
-    monkeypatch.setattr(plan, "_bound", lambda *_: Bound(1.0, "anything"))
-    monkeypatch.setattr(lower_bounds, "indistinguishable", lambda n, *_: 0.7 / n)
+    monkeypatch.setattr(plan, "_bound", lambda *_: ErrorBound(1.0, "anything"))
+    monkeypatch.setattr(lower_bounds, "largest_untestable_tv", lambda n, *_: 0.7 / n)
     prepared = job_of(composed([f"sweep={name}"]), None)
     kinds = {"audit": AuditJob, "libraries": LibrariesJob}
     assert isinstance(prepared, kinds.get(name, StudyJob))

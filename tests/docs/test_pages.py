@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from docs import archive, generate, modules
-from docs.plain import escaped, plain
+from docs.docstring_to_rst import docstring_to_rst, escaped
 from dpbench.analysis.study import Figure
 from dpbench.analysis.summary import statistics
 from dpbench.audit import cases, controls
@@ -138,10 +138,10 @@ def test_every_kind_and_every_key_is_in_the_reference() -> None:
 
 def test_bounds_have_their_oracles() -> None:
     pages = dict(modules._theory())
-    for name in ("of_class", "coins", "local", "numbers", "several_laws", "vectors"):
+    for name in ("bernoulli", "class_bound", "local", "multi_hypothesis", "numbers", "vectors"):
         assert "Checked by" in pages[f"theory.bounds.{name}"]
-    at = "tests/theory/bounds/test_several_laws.py::"
-    assert at in pages["theory.bounds.several_laws"]
+    at = "tests/theory/bounds/test_multi_hypothesis.py::"
+    assert at in pages["theory.bounds.multi_hypothesis"]
     assert at not in pages["theory.bounds.local"]
 
 
@@ -162,7 +162,7 @@ def test_bounds_have_their_oracles() -> None:
     ],
 )
 def test_docstrings_keep_what_they_show(text: str, shown: str) -> None:
-    assert "\n".join(plain(text.splitlines())).strip() == shown
+    assert "\n".join(docstring_to_rst(text.splitlines())).strip() == shown
     assert escaped("plain words, x_1 and (a)") == "plain words, x_1 and (a)"
 
 

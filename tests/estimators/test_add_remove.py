@@ -195,13 +195,13 @@ def test_no_error_of_vectors_where_it_is_not_known(region: Any) -> None:
 @contextmanager
 def stating(factor: float, relations: tuple[Relation, ...] = ("add_remove",)) -> Iterator[None]:
     """Sensitivities times a factor, for such neighbours."""
-    stated = Ledger.stated
+    stated = Ledger.sensitivity_for_relation
 
     def wrong(self: Ledger, sensitivity: Any) -> Any:
         return factor * stated(Ledger(ZCDP(1.0, **AR), rng()), sensitivity)
 
     with (
-        mock.patch.object(Ledger, "stated", wrong),
+        mock.patch.object(Ledger, "sensitivity_for_relation", wrong),
         mock.patch.multiple(_Bounded, relations=relations),
     ):
         yield

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpbench.estimators import AffineInvariantMean
-from dpbench.estimators.affine_invariant import Core, leverages
+from dpbench.estimators.affine_invariant import StableCore, leverages
 from dpbench.privacy import ApproxDP, Ledger
 from dpbench.privacy.account import OverdraftError
 from dpbench.samples import CountedSample, DenseSample
@@ -37,7 +37,7 @@ def largest_good(z: Floats, limit: float, most: int) -> set[int] | None:
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_levels_are_those_of_the_largest_sets_by_enumeration(d: int) -> None:
-    core = Core(n=20, inverse=8.0 - d, most=2, ramp=1.0)
+    core = StableCore(n=20, inverse=8.0 - d, most=2, ramp=1.0)
     x = rng(d).standard_normal((12, 20, d)) * rng(9).choice([1.0, 1.0, 1.0, 3.0], (12, 20, 1))
     found, seen = core._levels(x), set()
     for rows, levels in zip(x, found, strict=True):
@@ -53,7 +53,7 @@ def test_levels_are_those_of_the_largest_sets_by_enumeration(d: int) -> None:
 def test_the_score_is_the_least_level_with_as_many_outside() -> None:
     far = np.arange(50) < rng(1).integers(0, 5, (40, 1))
     x = rng().standard_normal((40, 50, 1)) * (1 + 3 * far)[..., None]
-    core = Core(n=50, inverse=8.0, most=3, ramp=1.0)
+    core = StableCore(n=50, inverse=8.0, most=3, ramp=1.0)
     level, (_, score) = core._levels(x), core.weights(x)
     outside = (level[..., None] > np.arange(4)).sum(axis=1) <= np.arange(4)
     expected = np.where(outside.any(axis=1), outside.argmax(axis=1), 4)
@@ -70,13 +70,13 @@ def scatter(x: Floats, w: Floats) -> tuple[Floats, Floats]:
 @pytest.mark.parametrize(
     ("d", "core", "most"),
     [
-        (1, Core(n=40, inverse=12.0, most=1, ramp=3.0), 0.35),
-        (1, Core(n=300, inverse=80.0, most=1, ramp=25.0), 0.65),
-        (2, Core(n=60, inverse=15.0, most=1, ramp=4.0), 0.35),
+        (1, StableCore(n=40, inverse=12.0, most=1, ramp=3.0), 0.35),
+        (1, StableCore(n=300, inverse=80.0, most=1, ramp=25.0), 0.65),
+        (2, StableCore(n=60, inverse=15.0, most=1, ramp=4.0), 0.35),
     ],
 )
 def test_no_neighbour_moves_the_core_by_more_than_is_proved(
-    d: int, core: Core, most: float
+    d: int, core: StableCore, most: float
 ) -> None:
     """By a search at the surface where records are pruned; `most` of the step is attained."""
     trials, n, r = 1500, core.n, rng()

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 import dpbench.estimators as est
 from dpbench import Estimator, PureDP, release
-from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, TrimmedMean, base, outside
+from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, TrimmedMean, base, external
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
 from tests.estimators.outsiders import _Scalars, once
@@ -89,7 +89,7 @@ def test_a_seed_is_no_generator() -> None:
 
 def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))  # one enters it
-    for module, least in ((base, 4), (outside, 5)):
+    for module, least in ((base, 4), (external, 5)):
         result = doctest.testmod(module)
         assert result.attempted >= least
         assert result.failed == 0

@@ -13,7 +13,7 @@ from dpbench.distributions import Gaussian
 from dpbench.estimators import GaussianScoreMean, gaussian_score
 from dpbench.estimators.gaussian_score import mean_score, shift_of
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
-from dpbench.theory.bounds.of_class import class_bound
+from dpbench.theory.bounds.class_bound import class_bound
 from dpbench.theory.exact.value import exact
 from tests.support import FALSE_ALARM, Floats, run
 

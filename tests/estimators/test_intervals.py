@@ -25,8 +25,8 @@ from dpbench.jobs.composition import composed
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
 from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting
 from dpbench.theory.exact.intervals import _moments, _scales
-from dpbench.theory.exact.step import At
 from dpbench.theory.exact.value import exact
 from tests.support import run
 
@@ -219,7 +219,7 @@ def test_one_record_and_many_releases() -> None:
 
 def test_the_noise_of_a_variance_has_its_sensitivity() -> None:
     """Equal records, so noise alone: 50 half squares are up to 72, and a fifth of rho is theirs."""
-    at = At(100, 1, ZCDP(0.5))
+    at = ReleaseSetting(100, 1, ZCDP(0.5))
     sd = 72 / 50 / np.sqrt(2 * 0.5 * 0.2)
     found = _scales(NOISY, 1e-9, at)
     assert np.quantile(found, 0.9) == pytest.approx(np.sqrt(sd * stats.norm.ppf(0.9)), rel=0.01)

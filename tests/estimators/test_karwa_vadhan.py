@@ -144,7 +144,9 @@ def test_the_variance_is_kept_near_its_bin(monkeypatch: pytest.MonkeyPatch) -> N
         self.pay()
         return np.array([-1e9, 5.0, 1e9])
 
-    monkeypatch.setattr(karwa_vadhan, "fullest_bin", lambda sample, *_: np.full(sample.trials, 3.0))
+    monkeypatch.setattr(
+        karwa_vadhan, "private_mode_bin", lambda sample, *_: np.full(sample.trials, 3.0)
+    )
     monkeypatch.setattr(Ledger, "add_noise", given)
     found = run(KarwaVadhanGaussian(radius=5.0), np.zeros((3, 9)), PureDP(1.0))
     assert found.scale == pytest.approx([math.sqrt(2), math.sqrt(5), 8], rel=1e-12)

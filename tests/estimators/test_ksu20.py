@@ -16,7 +16,7 @@ from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Constants
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import fullest_bin
+from dpbench.privacy.histogram import private_mode_bin
 from dpbench.samples import Bins, DenseSample, Sample
 from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily
@@ -41,7 +41,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     found = Steps()
 
     def spy_fullest(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
-        left = fullest_bin(sample, bins, ledger)
+        left = private_mode_bin(sample, bins, ledger)
         found.histograms.append((sample, bins, ledger, left))
         return left
 
@@ -50,7 +50,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
         found.means.append((sample, centre, half, ledger, mean))
         return mean
 
-    monkeypatch.setattr(ksu20, "fullest_bin", spy_fullest)
+    monkeypatch.setattr(ksu20, "private_mode_bin", spy_fullest)
     monkeypatch.setattr(ksu20, "noisy_clipped_mean", spy_noisy)
     return found
 
@@ -157,7 +157,7 @@ def test_a_group_that_releases_nothing_is_infinitely_wrong(
     m = estimator.groups
     assert m == 139
     left = np.where(np.arange(m) < missing, np.nan, -10 / 0.05)
-    monkeypatch.setattr(ksu20, "fullest_bin", lambda sample, bins, ledger: np.tile(left, 3))
+    monkeypatch.setattr(ksu20, "private_mode_bin", lambda sample, bins, ledger: np.tile(left, 3))
     values = np.concatenate([np.zeros((3, m)), np.tile(np.arange(m) + 0.0, (3, 1))], axis=1)
     found = run(estimator, DenseSample(values), PureDP(1e6))
     # The groups missing are those of the smallest means, and count as the largest.

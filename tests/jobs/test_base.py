@@ -11,7 +11,7 @@ import pytest
 
 from dpbench.jobs.base import FolderJob
 from dpbench.output.files import stamp
-from dpbench.output.folder import write_manifest
+from dpbench.output.run_folder import write_manifest
 from tests.bench import Bench
 
 SUMMARY = (

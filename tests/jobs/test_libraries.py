@@ -97,7 +97,7 @@ def test_a_wrong_library_and_one_that_ends_make_the_exit_code_1(
     result = sweep.run("trials=100")
     assert result.code == 1
     rows = sweep.table("libraries.csv").set_index(["estimator", "distribution"])
-    assert rows["told"]["opendp", "edge"] == "opendp: its process ended: out of ideas"
+    assert rows["message"]["opendp", "edge"] == "opendp: its process ended: out of ideas"
     assert rows["failure_rate"].to_dict() == dict.fromkeys(rows.index, 0) | {("opendp", "edge"): 1}
     monkeypatch.setenv("FAKE_WRONG", "at the start")
     close_libraries()

@@ -73,7 +73,7 @@ def test_each_mistake_is_found_and_what_is_right_is_not_refuted(fakes: Path) -> 
     )
     missing = table[table["query"] == ""]
     assert missing["library"].tolist() == ["diffprivlib"]
-    assert missing["told"].item().startswith("not installed: bash dev.sh libraries diffprivlib")
+    assert missing["message"].item().startswith("not installed: bash dev.sh libraries diffprivlib")
     # the histogram was not expected, in both relations
     assert surprises(table) == [
         "replay: opendp histogram laplace: refuted, not refuted was expected"
@@ -105,7 +105,7 @@ def test_a_process_that_ends_is_a_failure(fakes: Path, monkeypatch: pytest.Monke
     table = replay_table(_settings(libraries=["opendp"], intervals=[[0, 1]]))
     found = _row(table, "opendp", "histogram", "replace")
     assert found["verdict"] == "failed"
-    assert found["told"] == "opendp: its process ended: exit code 3"
+    assert found["message"] == "opendp: its process ended: exit code 3"
     assert _row(table, "opendp", "mean", "replace")["verdict"] == "not refuted"
 
 

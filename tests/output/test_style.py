@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from dpbench.output.scales import ticks
+from dpbench.output.axes import ticks
 from dpbench.output.style import (
     GUIDE,
     THEORY,

@@ -11,7 +11,7 @@ from scipy.stats import laplace
 
 from dpbench.distributions import Gaussian, LogNormal, Pareto, TwoPoint
 from dpbench.estimators import ClippedMean
-from dpbench.planner.prediction import AnyLaw, KnownLaw, Moments
+from dpbench.planner.prediction import BoundedMoment, BoundedRecords, KnownDistribution
 from dpbench.privacy import ZCDP, Ledger, PureDP
 from dpbench.theory.exact.averages import atoms
 from tests.planned import PROBLEMS, errors, problem, stored
@@ -20,7 +20,7 @@ from tests.planned import PROBLEMS, errors, problem, stored
 @pytest.mark.parametrize(("number", "simulated"), list(enumerate(stored())))
 def test_awayare_within_five_per_cent(number: int, simulated: tuple[float, float]) -> None:
     one = problem(number)
-    found = KnownLaw.of(one.law).error((one.lower, one.upper), one.n, one.budget)
+    found = KnownDistribution.of(one.law).error((one.lower, one.upper), one.n, one.budget)
     np.testing.assert_allclose((found.q50, found.q90), simulated, rtol=0.05)
 
 
@@ -36,7 +36,7 @@ def test_the_table_is_what_the_estimators_do(number: int) -> None:
 
 
 def test_without_a_clip_the_error_of_gaussians_is_gaussian() -> None:
-    found = KnownLaw.of(Gaussian(location=5, scale=2)).error((-25, 35), 400, ZCDP(0.5))
+    found = KnownDistribution.of(Gaussian(location=5, scale=2)).error((-25, 35), 400, ZCDP(0.5))
     deviation = np.hypot(2 / 20, 60 / 400)
     assert found.q90 == pytest.approx(-ndtri(0.05) * deviation, rel=1e-4)
     assert found.q50 == pytest.approx(-ndtri(0.25) * deviation, rel=1e-4)
@@ -53,25 +53,25 @@ def test_the_bias_of_a_clip_is_that_of_a_call_and_a_put() -> None:
         return float(np.exp(s**2 / 2) * ndtr(s - z) - end * ndtr(-z))
 
     put = call(a) - np.exp(s**2 / 2) + a
-    found = KnownLaw.of(LogNormal(sigma=s)).error((a, b), 10**12, PureDP(1e5))
+    found = KnownDistribution.of(LogNormal(sigma=s)).error((a, b), 10**12, PureDP(1e5))
     assert found.bias == pytest.approx(put - call(b), rel=1e-4)
-    assert found.careful == pytest.approx(put + call(b), rel=1e-4)
+    assert found.q90_without_cancellation == pytest.approx(put + call(b), rel=1e-4)
 
 
 @pytest.mark.parametrize("law", [Pareto(tail_index=1.7), Gaussian()])
 def test_no_clip_of_a_grid_is_better(law: Any) -> None:
-    known, n, budget = KnownLaw.of(law), 300, PureDP(0.5)
+    known, n, budget = KnownDistribution.of(law), 300, PureDP(0.5)
     low, high = known.best_clip(n, budget)
-    best, width = known.careful((low, high), n, budget), high - low
+    best, width = known.q90_without_cancellation((low, high), n, budget), high - low
     for a in low + width * np.linspace(-0.2, 0.2, 5):
         for b in high + width * np.linspace(-0.3, 0.3, 7):
-            assert a >= b or known.careful((a, b), n, budget) > 0.9995 * best
+            assert a >= b or known.q90_without_cancellation((a, b), n, budget) > 0.9995 * best
 
 
 def test_the_worst_case_is_a_bound_and_a_near_one() -> None:
     # Of 40,000 errors; the quantile of the worst law is 6 standard errors, a tenth, below the bound
     # in theory, 0.87 of it in fact.
-    n, budget, known = 500, PureDP(0.1), Moments(2, 3.0, -6.0, 6.0)
+    n, budget, known = 500, PureDP(0.1), BoundedMoment(2, 3.0, -6.0, 6.0)
     clip = known.best_clip(n, budget)
     bound, worst = known.error(clip, n, budget).q90, 0.0
     for p in (0.001, 0.003, 0.01, 0.03, 0.1):
@@ -85,12 +85,12 @@ def test_the_worst_case_is_a_bound_and_a_near_one() -> None:
 
 
 def test_a_fair_coin_is_the_worst_of_bounded_laws() -> None:
-    any_law, n, budget = AnyLaw.between(0, 1), 100, PureDP(1.0)
+    any_law, n, budget = BoundedRecords.between(0, 1), 100, PureDP(1.0)
     worst = any_law.error((0, 1), n, budget).q90
     for law in (LogNormal(scale=0.3), Gaussian(location=0.4, scale=0.3)):
         found = atoms(law)
         assert found is not None
-        held = KnownLaw(np.clip(found[0], 0, 1), found[1], float(law.mean), 1.0)
+        held = KnownDistribution(np.clip(found[0], 0, 1), found[1], float(law.mean), 1.0)
         assert held.error((0, 1), n, budget).sampling < any_law.error((0, 1), n, budget).sampling
     assert worst > any_law.error((0, 1), 4 * n, budget).q90
 
@@ -102,7 +102,7 @@ def test_the_worst_error_of_a_class_by_its_parts() -> None:
     is Laplace of scale width/(n epsilon); quantiles are those of bias + N(0, 9/n) + noise, by
     quadrature.
     """
-    n, epsilon, known = 400, 0.5, Moments(2, 3.0, -6.0, 6.0)
+    n, epsilon, known = 400, 0.5, BoundedMoment(2, 3.0, -6.0, 6.0)
     found = known.error((-46.0, 46.0), n, PureDP(epsilon))
     bias, scale, sd = 9 / (4 * 40), 92 / (n * epsilon), 3 / np.sqrt(n)
     assert found.bias == pytest.approx(bias, rel=1e-6)

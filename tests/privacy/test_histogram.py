@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
-from dpbench.privacy.histogram import fullest_bin, largest_noise, stability_threshold
+from dpbench.privacy.histogram import largest_noise, private_mode_bin, stability_threshold
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample
 from tests.support import Floats, assert_follows, assert_frequencies, name, noise_law, rng
 
@@ -22,7 +22,7 @@ LISTED = 4  # bins whose counts are followed one by one; further ones are empty
 
 
 def fullest(sample: Sample, bins: Bins, budget: Budget, seed: int = 0) -> Floats:
-    return fullest_bin(sample, bins, Ledger(budget, rng(seed)))
+    return private_mode_bin(sample, bins, Ledger(budget, rng(seed)))
 
 
 def noise_of(budget: Budget, factor: float = 1.0) -> Any:
@@ -238,7 +238,7 @@ def test_infinitely_many_bins() -> None:
     for budget, bins in itertools.product((PureDP(1.0), ZCDP(1.0)), infinite):
         ledger = Ledger(budget, rng())
         with pytest.raises(ValueError, match="needs finitely many bins"):
-            fullest_bin(sample, bins, ledger)
+            private_mode_bin(sample, bins, ledger)
         assert ledger.spent == (0.0,)
     x = np.concatenate([np.full((1, 100), 12345.5), 10.0 * np.arange(100)[None, :]])
     left = fullest(DenseSample(x), Bins(1.0), ApproxDP(1.0, 1e-12))

@@ -20,11 +20,11 @@ from dpbench.privacy.conversions import gaussian_delta
 from dpbench.privacy.neighbours import Pair, of_group, under_replacement
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.samples import CountedSample, DenseSample, Sample
-from dpbench.samples.base import Unsized
+from dpbench.samples.base import AddRemoveView
 from dpbench.seeds import canonical
 from dpbench.sweep.plan import Sweep, key_table, make_cells
 from dpbench.testing import check_estimator
-from dpbench.theory.bounds.of_class import class_bound
+from dpbench.theory.bounds.class_bound import class_bound
 
 AR: dict[str, Any] = {"neighbours": "add_remove"}
 PURE = PureDP(1.0, **AR)
@@ -137,7 +137,7 @@ def test_what_says_n_cannot_be_read(what: str) -> None:
     "sample", [DenseSample([[0.0, 0, 2, 3]]), CountedSample([0.0, 2, 3], [[2, 1, 1]])]
 )
 def test_sums_and_counts_can_be(sample: Sample) -> None:
-    seen: Any = Unsized(sample)
+    seen: Any = AddRemoveView(sample)
     assert (seen.trials, seen.d, seen.vectors) == (1, 1, False)
     assert seen.count(-np.inf, np.inf) * seen.clipped_mean(0.0, 2.0) == 4
 
@@ -183,8 +183,8 @@ def test_an_estimator_is_refused_for_other_neighbours(budget: Budget, kind: Any)
 
 def test_pairs_of_one_relation_make_pairs_of_the_other() -> None:
     pair = Pair.replacing("mine", np.array([[0.0, 1], [2, 3], [4, 5]]), 1, 7.0)
-    assert (pair.relation, pair.record, pair.under("replace")) == ("replace", 1, [pair])
-    made = pair.under("add_remove")
+    assert (pair.relation, pair.record, pair.convert("replace")) == ("replace", 1, [pair])
+    made = pair.convert("add_remove")
     assert [(one.name, one.relation, one.record) for one in made] == [
         ("mine_left", "add_remove", 1), ("mine_right", "add_remove", 1)
     ]  # fmt: skip
@@ -193,7 +193,7 @@ def test_pairs_of_one_relation_make_pairs_of_the_other() -> None:
         np.testing.assert_array_equal(one.right, [[0, 1], [4, 5]])
     assert Pair("last", np.array([1.0, 2]), np.array([1.0])).record == 1
     with pytest.raises(ValueError, match="mine_left: a pair of unequal sizes"):
-        made[0].under("replace")
+        made[0].convert("replace")
     one, clipped = Pair("one", np.zeros(5), np.zeros(4)), ClippedMean(lower=0, upper=1)
     with pytest.raises(ValueError, match="one: these datasets are not neighbours under replace"):
         audit_pair(clipped, PureDP(1.0), one, rng=rng())
@@ -206,7 +206,7 @@ def test_the_audit_removes_a_record(factor: float) -> None:
     with noise_times(factor):
         bounds = [
             audit_pair(NormalizedSumMean(), PURE, one, runs=3000, error=1e-6, rng=rng())
-            for one in pair.under("add_remove")
+            for one in pair.convert("add_remove")
         ]
     refuted = [bound.verdict == "refuted" for bound in bounds]
     assert any(refuted) == (factor < 1)

@@ -12,7 +12,7 @@ import pytest
 from dpbench.audit import noise_times
 from dpbench.estimators import ClippedMean
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import fullest_bin
+from dpbench.privacy.histogram import private_mode_bin
 from dpbench.samples import Bins, DenseSample
 from tests.support import rng
 
@@ -56,7 +56,7 @@ def test_choices_are_those_of_another_budget(factor: float) -> None:
     mechanisms: list[Callable[[Ledger], Any]] = [
         lambda a: a.exponential(scores, 1.0, np.log([1.0, 2.0, 1.0, 0.5])),
         lambda a: a.above_threshold(counts, 1.0, 9.0),
-        lambda a: fullest_bin(sample, bins, a),
+        lambda a: private_mode_bin(sample, bins, a),
     ]
     for mechanism in mechanisms:
         found = mechanism(Ledger(PURE, rng(), noise_factor=factor))
@@ -109,7 +109,7 @@ def test_a_mechanism_of_its_own_chance_is_noisier_by_the_factor(budget: Budget) 
     """The noise of the budget that it runs at is `factor` times that of the one it pays."""
     for factor in (0.25, 3.0):
         ledger = Ledger(budget, rng(), noise_factor=factor)
-        found = ledger.own_chance("randomised response")
+        found = ledger.pay_for_custom_mechanism("randomised response")
         wanted = factor * budget.noise_quantile(0.1)
         assert found.noise_quantile(0.1) == pytest.approx(wanted, rel=1e-12)
         assert ledger.spent == pytest.approx(budget.amounts)

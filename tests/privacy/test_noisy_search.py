@@ -10,7 +10,10 @@ from scipy import stats
 from scipy.special import ndtr
 
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger
-from dpbench.privacy.noisy_search import mean_in_ball, noisy_rank
+from dpbench.privacy.noisy_search import (
+    clipped_mean_at_private_radius,
+    private_quantile_by_bisection,
+)
 from dpbench.theory.exact.searches import search_law
 from tests.support import Floats, assert_follows, assert_frequencies, rng
 
@@ -37,7 +40,7 @@ def law_of(rank: float, sd: float) -> Floats:
 def test_what_a_search_finds_is_as_enumerated(budget: Budget, d: int) -> None:
     """Half or twice the noise, or that of one coordinate for four, would show."""
     shape = (20_000, d) if d else (20_000,)
-    found = noisy_rank(
+    found = private_quantile_by_bisection(
         lambda points: np.sum(points[..., None] > ROW, axis=-1).astype(float),
         3.0, np.zeros(shape), 1.0, STEPS, Ledger(budget, rng(3)),
     )  # fmt: skip
@@ -67,7 +70,7 @@ def test_the_mean_in_a_ball() -> None:
     trials = 5000
     offset, held = np.repeat(offset, trials, axis=0), np.repeat(held, trials, axis=0)
     sure = Ledger(ZCDP(1e6), rng(2))
-    noisy, clipped = mean_in_ball(
+    noisy, clipped = clipped_mean_at_private_radius(
         offset, held, rank - 0.5, np.full(trials, 100.0), 40, sure, Ledger(ZCDP(0.5), rng(3))
     )
     np.testing.assert_allclose(clipped, np.repeat(wanted[None], trials, axis=0), atol=1e-6)

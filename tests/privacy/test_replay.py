@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import fullest_bin
+from dpbench.privacy.histogram import private_mode_bin
 from dpbench.privacy.quantile import private_quantile
 from dpbench.privacy.replay import Comparison, compare_steps
 from dpbench.privacy.tape import Step, Tape
@@ -117,7 +117,7 @@ def test_chance_after_a_mechanism_is_that_of_the_first_run() -> None:
 
     def run(values: Floats, ledger: Ledger) -> None:
         coarse, fine = ledger.split(0.5, 0.5)
-        left = fullest_bin(DenseSample(values[None]), Bins(1.0, -9.0, 9.0), coarse)
+        left = private_mode_bin(DenseSample(values[None]), Bins(1.0, -9.0, 9.0), coarse)
         offset = 1000 * ledger.rng.random()
         fine.add_noise(values[-1:] + left + offset, 7.0)
 

@@ -11,8 +11,8 @@ from scipy.special import logsumexp
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.smooth import _shift, draw, largest_rate, student_shift
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting
 from dpbench.theory.exact.instance import _unit_noise
-from dpbench.theory.exact.step import At
 
 Floats = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def test_students_noise_is_epsilon_dp(epsilon: float, share: float) -> None:
 def test_noise_has_its_law(budget: Budget) -> None:
     """Derived anew in `dpbench.theory`; by DKW a false alarm has probability 1e-6."""
     n, share = 40_000, 0.4
-    t, law = _unit_noise(share, At(1, 1, budget))
+    t, law = _unit_noise(share, ReleaseSetting(1, 1, budget))
     assert t == pytest.approx(share * largest_rate(budget), rel=1e-12)
     z = np.sort(draw(np.random.default_rng(0), (n,), budget, t))
     gap = np.abs(law.cdf(z) - np.arange(n) / n).max()

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpbench.privacy import PureDP
-from dpbench.privacy.histogram import fullest_bin
+from dpbench.privacy.histogram import private_mode_bin
 from dpbench.privacy.ledger import Ledger
 from dpbench.samples import Bins, DenseSample
 from dpbench.seeds import canonical
@@ -73,7 +73,9 @@ def test_what_is_not_one_number_has_laplace_noise() -> None:
         )
         assert np.array_equal(one, other) == same
     sample, bins = DenseSample(np.random.default_rng(0).normal(size=(50, 9))), Bins(0.5, -3.0, 3.0)
-    one, other = (fullest_bin(sample, bins, Ledger(budget, rng())) for budget in (stairs, laplace))
+    one, other = (
+        private_mode_bin(sample, bins, Ledger(budget, rng())) for budget in (stairs, laplace)
+    )
     np.testing.assert_array_equal(one, other)
 
 

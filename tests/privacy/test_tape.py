@@ -42,18 +42,18 @@ def test_a_replay_has_the_chance_and_the_words_of_the_earlier_run() -> None:
     first = Tape()
     ledger = Ledger(PURE, rng(), tape=first)
     ledger.pay()
-    told = ledger.told(ledger.rng.random(2))
+    told = ledger.record_output(ledger.rng.random(2))
     drawn = ledger.rng.random()
     again = Tape(first.steps)
     other = Ledger(PURE, rng(), tape=again)
     other.pay()
-    np.testing.assert_array_equal(other.told(other.rng.random(20)[-2:]), told)
-    np.testing.assert_array_equal(again.steps[0].told, told)
+    np.testing.assert_array_equal(other.record_output(other.rng.random(20)[-2:]), told)
+    np.testing.assert_array_equal(again.steps[0].output, told)
     assert other.rng.random() == drawn
     once = Tape(first.steps)
     another = Ledger(PURE, rng(), tape=once)
     another.pay()
-    assert another.told(another.rng.random(3)).shape == (3,)  # of another shape
+    assert another.record_output(another.rng.random(3)).shape == (3,)  # of another shape
 
 
 def test_a_choice_by_other_weights_is_not_replayed() -> None:

@@ -19,7 +19,7 @@ from dpbench.analysis.result import Result
 from dpbench.output.style import save, spaced, style
 from dpbench.privacy import PureDP
 from dpbench.report.error_figures import GUIDES, ErrorAgainstN, axis_scale
-from dpbench.report.words import Words
+from dpbench.report.labels import Labels
 from dpbench.theory.families import TwoPointFamily
 from tests.report.conftest import TRIALS, assert_refused, curves, drawn, lines, rows
 from tests.report.specs import ACCURACY, ERROR, PAID, THRESHOLD
@@ -351,7 +351,7 @@ def test_panels_are_in_the_order_of_the_numbers_in_their_names(regimes: Result) 
     tables = [regimes.summary.assign(family=f"people_m{m}") for m in (1, 16, 4)]
     figure = ErrorAgainstN(by="family")
     labels = SimpleNamespace(family=str)
-    titles = [title for title, _ in figure._parts(pd.concat(tables), cast("Words", labels))]
+    titles = [title for title, _ in figure._parts(pd.concat(tables), cast("Labels", labels))]
     assert titles == ["people_m1", "people_m4", "people_m16"]
 
 

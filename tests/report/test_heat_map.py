@@ -9,7 +9,7 @@ import numpy as np
 from dpbench.analysis.factors import BY_TRIALS, EXACT
 from dpbench.analysis.result import Result
 from dpbench.report.heat_map import BETWEEN, factor_text
-from dpbench.report.words import Words
+from dpbench.report.labels import Labels
 from dpbench.sweep.selection import BUDGET
 from tests.report.conftest import drawn
 
@@ -18,7 +18,7 @@ def test_a_cell_for_each_family_budget_and_n(numbers: Result) -> None:
     axes = drawn(numbers, {"kind": "factors"})
     families = list(numbers.factors["distribution"].unique())
     labels = [t.get_text() for t in axes[0].get_yticklabels()]
-    assert labels == [Words(numbers.study).family(one) for one in families]
+    assert labels == [Labels(numbers.study).family(one) for one in families]
     for ax, (_, found) in zip(axes, numbers.factors.groupby("privacy", sort=False), strict=True):
         columns = found[[*BUDGET, "n"]].drop_duplicates()
         mesh = np.ma.filled(np.asarray(ax.collections[0].get_array(), dtype=float), np.nan)

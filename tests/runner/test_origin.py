@@ -217,9 +217,9 @@ def test_another_processor_computes_again(bench: Bench, monkeypatch: pytest.Monk
 def test_a_run_of_another_configuration_is_another(key: str, value: Any) -> None:
     """By each key that changes files; where they are written, and by how many, changes none."""
     config = {"sweep": {"name": "a"}, "seed": 0, "trials": None, "paper": False, "font": "sans"}
-    before = origin.surroundings(config)
-    assert origin.surroundings(config | {"out": "elsewhere", "n_jobs": 3}) == before
-    assert origin.surroundings(config | {key: value}) != before
+    before = origin.environment_digest(config)
+    assert origin.environment_digest(config | {"out": "elsewhere", "n_jobs": 3}) == before
+    assert origin.environment_digest(config | {key: value}) != before
 
 
 def test_a_finished_run_rests_on_the_files_that_it_reads(tmp_path: Path) -> None:

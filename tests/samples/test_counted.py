@@ -118,16 +118,18 @@ def test_votes_are_unbiased_and_vary_as_they_should() -> None:
         up, down = low + (high - low) * max(x, 0), low + (high - low) * max(-x, 0)
         law = np.convolve(law, [down, 1 - up - down, up])
     for sample in (dense, counted):
-        found = np.bincount(sample.votes(1.0, low, high, rng()).astype(int) + 4, minlength=9)
+        found = np.bincount(
+            sample.three_output_sum(1.0, low, high, rng()).astype(int) + 4, minlength=9
+        )
         assert stats.chisquare(found, law * 40_000).pvalue > FALSE_ALARM
     many = CountedSample([0.0, 0.5], [[10**12 - 10**6, 10**6]] * 1000)
     # a z-test with false-alarm probability 1e-6
-    z = (many.votes(1.0, low, high, rng()) - 0.15e6) / math.sqrt(0.2e12)
+    z = (many.three_output_sum(1.0, low, high, rng()) - 0.15e6) / math.sqrt(0.2e12)
     assert abs(z.mean()) <= stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(1000)
     # Of votes up 1 is rounded to, those down are left no chance.
     low, high = three_values(PureDP(50.0))
     assert high == 1
-    assert CountedSample([-9.0, 9.0], [[3, 5]]).votes(1.0, low, high, rng()) == 2
+    assert CountedSample([-9.0, 9.0], [[3, 5]]).three_output_sum(1.0, low, high, rng()) == 2
 
 
 def test_as_many_coins_fall_heads_in_counted_data() -> None:
@@ -141,9 +143,13 @@ def test_as_many_coins_fall_heads_in_counted_data() -> None:
     for x in np.clip(few, -1, 1):
         law = np.convolve(law, [(1 - 0.4 * x) / 2, (1 + 0.4 * x) / 2])
     for sample in (dense, counted):
-        found = np.bincount(sample.heads(1.0, 0.4, rng()).astype(int), minlength=5)
+        found = np.bincount(
+            sample.randomised_response_count(1.0, 0.4, rng()).astype(int), minlength=5
+        )
         assert stats.chisquare(found, law * 40_000).pvalue > FALSE_ALARM
-    many = CountedSample([0.0, 0.5], [[10**12 - 10**6, 10**6]] * 1000).heads(1.0, 0.5, rng())
+    many = CountedSample([0.0, 0.5], [[10**12 - 10**6, 10**6]] * 1000).randomised_response_count(
+        1.0, 0.5, rng()
+    )
     # a z-test with false-alarm probability 1e-6
     z = (many - 0.5e12 - 0.125e6) / 0.5e6
     assert abs(z.mean()) <= stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(1000)

@@ -46,7 +46,7 @@ def held(sample: Sample) -> DenseSample:
     return DenseSample(np.stack([sample.records(i, rng()) for i in range(sample.trials)]))
 
 
-def in_order(values: Floats) -> Draw:
+def install_interrupt_handlers(values: Floats) -> Draw:
     """Records that are given, leaf by leaf, as long as leaves are read in order."""
     leaves = np.resize(values, (-(-values.size // LEAF), LEAF))
     places: dict[int, int] = {}
@@ -158,7 +158,7 @@ def test_records_that_come_in_any_order_are_ranked_and_added_up(kind: str) -> No
     else:
         values = np.repeat([0.0, 3.5, -0.0, 5e-324, -1.5], 500)
     n = values.size
-    sample = sample_of(in_order(values), n=n)
+    sample = sample_of(install_interrupt_handlers(values), n=n)
     dense = held(sample)
     np.testing.assert_array_equal(dense.values[0], values)
     for q in (0.001, 0.1, 0.5, 0.500001, 0.9, 1.0):

@@ -38,9 +38,9 @@ CARD = {{
 }}
 
 
-def entry(told):
+def entry(public):
     kind, use = next((kind, use) for name, kind, use in uses() if name == "{name}")
-    return use.estimator(kind, told)
+    return use.estimator(kind, public)
 """
 HONEST_ENTRIES = {
     "wide_clip": "gauss-n100-pure1",

@@ -23,9 +23,9 @@ CARD = {
 }
 
 
-def entry(told):
-    if told.records == "gaussian" and told.radius and not told.local:
-        return L2ClippedMean(radius=told.radius, mechanism="l2" if told.d > 1 else "additive")
+def entry(public):
+    if public.records == "gaussian" and public.radius and not public.local:
+        return L2ClippedMean(radius=public.radius, mechanism="l2" if public.d > 1 else "additive")
 """
 
 

@@ -1,4 +1,4 @@
-"""The card of an entry, and what it is told."""
+"""The card of an entry, and the knowledge that it receives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dpbench.suite.problems import read_suite
 from dpbench.suite.remote import read_entry
 from tests.conftest import entry_text
 
-CHOICE = "    if told.local or"
+CHOICE = "    if public.local or"
 
 
 def test_the_open_division_is_told_the_law(tmp_path: Path) -> None:
     """And the declared one is not."""
     (problem,) = read_suite().chosen("gauss-n100-pure1").problems
-    asks = f"    assert told.law == WANTED, told.law\n{CHOICE}"
+    asks = f"    assert public.law == WANTED, public.law\n{CHOICE}"
     text = entry_text().replace(CHOICE, asks)
     (tmp_path / "mine.py").write_text(f"{text}\n\nWANTED = None\n")
     law = {"kind": "gaussian"}

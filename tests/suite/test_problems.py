@@ -101,10 +101,10 @@ def test_the_problems_are_of_all_kinds(suite: Suite) -> None:
 def test_what_is_told(suite: Suite) -> None:
     """Neither where the law is, nor what it is but in the open division, nor a private n."""
     for one in suite.problems:
-        told = one.told(open_division=False)
+        told = one.public_knowledge(open_division=False)
         assert told.law is None
         assert (told.n is None) == (one.budget.neighbours == "add_remove")
-        shape = one.told(open_division=True).law
+        shape = one.public_knowledge(open_division=True).law
         assert shape is not None
         assert shape["kind"] == one.law["kind"]
         assert not {"location", "norm", "p", "c"} & set(shape)

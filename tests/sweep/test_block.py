@@ -17,7 +17,14 @@ from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.seeds import canonical, stream
 from dpbench.sweep import block
-from dpbench.sweep.block import BlockTask, Setting, replay, replay_name, run_block, steady
+from dpbench.sweep.block import (
+    BlockTask,
+    Setting,
+    replay,
+    replay_name,
+    run_block,
+    single_threaded_blas,
+)
 from dpbench.sweep.metrics import ERRORS
 from tests.sweep.blocks import T, data_of, parts_of, task_of
 
@@ -121,7 +128,7 @@ def test_linear_algebra_has_one_thread_until_the_last_block_is_done() -> None:
     """A dask worker may run several: the end of one must not give threads to the others."""
     pools = ThreadpoolController()
     with pools.limit(limits=2):
-        one, other = steady(), steady()
+        one, other = single_threaded_blas(), single_threaded_blas()
         one.__enter__()
         other.__enter__()
         one.__exit__(None, None, None)

@@ -6,7 +6,7 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import PureDP
 from dpbench.sweep.entries import expanded
-from dpbench.sweep.selection import choose
+from dpbench.sweep.selection import select_labels
 from tests.sweeps import CLIP, COIN, sweep_of
 
 
@@ -23,5 +23,5 @@ def test_lists_are_expanded_where_one_value_is_taken() -> None:
     assert list(sweep.families) == ["f", "coin"]
     assert expanded("e", {**CLIP, "nope": [1, 2]}, [Estimator])[0][1] == ()
     # What is made in Python is a variant, too; of a family of one the parameters are the law's.
-    assert choose({"pure": {"epsilon": 0.5}}, sweep.budgets) == ["pure"]
+    assert select_labels({"pure": {"epsilon": 0.5}}, sweep.budgets) == ["pure"]
     assert sweep.families["coin"].parameters["p"] == 0.5

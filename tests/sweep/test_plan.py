@@ -27,8 +27,8 @@ from dpbench.sweep.plan import (
     make_cells,
 )
 from dpbench.theory import families
+from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.bounds.numbers import two_point_lower_bound
-from dpbench.theory.bounds.of_class import Bound
 from dpbench.theory.families import build_family
 from tests.support import spreads
 from tests.sweeps import CLIP, COIN, PURE, sweep_of
@@ -134,9 +134,9 @@ def test_bounds_wait_until_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -
     """One takes up to 0.2 s: a plan, and what is read again, needs few or none."""
     asked = list[object]()
 
-    def nothing(*at: object, **_: object) -> Bound:
+    def nothing(*at: object, **_: object) -> ErrorBound:
         asked.append(at)
-        return Bound()
+        return ErrorBound()
 
     monkeypatch.setattr(families, "class_bound", nothing)
     spec = {**SPEC, "families": {"t": T}}

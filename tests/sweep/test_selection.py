@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.privacy import ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.sweep.selection import KEY, Selection, Variant, choose, under
+from dpbench.sweep.selection import KEY, Selection, Variant, rows_of_budget, select_labels
 from tests.sweeps import Made
 
 SECTION = {
@@ -36,7 +36,7 @@ AB, ABC = ["ab_k1", "ab_k2", "ab_k10"], ["abc_k1", "abc_k2", "abc_k10"]
     ],
 )
 def test_what_a_choice_means(choice: Any, labels: list[str]) -> None:
-    assert choose(choice, SECTION, "here") == labels
+    assert select_labels(choice, SECTION, "here") == labels
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_a_choice_means(choice: Any, labels: list[str]) -> None:
 )  # fmt: skip
 def test_what_matches_nothing_is_refused(choice: Any, line: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        choose(choice, SECTION, "here")
+        select_labels(choice, SECTION, "here")
     assert str(caught.value) == line
 
 
@@ -73,7 +73,7 @@ def test_rows_under_a_budget() -> None:
     ]  # fmt: skip
     table = pd.DataFrame([budget.columns for budget in budgets])
     for i, budget in enumerate(budgets):
-        assert np.flatnonzero(under(table, budget)).tolist() == [i]
+        assert np.flatnonzero(rows_of_budget(table, budget)).tolist() == [i]
 
 
 ESTIMATORS = {

@@ -12,7 +12,7 @@ import pytest
 from dpbench import testing
 from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, Estimator, KarwaVadhanMean
 from dpbench.privacy import ApproxDP, Ledger, PureDP
-from dpbench.privacy.histogram import fullest_bin
+from dpbench.privacy.histogram import private_mode_bin
 from dpbench.samples import Bins, DenseSample, Sample
 from dpbench.testing import check_estimator
 from tests.support import Floats
@@ -65,7 +65,7 @@ def halved_scores(sample: Sample, ledger: Ledger) -> Estimate:
 def second_step_halved(sample: Sample, ledger: Ledger) -> Estimate:
     """Around a private bin: only the step after it is wrong."""
     coarse, fine = ledger.split(0.5, 0.5)
-    left = fullest_bin(sample, Bins(4.0, -8.0, 8.0), coarse)
+    left = private_mode_bin(sample, Bins(4.0, -8.0, 8.0), coarse)
     return noisy(sample.clipped_mean(left - 1.0, left + 5.0), fine, 3.0 / sample.n)
 
 

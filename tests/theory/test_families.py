@@ -11,8 +11,8 @@ import pytest
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError
+from dpbench.theory.bounds.class_bound import heavy_tailed
 from dpbench.theory.bounds.numbers import sampling_lower_bound, two_point_lower_bound
-from dpbench.theory.bounds.of_class import heavy_tailed
 from dpbench.theory.families import (
     Family,
     ProductTwoPointFamily,

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from dpbench.arrays import Floats
-from dpbench.estimators.clipped import Bound
+from dpbench.estimators.clipped import ErrorBound
+from dpbench.estimators.external import OneDataset
 from dpbench.estimators.libraries.expected import Expected, Noise, expected
 from dpbench.estimators.libraries.process import Releases, library
-from dpbench.estimators.outside import OneDataset
 from dpbench.privacy import Budget
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import validated
@@ -62,8 +62,8 @@ class LibraryMean(OneDataset):
     """
 
     library: Literal["numpy", "diffprivlib", "opendp", "python-dp", "pipeline-dp", "tumult"]
-    lower: Bound | None = 0.0
-    upper: Bound | None = 1.0
+    lower: ErrorBound | None = 0.0
+    upper: ErrorBound | None = 1.0
     contributions: Literal[1, 2] = 2
     seeded: ClassVar[bool] = False
     files: ClassVar[tuple[str, ...]] = ("worker.py", "requirements.json")  # run, not imported

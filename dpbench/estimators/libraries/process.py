@@ -44,14 +44,14 @@ class Releases(NamedTuple):
         True if the library raised.
     seconds : (repeats,) array
         Time of each release, in seconds; the first includes the library's preparation.
-    told : str
+    message : str
         The first exception, else the first warning, else "".
     """
 
     values: Floats
     raised: NDArray[np.bool_]
     seconds: Floats
-    told: str = ""
+    message: str = ""
 
 
 def folder(name: str) -> Path:
@@ -120,7 +120,7 @@ class _Library:
         found = self._answer(about, data, limit)
         values = np.array(found["values"], dtype=float)  # None becomes NaN
         raised = np.array([value is None for value in found["values"]])
-        return Releases(values, raised, np.array(found["seconds"]), found["told"])
+        return Releases(values, raised, np.array(found["seconds"]), found["message"])
 
     def replay(
         self, query: str, datasets: Sequence[Floats], ask: dict[str, Any]
@@ -151,7 +151,7 @@ class _Library:
         about = {"ask": ask, "query": query, "shapes": [x.shape for x in datasets], "type": "d"}
         data = np.concatenate([np.ravel(x) for x in datasets]).astype(np.float64)
         found = self._answer(about, data, MOST_SECONDS)
-        return list(zip(found["tapes"], found["told"], strict=True))
+        return list(zip(found["tapes"], found["message"], strict=True))
 
     def _answer(self, about: dict[str, Any], data: NDArray[Any], limit: float) -> Any:
         """Send a request with its numbers to the process, which is started if there is none."""

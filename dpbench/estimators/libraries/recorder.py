@@ -310,11 +310,11 @@ def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[
     Returns
     -------
     dict
-        ``tapes``: the steps of each run, see `Recorder`. ``told``: for each run the exception
+        ``tapes``: the steps of each run, see `Recorder`. ``message``: for each run the exception
         that ended it, or "".
     """
     tapes: list[Recorder] = []
-    told: list[str] = []
+    message: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for x in datasets:
@@ -324,8 +324,11 @@ def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[
                 QUERIES[library][query](x, ask._replace(size=len(x)), tapes[-1])
             except Exception as error:  # noqa: BLE001, whatever a library raises
                 said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            told.append(said)
-    return {"tapes": [[_numbers(step) for step in tape.steps] for tape in tapes], "told": told}
+            message.append(said)
+    return {
+        "tapes": [[_numbers(step) for step in tape.steps] for tape in tapes],
+        "message": message,
+    }
 
 
 def _numbers(step: dict[str, Any]) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str
     -------
     dict
         ``values``, None where the library raised; ``seconds`` of each release, the first including
-        the preparation; ``told``: the first exception, else the first warning, with its type.
+        the preparation; ``message``: the first exception, else the first warning, with its type.
     """
     x: Any = column.tolist()
     if not LIBRARIES[library][1]:
@@ -207,7 +207,7 @@ def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str
         x = np.array(x, dtype=np.int64 if column.typecode == "q" else np.float64)
     values: list[float | None] = []
     seconds: list[float] = []
-    told: list[str] = []
+    message: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(repeats):
@@ -215,11 +215,11 @@ def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str
             try:
                 value = float(prepared(library, ask)(x))
             except Exception as error:  # noqa: BLE001, whatever a library raises
-                told.append(_line(error))
+                message.append(_line(error))
             seconds.append(time.perf_counter() - started)
             values.append(value)
     said = [_line(one.message) for one in caught]
-    return {"values": values, "seconds": seconds, "told": ([*told, *said] or [""])[0]}
+    return {"values": values, "seconds": seconds, "message": ([*message, *said] or [""])[0]}
 
 
 def _line(error: object) -> str:

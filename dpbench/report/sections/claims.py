@@ -13,6 +13,7 @@ from dpbench.analysis.factors import EXACT
 from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.study import gathered
 from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
+from dpbench.report.labels import exponent_text, metric_text
 from dpbench.report.page_run import RunFolder, mapping, worst
 from dpbench.report.page_tables import (
     Row,
@@ -24,7 +25,6 @@ from dpbench.report.page_tables import (
     short,
 )
 from dpbench.report.sections.base import Section, section
-from dpbench.report.words import exponent_text, metric_text
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 

@@ -52,5 +52,5 @@ def _drawn(spec: Mapping[str, Any]) -> str:
     except (ConfigError, KeyError):
         return ""
     if isinstance(figure, DrawnFigure):
-        return "; ".join(figure.told())
+        return "; ".join(figure.describe())
     return (inspect.getdoc(type(figure)) or "").partition("\n")[0].rstrip(".")

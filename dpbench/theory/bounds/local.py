@@ -8,8 +8,9 @@ A view may depend on the views before it (sequentially interactive). Notation (n
     y (`wrong`)   1/(1 + G)
     e_a           betainc(a, a, y), e_0 = 1/2: error of the majority of 2a - 1 or 2a signs, each
                   wrong with probability y
-    I             contrast of a view (`contrast`): int (A - B)^2/C, for the distributions A, B, C
-                  of the view given the parts of a record that only P, only Q and both have
+    I             contrast of a view: int (A - B)^2/C, for the distributions A, B, C of the view
+                  given the parts of a record that only P, only Q and both have; bounded by
+                  `local_information_bound`
 
 Statements. Every test of P and Q has, under one of them, an error of at least
 
@@ -36,7 +37,7 @@ from dpbench.distributions import TwoPoint
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.theory.bounds.numbers import BETA, NORMAL_FROM, LowerBound, coin_logit
 
-__all__ = ["contrast", "local_distance", "local_lower_bound"]
+__all__ = ["local_distance", "local_information_bound", "local_lower_bound"]
 
 
 def local_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
@@ -96,11 +97,11 @@ def local_distance(n: int, budget: Budget, *, beta: float = BETA) -> float:
         return float(np.exp(low))
     unlike = float(-np.expm1(np.log(2 * np.sqrt(beta * (1 - beta))) / n))
     # Solve t^2 I/(1 - t) = 8 unlike for t.
-    found = 2 / (1 + np.sqrt(1 + 4 * (contrast(budget) / (8 * unlike))))
+    found = 2 / (1 + np.sqrt(1 + 4 * (local_information_bound(budget) / (8 * unlike))))
     return float(np.maximum(found, unseen))
 
 
-def contrast(budget: Budget) -> float:
+def local_information_bound(budget: Budget) -> float:
     """Return the upper bound 2 (e^(2 rho) - F^2) on I; NaN for a notion without a bound."""
     if isinstance(budget, GDP):
         rho, square = budget.mu**2 / 2, np.exp(-(budget.mu**2) / 4)

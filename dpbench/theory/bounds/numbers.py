@@ -22,9 +22,10 @@ P(answer "Q") and Q(answer "P").
    every m; Bernoulli means need (m-1) 2 alpha <= 1.
 
 3. Private tests. Let S ~ Binomial(n, t) be the number of records in which a maximal coupling of
-   P^n and Q^n differs, and x_s (`_miss`) the smallest common error of a private test of two fixed
-   datasets that differ in s records. The errors of every private test sum to at least 2 E x_S.
-   Equality holds where P and Q are 0 with probability 1 - p, and +tau or -tau with probability p.
+   P^n and Q^n differs, and x_s (`_testing_error`) the smallest common error of a private test of
+   two fixed datasets that differ in s records. The errors of every private test sum to at least 2 E
+   x_S. Equality holds where P and Q are 0 with probability 1 - p, and +tau or -tau with probability
+   p.
 
        (epsilon, delta)-DP  x_s = ((1/2 + D) e^(-epsilon s/2) - D)_+                   for even s,
                             x_s = ((m_1 + D) e^(-epsilon (s-1)/2) - D)_+               for odd s,
@@ -32,7 +33,8 @@ P(answer "Q") and Q(answer "P").
        mu-GDP               x_s = Phi(-s mu/2)
        rho-zCDP             x_s = 1/(1 + e^(l_s)), l_s by a recursion (`_chains`, `_step`)
 
-   E x_S falls in t. `indistinguishable` returns the t at which it is beta, or 1 where x_n >= beta.
+   E x_S falls in t. `largest_untestable_tv` returns the t at which it is beta, or 1 where x_n >=
+   beta.
 
 4. From t to alpha: t/2 for Bernoulli distributions; m for N(+-m, 1), t = 2 Phi(m) - 1; and
    alpha = p tau for rare points at +-tau with p = t and E|X - mean|^k = 1.
@@ -61,11 +63,21 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.samples.hypergeometric import log_binomial_pmf
 
 __all__ = [
-    "BETA", "LEAST", "LowerBound", "bernoulli_lower_bound", "chain_of_coins", "chains_of_coins",
-    "coin_logit", "differing",
-    "fair_lower_bound", "gaussian_lower_bound", "indistinguishable", "largest_distance",
+    "BETA",
+    "LEAST",
+    "LowerBound",
+    "bernoulli_lower_bound",
+    "binomial_weights",
+    "chain_of_coins",
+    "chains_of_coins",
+    "coin_logit",
+    "fair_lower_bound",
+    "gaussian_lower_bound",
+    "largest_distance",
+    "largest_untestable_tv",
     "of_a_pair",
-    "sampling_lower_bound", "two_point_lower_bound",
+    "sampling_lower_bound",
+    "two_point_lower_bound",
 ]  # fmt: skip
 
 # Errors are compared with bounds at their 1 - BETA quantile: the q90 of a summary.
@@ -103,7 +115,7 @@ def softplus(x: float) -> float:
     return float(np.logaddexp(0.0, x))
 
 
-def _miss(s: ArrayLike, budget: Budget) -> Floats:
+def _testing_error(s: ArrayLike, budget: Budget) -> Floats:
     """Return x_s, the smallest common error of a private test of datasets s records apart."""
     s = np.asarray(s, dtype=float)
     if isinstance(budget, GDP):
@@ -172,7 +184,7 @@ def _concentrated_miss(s: Floats, rho: float) -> Floats:
     return np.asarray(expit(-np.where(s % 2 == 0, *logits)))
 
 
-def differing(t: float, n: int) -> tuple[Floats, Floats]:
+def binomial_weights(t: float, n: int) -> tuple[Floats, Floats]:
     """Return values s of S ~ Binomial(n, t) and their probabilities.
 
     Parameters
@@ -226,12 +238,12 @@ def largest_distance(spare: Callable[[float], float], n: int) -> float:
 @lru_cache(64)  # searches for several beta begin with the same t
 def _mean_miss(t: float, n: int, budget: Budget) -> float:
     """Return E x_S for S ~ Binomial(n, t)."""
-    s, weights = differing(t, n)
-    return float(weights @ _miss(s, budget))
+    s, weights = binomial_weights(t, n)
+    return float(weights @ _testing_error(s, budget))
 
 
 @cache
-def indistinguishable(n: int, budget: Budget, beta: float = BETA) -> float:
+def largest_untestable_tv(n: int, budget: Budget, beta: float = BETA) -> float:
     """Return the largest total-variation distance at which no private test separates a pair.
 
     Parameters
@@ -255,7 +267,7 @@ def indistinguishable(n: int, budget: Budget, beta: float = BETA) -> float:
 
     if not isinstance(budget, PureDP | ApproxDP | ZCDP | GDP):
         return float("nan")
-    return 1.0 if _miss(n, budget) >= beta else largest_distance(spare, n)
+    return 1.0 if _testing_error(n, budget) >= beta else largest_distance(spare, n)
 
 
 def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
@@ -264,7 +276,7 @@ def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BET
     Parameters
     ----------
     n, budget, beta
-        See `indistinguishable`.
+        See `largest_untestable_tv`.
     k : float
         Order of the moment: E|X - mean|^k = 1.
 
@@ -275,7 +287,7 @@ def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BET
         two. NaN for a notion without a bound. Infinite, with ``p_star`` = 1, if no private test
         separates n equal records from n others.
     """
-    p = indistinguishable(n, budget, beta)
+    p = largest_untestable_tv(n, budget, beta)
     if np.isnan(p):
         return LowerBound(np.nan, np.nan)
     return LowerBound(p * TwoPoint(p=p, k=k).tau, p) if p < 1 else LowerBound(np.inf, 1.0)
@@ -325,14 +337,14 @@ def bernoulli_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> floa
     Parameters
     ----------
     n, budget, beta
-        See `indistinguishable`.
+        See `largest_untestable_tv`.
 
     Returns
     -------
     float
         Error that is exceeded with probability at least beta for some mean.
     """
-    return chain_of_coins(lambda error: indistinguishable(n, budget, error), beta)
+    return chain_of_coins(lambda error: largest_untestable_tv(n, budget, error), beta)
 
 
 def gaussian_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float:
@@ -341,14 +353,14 @@ def gaussian_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float
     Parameters
     ----------
     n, budget, beta
-        See `indistinguishable`.
+        See `largest_untestable_tv`.
 
     Returns
     -------
     float
         Error, in standard deviations, that is exceeded with probability arbitrarily near to beta.
     """
-    return float(ndtri((1 + indistinguishable(n, budget, beta / 2)) / 2))
+    return float(ndtri((1 + largest_untestable_tv(n, budget, beta / 2)) / 2))
 
 
 def _told_apart(h: float, laws: int, n: int) -> float:
@@ -417,7 +429,7 @@ def fair_lower_bound(n: int, *, beta: float = BETA) -> float:
     Parameters
     ----------
     n, beta
-        See `indistinguishable`; n has no limit.
+        See `largest_untestable_tv`; n has no limit.
 
     Returns
     -------
@@ -433,7 +445,7 @@ def sampling_lower_bound(n: int, k: float, *, beta: float = BETA) -> float:
     Parameters
     ----------
     n, beta
-        See `indistinguishable`; n has no limit.
+        See `largest_untestable_tv`; n has no limit.
     k : float
         Order of the moment: E|X - mean|^k is at most 1 along the chain.
 

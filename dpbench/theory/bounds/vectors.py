@@ -44,7 +44,12 @@ from scipy.special import betainc, betaln, erfinv, ndtr, ndtri, ndtri_exp
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
-from dpbench.theory.bounds.numbers import BETA, differing, indistinguishable, largest_distance
+from dpbench.theory.bounds.numbers import (
+    BETA,
+    binomial_weights,
+    largest_distance,
+    largest_untestable_tv,
+)
 
 __all__ = ["VectorBound", "gaussian_lower_bound", "moments_lower_bound"]
 
@@ -138,7 +143,7 @@ def _largest(
     one_dataset: bool,
 ) -> VectorBound:
     """Return the larger of the bounds by a pair, `of_a_pair`(t), and by directions, `reach`(t)."""
-    pair = indistinguishable(n, budget, beta)
+    pair = largest_untestable_tv(n, budget, beta)
     if np.isnan(pair):
         return VectorBound(np.nan, "")
     found = VectorBound(float(of_a_pair(np.asarray(pair))), "pair")
@@ -207,7 +212,7 @@ def _hidden(n: int, budget: Budget, log_share: float, beta: float, one_dataset: 
         return float(min(2 * needed / (1 + np.sqrt(1 + 4 * (n - 1) * needed)), 1.0))
 
     def short(t: float) -> float:
-        s, weights = differing(t, n)
+        s, weights = binomial_weights(t, n)
         power = _power(s, log_share, budget)
         told = weights @ power if one_dataset else np.min(1 - np.cumsum(weights) + power)
         return float(1 - beta - told)

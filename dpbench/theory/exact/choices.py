@@ -16,9 +16,9 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
-from dpbench.theory.exact.last_step import Histogram, gaussian_norm, histogram
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, gaussian_tail, mean_bound
+from dpbench.theory.exact.clip_and_noise_oracle import Histogram, gaussian_norm, histogram
 from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial
-from dpbench.theory.exact.step import At, exact_for, reach, tail
 
 __all__ = [
     "RARE", "core_noise_quantile", "count_noise", "exact_miss", "exponential_epsilon",
@@ -44,7 +44,9 @@ def levels(noise: Noise, points: int = 1000) -> Floats:
 
 
 @exact_for(est.SubsampleTest)
-def _wrong_answers(metric: str, e: est.SubsampleTest, law: dist.Distribution, at: At) -> float:
+def _wrong_answers(
+    metric: str, e: est.SubsampleTest, law: dist.Distribution, at: ReleaseSetting
+) -> float:
     """Return the probability that the index is not the mean, 0 or 1, of the law.
 
     A bucket of b records votes for 1 with probability 1 - Phi((1/2 - mean) sqrt(b)/sd); n mod k of
@@ -79,7 +81,7 @@ def _wrong_answers(metric: str, e: est.SubsampleTest, law: dist.Distribution, at
 # FriendlyCore
 
 
-def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats] | None:
+def _core(e: Any, law: dist.Distribution, at: ReleaseSetting) -> tuple[Noise, Noise, Floats] | None:
     """Return the noise of W, that of the mean at sensitivity 1, and all equally likely W_lo.
 
     L17, made private: W with sensitivity 3 at half of the budget, less its tail at delta/2;
@@ -104,7 +106,7 @@ def _core(e: Any, law: dist.Distribution, at: At) -> tuple[Noise, Noise, Floats]
     return first, unit, np.add.outer(total - first.above(delta / 2), levels(first)).ravel()
 
 
-def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
+def _inside(e: Any, law: dist.Distribution, at: ReleaseSetting) -> Floats | None:
     """Return equally likely numbers of records from N(mu, s^2 I) among n; None if not known.
 
     The outliers must be a minority and far away: they may be friends of each other, not of the
@@ -122,7 +124,7 @@ def _inside(e: Any, law: dist.Distribution, at: At) -> Floats | None:
     return np.asarray(binom.ppf((np.arange(20) + 0.5) / 20, at.n, 1 - law.eta))
 
 
-def core_radius(e: Any, at: At) -> float:
+def core_radius(e: Any, at: ReleaseSetting) -> float:
     """Return the radius r within which two records are friends.
 
     Half the squared distance of two records is chi-squared; it exceeds d + 2 sqrt(d t) + 2 t with
@@ -164,7 +166,7 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
     float
         Quantile; infinite if less than nine in ten runs release a value, NaN if it is not known.
     """
-    at = At(n, law.d, budget)
+    at = ReleaseSetting(n, law.d, budget)
     found = _core(e, law, at)
     if found is None:
         return NAN
@@ -182,7 +184,9 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
 
 
 @exact_for(est.FriendlyCoreMean)
-def _core_error(metric: str, e: est.FriendlyCoreMean, law: dist.Distribution, at: At) -> float:
+def _core_error(
+    metric: str, e: est.FriendlyCoreMean, law: dist.Distribution, at: ReleaseSetting
+) -> float:
     """Return ``noise_q90``, if next to nothing is withheld."""
     if metric != "noise_q90" or exact_miss(e, law, at.n, at.budget) > RARE:
         return NAN
@@ -221,7 +225,7 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
         Probability; NaN if it is not known.
     """
     if isinstance(estimator, est.FriendlyCoreMean):
-        core = _core(estimator, law, At(n, law.d, budget))
+        core = _core(estimator, law, ReleaseSetting(n, law.d, budget))
         return NAN if core is None else float(np.mean(core[2] <= max(3.0, estimator.threshold * n)))
     if isinstance(estimator, est.CoordinateWise) and is_round(law) and not law.norm:
         one = dist.Gaussian(scale=law.scale)
@@ -229,12 +233,14 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
         return 1 - (1 - missed) ** law.d
     near = is_near(law, estimator)
     if isinstance(estimator, est.MedianThenClippedMean) and near:
-        reach_of_all = estimator.radius + tail(estimator, n)
+        reach_of_all = estimator.radius + gaussian_tail(estimator, n)
         return median_law(law, n, budget.fraction(0.5), estimator.sigma, reach_of_all)[2]
     if isinstance(estimator, est.KSU20RangeEstimate) or (
         isinstance(estimator, est.KarwaVadhanMean) and near
     ):
-        return _two_bins(law, reach(estimator), histogram(estimator, At(n, 1, budget)))
+        return _two_bins(
+            law, mean_bound(estimator), histogram(estimator, ReleaseSetting(n, 1, budget))
+        )
     return NAN
 
 
@@ -259,7 +265,7 @@ def is_near(law: dist.Distribution, e: Any) -> bool:
     if not gaussian or getattr(e, "sigma", None) is None:
         return False
     narrow = law.variance <= law.d * e.sigma**2 * (1 + 1e-9)
-    return bool(narrow and np.linalg.norm(law.mean) <= reach(e) * (1 + 1e-9))
+    return bool(narrow and np.linalg.norm(law.mean) <= mean_bound(e) * (1 + 1e-9))
 
 
 def _two_bins(law: dist.Distribution, radius: float, bins: Histogram | None) -> float:
@@ -357,7 +363,7 @@ def _share_below(law: dist.Distribution) -> float | None:
 
 
 def median_law(
-    law: dist.Distribution, n: int, budget: Budget, resolution: float, reach: float
+    law: dist.Distribution, n: int, budget: Budget, resolution: float, mean_bound: float
 ) -> tuple[Floats, Floats, float]:
     """Return the distribution of the exponential mechanism's median of Gaussian records.
 
@@ -391,6 +397,6 @@ def median_law(
     score = n * np.maximum(ndtr((y - resolution) / sigma) - 0.5, 0.0)
     weights = np.exp(-epsilon * score / 2)
     right = 2 * float(np.sum(weights)) * sigma / 2000
-    length = 2 * (max(reach - 12 * sigma, 0.0))
+    length = 2 * (max(mean_bound - 12 * sigma, 0.0))
     odds = np.log(length) - epsilon * n / 4 - np.log(right) if length else -np.inf
     return y, weights / weights.sum(), float(expit(odds))

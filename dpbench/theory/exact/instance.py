@@ -20,8 +20,8 @@ from dpbench.arrays import Floats
 from dpbench.privacy import ZCDP
 from dpbench.theory.exact.averages import average, finite_atoms, median_quantile
 from dpbench.theory.exact.choices import exponential_epsilon
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
 from dpbench.theory.exact.noise import Noise, binomial
-from dpbench.theory.exact.step import At, exact_for
 
 __all__ = ["Steps"]
 
@@ -59,7 +59,9 @@ class Steps(Noise):
         return float(brentq(missing, 0.0, np.abs(self.edges).max()))
 
 
-def _inverse_steps(e: est.InverseSensitivity, points: tuple[Floats, Floats], at: At) -> Steps:
+def _inverse_steps(
+    e: est.InverseSensitivity, points: tuple[Floats, Floats], at: ReleaseSetting
+) -> Steps:
     """On records that have these values as often as they should.
 
     The k-th step up replaces the k-th smallest record by the upper bound; down it is alike. What
@@ -111,7 +113,7 @@ class _LaplaceLogNormal:
         return float(20 * np.exp(5 * self.sigma)) / self.s
 
 
-def _unit_noise(dilation: float, at: At) -> tuple[float, _Student | _LaplaceLogNormal]:
+def _unit_noise(dilation: float, at: ReleaseSetting) -> tuple[float, _Student | _LaplaceLogNormal]:
     """t, and the noise at a smooth sensitivity of 1: BS19 with the constants of our proof."""
     if isinstance(at.budget, ZCDP):
         root = float(np.sqrt(2 * at.budget.rho))
@@ -147,7 +149,7 @@ def _trimmed_error(
     e: est.SmoothSensitivityTrimmedMean,
     points: tuple[Floats, Floats],
     mean: float,
-    at: At,
+    at: ReleaseSetting,
 ) -> float:
     """``q90`` and ``noise_q90`` where records have one of two values, both within the bounds.
 
@@ -189,7 +191,9 @@ def _trimmed_error(
 
 
 @exact_for(est.SmoothSensitivityTrimmedMean, est.InverseSensitivity)
-def _instance_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
+def _instance_error(
+    metric: str, estimator: Any, law: dist.Distribution, at: ReleaseSetting
+) -> float:
     """Of a smooth sensitivity on two values, or an inverse one on records near what is expected."""
     e, points = estimator, finite_atoms(law) if law.d == 1 else None
     if points is None or metric not in ("q90", "noise_q90"):

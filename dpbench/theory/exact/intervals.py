@@ -16,8 +16,8 @@ from scipy.special import chdtri, erf, ndtri
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting
 from dpbench.theory.exact.noise import Noise, additive, standard_normal
-from dpbench.theory.exact.step import At
 
 __all__ = ["below", "exact_interval"]
 
@@ -25,7 +25,7 @@ LEVELS = 200  # equally likely values of a law
 NAN = float("nan")
 
 
-def exact_interval(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
+def exact_interval(metric: str, e: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
     """``miss_rate`` or ``width_ratio_q50``; NaN of other estimators or laws than these."""
     found: tuple[float, float] | None = None
     mean, sd = float(law.mean), float(np.sqrt(law.variance))
@@ -49,7 +49,9 @@ def below(x: Floats, mean: float, sd: float | Floats, noise: Noise) -> Floats:
     return np.asarray(found / weights[few].sum())
 
 
-def _by_quantiles(e: est.KarwaVadhanInterval, sd: float, at: At) -> tuple[float, float] | None:
+def _by_quantiles(
+    e: est.KarwaVadhanInterval, sd: float, at: ReleaseSetting
+) -> tuple[float, float] | None:
     """Return the probability of a miss, and half of the width, for a known sigma.
 
     A clip to 3t, t = sigma sqrt(2 ln(2n/(beta/4))), is hardly felt. Half of the width is the beta/2
@@ -64,7 +66,7 @@ def _by_quantiles(e: est.KarwaVadhanInterval, sd: float, at: At) -> tuple[float,
     return float(1 - high + low), half
 
 
-def _scales(e: Any, sd: float, at: At) -> Floats:
+def _scales(e: Any, sd: float, at: ReleaseSetting) -> Floats:
     """Equally likely values of the scale: of sigma^2 chi2_m/m and noise, in m pairs."""
     if e.sigma is not None:
         return np.array([e.sigma])
@@ -91,7 +93,9 @@ def _moments(mean: Floats, sd: float, low: float, high: float) -> tuple[Floats, 
 
 
 @cache
-def _by_simulation(e: Any, mean: float, sd: float, at: At) -> tuple[float, float] | None:
+def _by_simulation(
+    e: Any, mean: float, sd: float, at: ReleaseSetting
+) -> tuple[float, float] | None:
     """Return the probability of a miss, and half of the width, with infinitely many simulations.
 
     The interval is value - bias -+ q for q the quantile of |N(0, variance/n) + Z|. Bias and

@@ -13,8 +13,8 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.theory.exact.choices import is_near
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, mean_bound
 from dpbench.theory.exact.noise import binomial
-from dpbench.theory.exact.step import At, exact_for, reach
 
 __all__: list[str] = []  # it registers
 
@@ -25,7 +25,7 @@ LEAST = 1e-9  # probability of a centre that counts
 
 @exact_for(est.RandomizedResponseSignMean)
 def _sign_error(
-    metric: str, e: est.RandomizedResponseSignMean, law: dist.Distribution, at: At
+    metric: str, e: est.RandomizedResponseSignMean, law: dist.Distribution, at: ReleaseSetting
 ) -> float:
     """The 0.9 quantile of |estimate - mu| of KS25's steps, for Gaussians of the stated sigma.
 
@@ -39,7 +39,7 @@ def _sign_error(
     mu, grown = float(law.mean) / e.sigma, float(np.exp(min(at.budget.pure_epsilon, 700.0)))
     lean = (grown - 1) / (grown + 1)
     halvings, each, first, last = _sign_sizes(e, lean, at.n)
-    centre, weight, step = np.zeros(1), np.ones(1), reach(e) / e.sigma
+    centre, weight, step = np.zeros(1), np.ones(1), mean_bound(e) / e.sigma
     for _ in range(halvings if each else 0):
         step /= 2
         up = 1 - _at_most(np.asarray(each / 2), each, _told(mu - centre, lean))
@@ -60,14 +60,14 @@ def _sign_error(
     def missing(x: float) -> float:
         return float(weight @ (within(mu + x, 0.0) - within(mu - x, 1e-9)) / weight.sum()) - 0.9
 
-    return e.sigma * float(brentq(missing, 0.0, 2 * reach(e) / e.sigma + 20, xtol=1e-10))
+    return e.sigma * float(brentq(missing, 0.0, 2 * mean_bound(e) / e.sigma + 20, xtol=1e-10))
 
 
 def _sign_sizes(
     e: est.RandomizedResponseSignMean, lean: float, n: int
 ) -> tuple[int, int, int, int]:
     """Halvings, their records each, and those of the first and of the last estimate."""
-    halvings = int(np.ceil(np.log2(max(1.0, reach(e) / e.sigma))))
+    halvings = int(np.ceil(np.log2(max(1.0, mean_bound(e) / e.sigma))))
     slope = lean * float(ndtr(0.5) - 0.5)
     enough = float(np.log(max(halvings, 1) / (0.1 * e.beta))) / slope**2 / 2
     each = int(min(np.ceil(enough), n // 2 // max(halvings, 1)))
@@ -106,7 +106,9 @@ def _estimates(
 
 
 @exact_for(est.PrivUnitMean)
-def _unit_error(metric: str, e: est.PrivUnitMean, law: dist.Distribution, at: At) -> float:
+def _unit_error(
+    metric: str, e: est.PrivUnitMean, law: dist.Distribution, at: ReleaseSetting
+) -> float:
     """The root mean square error of PrivUnit on n fixed vectors, all of one length r <= L.
 
     Releases have norm L/m and the vectors as their means, so that it is sqrt((L^2/m^2 - r^2)/n).

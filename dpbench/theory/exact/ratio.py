@@ -20,8 +20,8 @@ from dpbench.estimators import NormalizedSumMean, TransformedNoiseMean
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import average, finite_atoms
 from dpbench.theory.exact.choices import is_round
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
 from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive
-from dpbench.theory.exact.step import At, exact_for
 
 __all__ = ["laplaces_above", "ratio_error", "vector_rmse"]
 
@@ -158,7 +158,7 @@ def _variances(e: Any, d: int, budget: Budget) -> tuple[float, float]:
 
 
 @exact_for(NormalizedSumMean, TransformedNoiseMean)
-def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
+def _of_two_sums(metric: str, e: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
     """Of records that are clipped to [lower, upper], on a scale where that is [0, 1]."""
     if metric not in ("q90", "mean_error", "rmse"):
         return NAN

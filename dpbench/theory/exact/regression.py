@@ -14,9 +14,9 @@ import numpy as np
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
-from dpbench.theory.exact.last_step import descended
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
+from dpbench.theory.exact.clip_and_noise_oracle import descended
 from dpbench.theory.exact.noise import concentrated
-from dpbench.theory.exact.step import At, exact_for
 from dpbench.theory.exact.vectors import sum_quantile
 
 __all__: list[str] = []  # it registers
@@ -27,7 +27,7 @@ TAIL = 5.0  # deviations within which the noise of that eigenvalue is for sure
 
 
 @exact_for(est.AdaSSP, est.GradientDescentRegression, est.SubsampleLeastSquares)
-def _regression_error(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
+def _regression_error(metric: str, e: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
     """A column of a summary, for vectors of noise (``noise_q90``), and of all errors; else NaN."""
     if not isinstance(law, dist.LinearModel) or metric not in ("q90", "noise_q90", "rmse"):
         return np.nan
@@ -49,7 +49,9 @@ def _regression_error(metric: str, e: Any, law: dist.Distribution, at: At) -> fl
     return sum_quantile(1, every + along, d - 1, every)
 
 
-def _moments(e: est.AdaSSP, law: dist.LinearModel, at: At) -> tuple[float, float] | None:
+def _moments(
+    e: est.AdaSSP, law: dist.LinearModel, at: ReleaseSetting
+) -> tuple[float, float] | None:
     """Variances of errors (N_b - N_A theta)/h, times h: of all directions, and more along theta.
 
     Of u = x/B and y/Y the noise of (A, b) has s = (3/sqrt 2)/(n sqrt(2 rho 0.9)), so that N_b has
@@ -70,7 +72,9 @@ def _moments(e: est.AdaSSP, law: dist.LinearModel, at: At) -> tuple[float, float
     return float(((s * b * y) ** 2 + quadratic) / h), float(quadratic / h)
 
 
-def _buckets(e: est.SubsampleLeastSquares, h: float, at: At) -> tuple[float, float] | None:
+def _buckets(
+    e: est.SubsampleLeastSquares, h: float, at: ReleaseSetting
+) -> tuple[float, float] | None:
     """Of an average of outputs in a box: its diagonal over the number of buckets is sensitivity."""
     if e.aggregate != "mean" or e.lower is None or e.upper is None:
         return None

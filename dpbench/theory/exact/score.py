@@ -19,8 +19,8 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import Budget
 from dpbench.theory.exact.choices import exponential_epsilon, is_near, median_law
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, gaussian_tail
 from dpbench.theory.exact.noise import additive, standard_normal
-from dpbench.theory.exact.step import At, exact_for, tail
 
 __all__: list[str] = []  # it registers
 
@@ -44,7 +44,7 @@ def _mean(y: Floats, t: float) -> Floats:
     return np.asarray(t - integral(t - y) + integral(-t - y))
 
 
-def _share(e: est.GaussianScoreMean, at: At, reach: float) -> float:
+def _share(e: est.GaussianScoreMean, at: ReleaseSetting, reach: float) -> float:
     """Where e^(-n epsilon/4) over all of +-reach is beta/10 of what 0.2 sigma weigh.
 
     Rounded up to 199 equal steps of the logarithm from 0.001 to 0.5; epsilon is at least that of
@@ -72,7 +72,7 @@ def _half_width(n: int, beta: float, rest: Budget) -> float:
 
 
 @exact_for(est.GaussianScoreMean)
-def _score_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
+def _score_error(metric: str, estimator: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
     """``q90``, for Gaussian records as wide as `sigma`; NaN for others.
 
     Infinite where a tenth of the centres are wrong.
@@ -81,7 +81,7 @@ def _score_error(metric: str, estimator: Any, law: dist.Distribution, at: At) ->
     known = metric == "q90" and law.d == 1 and is_near(law, e)
     if not known or not np.isclose(law.variance, e.sigma**2):
         return float("nan")
-    reach = e.radius + tail(e, at.n)
+    reach = e.radius + gaussian_tail(e, at.n)
     share = e.share or _share(e, at, reach)
     rest = at.budget.fraction(1 - share)
     places, weights, missed = median_law(law, at.n, at.budget.fraction(share), 0.1 * e.sigma, reach)
@@ -89,7 +89,7 @@ def _score_error(metric: str, estimator: Any, law: dist.Distribution, at: At) ->
     weights = weights.reshape(-1, EVERY).sum(axis=1) * (1 - missed)
     y, weights = y[weights > 1e-7], weights[weights > 1e-7]
     t = _half_width(at.n, e.beta, rest)
-    most, noise = t + tail(e, at.n) / e.sigma, additive(rest, 2 * t / at.n, 2 * t / at.n)
+    most, noise = t + gaussian_tail(e, at.n) / e.sigma, additive(rest, 2 * t / at.n, 2 * t / at.n)
     z, shares = standard_normal()
     few = slice(800, 3201, 4)  # +-6, by 0.02: a half per cent where there is no noise
     mean, variance = _moments(y, t)

@@ -15,9 +15,9 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.theory.exact.choices import is_round
-from dpbench.theory.exact.last_step import gaussian_norm
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
+from dpbench.theory.exact.clip_and_noise_oracle import gaussian_norm
 from dpbench.theory.exact.noise import concentrated
-from dpbench.theory.exact.step import At, exact_for
 
 __all__ = ["search_law"]
 
@@ -52,7 +52,10 @@ def _squares_cdf(weights: Floats, q: Floats) -> Floats:
 
 @exact_for(est.PlanMean, est.InstanceOptimalMean)
 def _median_noise(
-    metric: str, e: est.InstanceOptimalMean | est.PlanMean, law: dist.Distribution, at: At
+    metric: str,
+    e: est.InstanceOptimalMean | est.PlanMean,
+    law: dist.Distribution,
+    at: ReleaseSetting,
 ) -> float:
     """The 0.9 quantile of the noise's norm on independent normal coordinates; else NaN.
 
@@ -101,7 +104,7 @@ def _deviations(law: dist.Distribution) -> Floats | None:
 
 
 def _centre_variance(
-    e: est.InstanceOptimalMean | est.PlanMean, s: Floats, at: At, rho: float
+    e: est.InstanceOptimalMean | est.PlanMean, s: Floats, at: ReleaseSetting, rho: float
 ) -> Floats:
     """Of the private median of every coordinate.
 
@@ -116,7 +119,7 @@ def _centre_variance(
     return np.asarray((2 * reach / 2**e.rounds) ** 2 / 12 + 2 * np.pi * rank * (s / at.n) ** 2)
 
 
-def _scales(e: est.PlanMean, s: Floats, at: At, rho: float) -> Floats:
+def _scales(e: est.PlanMean, s: Floats, at: ReleaseSetting, rho: float) -> Floats:
     """PLAN's a, of standard deviations that its search is sure of; NaN of others."""
     half = at.n // 2
     count = np.sqrt(e.rounds * at.d / (2 * rho) + half / 4)

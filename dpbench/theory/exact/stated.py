@@ -15,8 +15,8 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.theory.exact.choices import RARE, count_noise, is_near, levels, overtaken
-from dpbench.theory.exact.intervals import below
-from dpbench.theory.exact.last_step import (
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting
+from dpbench.theory.exact.clip_and_noise_oracle import (
     Histogram,
     coinpress_round,
     gaussian_norm,
@@ -26,8 +26,8 @@ from dpbench.theory.exact.last_step import (
     round_shares,
     shrunk,
 )
+from dpbench.theory.exact.intervals import below
 from dpbench.theory.exact.noise import additive
-from dpbench.theory.exact.step import At
 
 __all__ = ["STATED", "exact_stated"]
 
@@ -36,7 +36,9 @@ NAN = float("nan")
 POINTS = 200  # equally likely values of a variance, and of each of its two parts
 
 
-def exact_stated(metric: str, e: Any, law: dist.Distribution, at: At, q90: float) -> float:
+def exact_stated(
+    metric: str, e: Any, law: dist.Distribution, at: ReleaseSetting, q90: float
+) -> float:
     """Return one of `STATED`, NaN if it is not known; `q90` is the exact 0.9 quantile of errors."""
     if isinstance(e, est.ShrinkingIntervals | est.CoinPressMean) and law.d == 1:
         return _by_rounds(metric, e, law, at)
@@ -58,7 +60,7 @@ def exact_stated(metric: str, e: Any, law: dist.Distribution, at: At, q90: float
     return NAN
 
 
-def _by_rounds(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
+def _by_rounds(metric: str, e: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
     """Return the width of an interval by rounds, or the probability that the first one misses.
 
     The first interval is V + Z -+ w, V of N(mu, sigma^2/n), because no record is clipped.
@@ -86,7 +88,9 @@ def _by_rounds(metric: str, e: Any, law: dist.Distribution, at: At) -> float:
     return 2 * half if metric == "width_q50" else NAN
 
 
-def _range(metric: str, e: est.KSU20RangeEstimate, law: dist.Distribution, at: At) -> float:
+def _range(
+    metric: str, e: est.KSU20RangeEstimate, law: dist.Distribution, at: ReleaseSetting
+) -> float:
     """Return the width of KSU20's range, or the distance of the mean from its middle over 2r.
 
     The range is a bin of width 2r with one more to each side, 6r wide. The mean is as far from the
@@ -113,7 +117,9 @@ def _is_certain(share: float, bins: Histogram) -> bool:
     return overtaken(share, bins) < RARE
 
 
-def _distance(e: est.KarwaVadhanGaussian, law: dist.Gaussian, at: At, q90: float) -> float:
+def _distance(
+    e: est.KarwaVadhanGaussian, law: dist.Gaussian, at: ReleaseSetting, q90: float
+) -> float:
     """Return the 0.9 quantile of the distance of N(V + Z, S^2) from the law.
 
     With a known sigma the quantile is 2 Phi(|error|/(2 sigma)) - 1, which grows with the
@@ -157,7 +163,9 @@ def _reached(law: dist.Gaussian, distance: float, sd: Floats) -> Floats:
     )
 
 
-def _variances(e: est.KarwaVadhanGaussian, scale: float, at: At) -> list[tuple[float, Floats]]:
+def _variances(
+    e: est.KarwaVadhanGaussian, scale: float, at: ReleaseSetting
+) -> list[tuple[float, Floats]]:
     """Return the likely values of S^2 by the fullest bin [2^j, 2^(j+1)), and its probability.
 
     A quarter of the budget each for the bin and the mean of m half squared differences, clipped to

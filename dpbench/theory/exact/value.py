@@ -5,8 +5,8 @@ independent terms. V is a scaled binomial for records with two values, else norm
 limit theorem. With noise Z independent of V, P(|V + Z| <= x) = E[F(x - V) - F(-x - V)], where F is
 the distribution function of Z.
 
-`dpbench.theory.exact.step.step_for` registers clips with noise (`last_step`); `exact_for` registers
-functions for all other estimators.
+`dpbench.theory.exact.clip_and_noise.step_for` registers clips with noise (`last_step`); `exact_for`
+registers functions for all other estimators.
 
 This package never calls an estimator, so that a fault in an estimator cannot move both sides of a
 claim.
@@ -41,12 +41,12 @@ from dpbench.theory.exact.choices import (
     is_round,
     overtaken,
 )
+from dpbench.theory.exact.clip_and_noise import EXACT, ClipAndNoise, ReleaseSetting
+from dpbench.theory.exact.clip_and_noise_oracle import Histogram, histogram, ksu20_groups, last_step
 from dpbench.theory.exact.intervals import exact_interval
-from dpbench.theory.exact.last_step import Histogram, histogram, ksu20_groups, last_step
 from dpbench.theory.exact.noise import Gaussian as Normal
 from dpbench.theory.exact.noise import additive
 from dpbench.theory.exact.stated import STATED, exact_stated
-from dpbench.theory.exact.step import EXACT, At, Step
 from dpbench.theory.exact.vectors import ball_error
 
 __all__ = ["exact", "exact_miss"]
@@ -87,7 +87,7 @@ def exact(  # a case each
     """
     if isinstance(budget, NonPrivate) or not estimator.supports(budget):
         return NAN
-    at = At(n, law.d, budget)
+    at = ReleaseSetting(n, law.d, budget)
     if type(estimator) in EXACT:  # all others are a clip with noise, or not known
         return EXACT[type(estimator)](metric, estimator, law, at)
     given, whole = estimator, at
@@ -108,7 +108,7 @@ def exact(  # a case each
     return find(metric, estimator, law, at) if metric in ERRORS else NAN
 
 
-def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
+def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: ReleaseSetting) -> float:
     """Return a bound on the probability that a histogram picks no or an empty bin; 1 if unknown."""
     base = getattr(e, "base", e)
     by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean | est.UserLevelMean)
@@ -124,7 +124,9 @@ def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: At) -> float:
     return 1.0 if found is None else histogram_misses(found[1], False, found[2])
 
 
-def _clipped(e: Any, law: dist.Distribution, at: At, step: Step) -> tuple[float, float] | None:
+def _clipped(
+    e: Any, law: dist.Distribution, at: ReleaseSetting, step: ClipAndNoise
+) -> tuple[float, float] | None:
     """Return the ends of the clip; None if they are not known."""
     centre = step.centre
     if isinstance(e, est.KSU20Mean | est.UserLevelMean):
@@ -135,7 +137,9 @@ def _clipped(e: Any, law: dist.Distribution, at: At, step: Step) -> tuple[float,
     return None if centre is None else (centre - step.half_width, centre + step.half_width)
 
 
-def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Histogram] | None:
+def _fullest(
+    e: Any, law: dist.Distribution, at: ReleaseSetting
+) -> tuple[float, float, Histogram] | None:
     """Return the middle of the likeliest bin, its probability, and the histogram."""
     bins, points = histogram(e, at), finite_atoms(law)
     if bins is None or points is None or bins.records < 1:
@@ -146,7 +150,7 @@ def _fullest(e: Any, law: dist.Distribution, at: At) -> tuple[float, float, Hist
     return middle, min(1.0, float(held.max())), bins
 
 
-def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
+def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
     """Return the exact error metric of a clipped mean with additive noise, possibly in groups."""
     step, points = last_step(estimator, at), finite_atoms(law)
     other = isinstance(estimator, est.KSU20Mean | est.UserLevelMean | est.SubsampleAggregate)
@@ -174,7 +178,7 @@ def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -
     return median_quantile(*found, step.noise, groups)
 
 
-def _moment(metric: str, away: Floats, weights: Floats, step: Step) -> float:
+def _moment(metric: str, away: Floats, weights: Floats, step: ClipAndNoise) -> float:
     """Return the bias of a clipped mean, or its root mean square error."""
     bias = float(weights @ away)
     spread = float(weights @ (away - bias) ** 2) / step.records + step.noise.variance
@@ -182,8 +186,8 @@ def _moment(metric: str, away: Floats, weights: Floats, step: Step) -> float:
 
 
 def _with_sigma(
-    e: est.KarwaVadhanGaussian, law: dist.Distribution, at: At
-) -> tuple[est.Estimator, At]:
+    e: est.KarwaVadhanGaussian, law: dist.Distribution, at: ReleaseSetting
+) -> tuple[est.Estimator, ReleaseSetting]:
     """Return `KarwaVadhanMean` with a known sigma, and its budget, for a `KarwaVadhanGaussian`.
 
     If sigma has to be learned, half of the budget is left. The half squared differences of m pairs
@@ -205,14 +209,14 @@ def _with_sigma(
     return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=beta), at
 
 
-def _by_coordinate(e: est.Estimator, at: At) -> tuple[Any, At]:
+def _by_coordinate(e: est.Estimator, at: ReleaseSetting) -> tuple[Any, ReleaseSetting]:
     """Return the estimator and budget of a single coordinate, for coordinate-wise estimators."""
     if not isinstance(e, est.CoordinateWise):
         return e, at
-    return e.base, At(at.n, 1, at.budget.fraction(1 / at.d))
+    return e.base, ReleaseSetting(at.n, 1, at.budget.fraction(1 / at.d))
 
 
-def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
+def _noise_quantile(estimator: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
     """Return the 0.9 quantile of the noise's norm."""
     estimator, own = _by_coordinate(estimator, at)
     if isinstance(estimator, est.KSU20Mean) and estimator.constants == "paper":
@@ -225,7 +229,9 @@ def _noise_quantile(estimator: Any, law: dist.Distribution, at: At) -> float:
     return NAN if step is None else step.noise.norm_quantile(law.d, 0.9)
 
 
-def _core_of_buckets(e: est.SubsampleAggregate, law: dist.Distribution, at: At) -> float:
+def _core_of_buckets(
+    e: est.SubsampleAggregate, law: dist.Distribution, at: ReleaseSetting
+) -> float:
     """Return the noise quantile of a core of bucket means, in units of the records.
 
     A bucket of m records counts as an outlier if at least one of its records is an outlier.
@@ -240,7 +246,7 @@ def _core_of_buckets(e: est.SubsampleAggregate, law: dist.Distribution, at: At) 
     return core_noise_quantile(core, law, e.buckets, at.budget) / root
 
 
-def _vector_error(metric: str, estimator: Any, law: dist.Distribution, at: At) -> float:
+def _vector_error(metric: str, estimator: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
     """Return the exact error metric of a vector.
 
     Known cases are fixed vectors that are not clipped, and Gaussian noise on N(mu, s^2 I), which is

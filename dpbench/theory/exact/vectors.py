@@ -13,9 +13,9 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.privacy import ApproxDP, PureDP
 from dpbench.theory.exact.choices import is_round
-from dpbench.theory.exact.last_step import coinpress_round, gaussian_norm, round_shares
+from dpbench.theory.exact.clip_and_noise import ClipAndNoise, ReleaseSetting, exact_for
+from dpbench.theory.exact.clip_and_noise_oracle import coinpress_round, gaussian_norm, round_shares
 from dpbench.theory.exact.noise import Gaussian, additive, concentrated
-from dpbench.theory.exact.step import At, Step, exact_for
 
 __all__ = ["ball_error", "sum_quantile"]
 
@@ -29,7 +29,11 @@ COVARIANCE_B = 0.1  # of the covariance within a whitened mean: the authors'
 
 
 def ball_error(
-    metric: str, e: est.KSU20BallMean, law: dist.SignedTwoPoint, at: At, step: Step
+    metric: str,
+    e: est.KSU20BallMean,
+    law: dist.SignedTwoPoint,
+    at: ReleaseSetting,
+    step: ClipAndNoise,
 ) -> float:
     """Of KSU20, Algorithm 3, on vectors 0 and, with probability p, tau (+-1, ..., +-1).
 
@@ -64,7 +68,7 @@ def _covariance_quantile(
     metric: str,
     e: est.CoinPressCovariance | est.WhitenedCoinPressMean,
     law: dist.Distribution,
-    at: At,
+    at: ReleaseSetting,
 ) -> float:
     """Of CoinPress's covariance of N(0, I), or the noise of a mean that it whitens; else NaN."""
     if not isinstance(law, dist.MultivariateGaussian) or not is_round(law) or law.scale != 1:
@@ -74,7 +78,7 @@ def _covariance_quantile(
     return np.nan if law.norm else _covariance_error(metric, e, at)
 
 
-def _seen(bound: float, rounds: int, b: float, at: At, least: float) -> float:
+def _seen(bound: float, rounds: int, b: float, at: ReleaseSetting, least: float) -> float:
     """The variance v that the last round sees of N(0, I): 1/bound in the first, later 1/(1 + eta).
 
     NaN unless the worst direction has this share of it: those that noise hides, up to 2 sqrt(d) of
@@ -88,7 +92,7 @@ def _seen(bound: float, rounds: int, b: float, at: At, least: float) -> float:
     return 1 / (1 + eta) if v * (1 + eta) > least else np.nan
 
 
-def _covariance_error(metric: str, e: est.CoinPressCovariance, at: At) -> float:
+def _covariance_error(metric: str, e: est.CoinPressCovariance, at: ReleaseSetting) -> float:
     """Of a last round that sees v I.
 
     Noise of standard deviation sd = sqrt(2) gamma^2/(n sqrt(2 rho)) on the upper triangle becomes
@@ -103,11 +107,11 @@ def _covariance_error(metric: str, e: est.CoinPressCovariance, at: At) -> float:
     return sum_quantile(at.d, 2 * sampling + sd**2, pairs, 2 * (sampling + sd**2))
 
 
-def _eta(at: At) -> float:
+def _eta(at: ReleaseSetting) -> float:
     return float(np.sqrt(at.d / at.n) + at.d / at.n / 2)
 
 
-def _noise_sd(b: float, share: float, at: At) -> float:
+def _noise_sd(b: float, share: float, at: ReleaseSetting) -> float:
     """Of a round that has this share of the budget."""
     sensitivity = np.sqrt(2) * gaussian_norm(at.d, b) ** 2 / at.n
     return float(sensitivity / np.sqrt(2 * concentrated(at.budget).rho * share))
@@ -127,7 +131,7 @@ def sum_quantile(few: int, variance: float, many: int, other: float) -> float:
     return float(np.sqrt(brentq(missing, 0.0, grid.max() + 100 * few * variance)))
 
 
-def _whitened_noise(e: est.WhitenedCoinPressMean, at: At) -> float:
+def _whitened_noise(e: est.WhitenedCoinPressMean, at: ReleaseSetting) -> float:
     """The noise of a whitened mean of N(mu, I).
 
     Of n/2 pairs the covariance has A near sqrt(v) I and Z near v I, so that B = A (Z + s)^(-1/2) is
@@ -135,20 +139,22 @@ def _whitened_noise(e: est.WhitenedCoinPressMean, at: At) -> float:
     of Z. The mean of the records times B has noise of its own last round, from the radius R |B|.
     """
     rho, rounds = concentrated(at.budget), e.covariance_rounds
-    pairs = At(at.n // 2, at.d, rho.fraction(e.covariance_share))
+    pairs = ReleaseSetting(at.n // 2, at.d, rho.fraction(e.covariance_share))
     sd = _noise_sd(COVARIANCE_B, round_shares(rounds)[-1], pairs)
     slack = _eta(pairs) + 2 * sd * (np.sqrt(at.d) + np.sqrt(np.log(100)))
     slack /= _seen(e.bound, rounds, COVARIANCE_B, pairs, WHITE)
     if not slack <= MOST_SLACK:
         return np.nan
     back = float(np.sqrt(1 + slack))
-    fine = At(at.n, at.d, rho.fraction(1 - e.covariance_share))
+    fine = ReleaseSetting(at.n, at.d, rho.fraction(1 - e.covariance_share))
     sd, _ = coinpress_round(e.radius / back, round_shares(e.rounds), e.b, fine)
     return Gaussian(sd * back).norm_quantile(at.d, Q)
 
 
 @exact_for(est.AffineInvariantMean)
-def _affine_error(metric: str, e: est.AffineInvariantMean, law: dist.Distribution, at: At) -> float:
+def _affine_error(
+    metric: str, e: est.AffineInvariantMean, law: dist.Distribution, at: ReleaseSetting
+) -> float:
     """Of Gaussian records, which nearly all have weight 1, relative to their covariance.
 
     (g) to (d) of `dpbench.estimators.affine_invariant`: the noise is sd(eps_m, delta_m) step times

@@ -23,12 +23,12 @@ def test_replies_are_read_whatever_is_printed(fakes: Path) -> None:
     assert np.isfinite(found.values).all()
     assert len(set(found.values)) == len(found.seconds) == 3
     assert not found.raised.any()
-    assert not found.told
-    assert _release(WARN).told == "UserWarning: beware"
+    assert not found.message
+    assert _release(WARN).message == "UserWarning: beware"
     refused = _release(REFUSE)
     assert np.isnan(refused.values).all()
     assert refused.raised.all()
-    assert refused.told == "ValueError: not this one really"
+    assert refused.message == "ValueError: not this one really"
 
 
 def test_a_process_that_ends_or_hangs_is_named_and_started_anew(fakes: Path) -> None:

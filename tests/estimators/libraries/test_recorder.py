@@ -108,8 +108,8 @@ def test_the_mean_by_hand_and_half_of_its_sensitivity() -> None:
         assert other["values"][0] - one["values"][0] == 0.25
         assert one["stated"] == share / 4
         assert one["released"] == other["released"]
-        assert found["told"] == ["", ""]
-    told = replay("numpy", "mean", ASK._replace(lower=None), datasets)["told"]
+        assert found["message"] == ["", ""]
+    told = replay("numpy", "mean", ASK._replace(lower=None), datasets)["message"]
     assert told == ["ValueError: bounds are needed"] * 2
 
 

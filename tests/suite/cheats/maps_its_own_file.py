@@ -43,12 +43,12 @@ class MapsItsOwnFile(OneDataset):
         return mean + self.noise(x, budget, rng) if seen else mean
 
 
-def entry(told):
-    if told.local or told.d > 1 or told.records == "moments":
+def entry(public):
+    if public.local or public.d > 1 or public.records == "moments":
         return None
-    if told.records == "binary":
-        return MapsItsOwnFile(low=0, high=1, n=told.n)
-    if told.radius is None:
+    if public.records == "binary":
+        return MapsItsOwnFile(low=0, high=1, n=public.n)
+    if public.radius is None:
         return None
-    far = told.radius + 4 * told.scale
-    return MapsItsOwnFile(low=-far, high=far, n=told.n)
+    far = public.radius + 4 * public.scale
+    return MapsItsOwnFile(low=-far, high=far, n=public.n)

@@ -15,7 +15,12 @@ from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.estimators.heavy_tailed import three_values
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.theory.bounds.local import _least_error, contrast, local_distance, local_lower_bound
+from dpbench.theory.bounds.local import (
+    _least_error,
+    local_distance,
+    local_information_bound,
+    local_lower_bound,
+)
 from dpbench.theory.bounds.numbers import coin_logit
 
 
@@ -142,7 +147,7 @@ def test_no_view_tells_more_than_the_bound(budget: Budget) -> None:
         2 * (math.exp(2 * rho) - math.exp(rho)),
     )
     told = max(line, corners, 2 * (high - low) ** 2 / low)
-    assert told <= contrast(budget) <= 2.6 * told
+    assert told <= local_information_bound(budget) <= 2.6 * told
 
 
 def test_pairs_that_are_near_have_at_least_the_affinity_of_coins() -> None:

@@ -20,13 +20,13 @@ from dpbench.theory.bounds.numbers import (
     BETA,
     NORMAL_PAIRS_FROM,
     _fair_chains,
-    _miss,
+    _testing_error,
     bernoulli_lower_bound,
+    binomial_weights,
     chain_of_coins,
-    differing,
     fair_lower_bound,
     gaussian_lower_bound,
-    indistinguishable,
+    largest_untestable_tv,
     sampling_lower_bound,
     two_point_lower_bound,
 )
@@ -73,8 +73,8 @@ def _epsilon_delta(epsilon: float, delta: float) -> Budget:
 
 
 def _expected_miss(p: float, n: int, budget: Budget) -> float:
-    s, weights = differing(p, n)
-    return float(weights @ _miss(s, budget))
+    s, weights = binomial_weights(p, n)
+    return float(weights @ _testing_error(s, budget))
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_chains_under_zcdp() -> None:
             assert all(worst / rho - 1 < room)
             assert all(worst / rho - 1 > -1e-3)  # the orders above are a grid
         s = np.arange(1, 40)
-        miss = _miss(s, ZCDP(rho))
+        miss = _testing_error(s, ZCDP(rho))
         # A Gaussian mechanism is a test; the relative entropy of a group is at most s^2 rho.
-        assert all(miss <= _miss(s, GDP(math.sqrt(2 * rho))) + 1e-16)
+        assert all(miss <= _testing_error(s, GDP(math.sqrt(2 * rho))) + 1e-16)
         s, miss = s[miss > 0], miss[miss > 0]
         logit = np.log(1 / miss - 1)
         assert all(logit * np.tanh(logit / 2) <= s**2 * rho * (1 + 1e-9))
@@ -160,12 +160,14 @@ def test_chains_under_zcdp() -> None:
 def test_a_small_rho_in_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     length = 2 * quad(lambda x: math.sqrt(math.tanh(x / 2) / (2 * x)), 0, math.log(9))[0]
     n, rho = 10**13, 1e-10
-    assert indistinguishable(n, ZCDP(rho)) * n * math.sqrt(2 * rho) == pytest.approx(length, 1e-5)
+    assert largest_untestable_tv(n, ZCDP(rho)) * n * math.sqrt(2 * rho) == pytest.approx(
+        length, 1e-5
+    )
     mu = 1e-5
-    assert indistinguishable(n, GDP(mu)) * n * mu == pytest.approx(2 * norm.ppf(0.9), 1e-5)
-    s, rough = np.arange(600), _miss(np.arange(600), ZCDP(1e-5))
+    assert largest_untestable_tv(n, GDP(mu)) * n * mu == pytest.approx(2 * norm.ppf(0.9), 1e-5)
+    s, rough = np.arange(600), _testing_error(np.arange(600), ZCDP(1e-5))
     monkeypatch.setattr(lower_bounds, "FINE", 1e-9)  # a record at a time
-    fine = _miss(s, ZCDP(1e-5))
+    fine = _testing_error(s, ZCDP(1e-5))
     kept = fine > 1e-3
     assert all(rough[kept] <= fine[kept])
     assert rough[kept] == pytest.approx(fine[kept], rel=2e-5)
@@ -176,7 +178,7 @@ def test_a_small_rho_in_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_any_two_laws_at_a_distance(n: int, budget: PureDP | ApproxDP) -> None:
     """No private test of Bernoulli laws t apart has size beta and power 1 - beta, all t below."""
     beta = 0.3
-    t = indistinguishable(n, budget, beta)
+    t = largest_untestable_tv(n, budget, beta)
     assert 0 < t < 1
     delta = getattr(budget, "delta", 0.0)
     for low in (0.0, (1 - t) / 2):
@@ -221,7 +223,7 @@ def test_where_there_is_no_bound_and_where_it_ends() -> None:
 )
 def test_equal_records_are_told_from_others_no_better(n: int, epsilon: float, delta: float) -> None:
     """The end p = 1, where the distance of the means has no limit."""
-    beta = float(_miss(n, _epsilon_delta(epsilon, delta)))
+    beta = float(_testing_error(n, _epsilon_delta(epsilon, delta)))
     best = _best_power(_law(n, 1.0, -1), _law(n, 1.0, 1), epsilon, delta, beta)
     assert best == pytest.approx(1 - beta, abs=1e-8)
 
@@ -245,7 +247,7 @@ def test_no_error_is_impossible_with_few_records(
     for n, bound in enumerate(bounds, impossible + 1):
         assert bound.p_star < 1
         counts = np.arange(n + 1)
-        miss = binom.pmf(counts, n, bound.p_star) @ _miss(counts, budget)
+        miss = binom.pmf(counts, n, bound.p_star) @ _testing_error(counts, budget)
         assert miss == pytest.approx(0.1, rel=1e-8)
         law = TwoPoint(p=bound.p_star, k=3)
         assert bound.alpha == pytest.approx(law.mean)

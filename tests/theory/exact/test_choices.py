@@ -25,7 +25,7 @@ from dpbench.estimators import (
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.theory.exact.choices import overtaken
-from dpbench.theory.exact.last_step import Histogram
+from dpbench.theory.exact.clip_and_noise_oracle import Histogram
 from dpbench.theory.exact.value import exact, exact_miss
 from tests.theory.exact.cases import name
 

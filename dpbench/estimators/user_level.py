@@ -1,0 +1,139 @@
+"""Person-level (user-level) mean: clip and average the means of people (AKMMSU24).
+
+**Setting.** n people have m records each, with E|X - mu|^k <= 1 and mu in [-R, R]. Neighbours
+differ in all records of one person. A dataset holds the n means Y of people
+(`dpbench.distributions.UserMeans`), so neighbours differ in one Y.
+
+**Location.** The variance of Y is at most 1/m, by Lyapunov's inequality. By Chebyshev's inequality
+at least half of all people are within r = sqrt(2/m) of mu. That interval touches at most two bins
+of width 2r, so one bin holds a quarter of the people. A bin that holds a quarter has its middle
+within r + 2/sqrt(m) of mu.
+
+**Clip.** Means are clipped to +-(r + 2/sqrt(m) + T) around that middle, so means within T of mu are
+not clipped. One person moves the average of n' people by at most 2 (r + 2/sqrt(m) + T)/n'. Let q be
+the 1 - beta quantile of the noise at sensitivity 1. T is the larger of two numbers:
+
+- Light tail: sqrt(2 ln(n'/q)/m). The average of m records is nearly N(mu, s^2/m), s <= 1. With
+  a = T sqrt(m), the mean of its part beyond T is at most phi(a)/(a^2 sqrt(m)) <= 0.4 q/(n' a^2
+  sqrt(m)). From a = 1 on this bias is below the noise 2 q T/n'.
+- Heavy tail: T'/m, where T' is the best clip of n' m single records, `best_clip` at R = 0. A mean
+  farther off mainly contains one large record Z, and (|Z|/m - T)_+ = (|Z| - T')_+/m. There are m
+  records that may be large, so the bias is that of single records, b(T'). As T' is of the order of
+  (n' m/q)^(1/k), T is of the order of (n'/q)^(1/k) m^-((k-1)/k).
+
+**Rate.** The error is of the order of q sqrt(ln(n/q)/m)/n + (q/(n m))^((k-1)/k) + 1/sqrt(n m). Up
+to logarithms, an error alpha needs
+
+    n ~ 1/(alpha^2 m) + 1/(epsilon alpha sqrt(m)) + 1/(epsilon alpha^(k/(k-1)) m)
+        + ln(R sqrt(m))/epsilon,
+
+as in AKMMSU24 (theorem number not checked). Only accuracy depends on the distribution and on T;
+privacy does not.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.clipped import noisy_clipped_mean
+from dpbench.estimators.heavy_tailed import best_clip
+from dpbench.estimators.ksu20 import KSU20Mean
+from dpbench.privacy import Budget, Ledger
+from dpbench.privacy.histogram import audit_pairs, private_mode_bin
+from dpbench.privacy.neighbours import Pair
+from dpbench.registry import MomentOrder, Probability, Radius, validated
+from dpbench.samples import Bins, Sample
+
+__all__ = ["UserLevelMean"]
+
+
+@validated
+class UserLevelMean(Estimator):
+    """Person-level (user-level) mean: average people's clipped means (AKMMSU24).
+
+    One part of the people locates the bin: a tenth, or as many as make it wrong with probability at
+    most 0.1, but at most half. The others are averaged. The parts are disjoint, so each has the
+    whole budget. The module docstring of `dpbench.estimators.user_level` derives the clip.
+
+    Parameters
+    ----------
+    k : float >= 2
+        Order of the bounded moment of single records: the mean of |X - mu|^k is at most 1, so data
+        have to be scaled.
+    m : int in [1, 1e6]
+        Number of records of each person.
+    radius : float >= 0
+        Public bound R on abs(mu), in the unit of the data.
+    beta : float in (0, 1)
+        Probability that the noise exceeds the quantile to which the clip is tuned.
+    """
+
+    stream_name: ClassVar[str] = "PersonMean"
+
+    k: MomentOrder
+    m: Annotated[int, Field(ge=1, le=10**6)]
+    radius: Radius
+    beta: Probability = 0.1
+
+    @property
+    def _half_bin(self) -> float:
+        """Half the width of a bin, r = sqrt(2/m)."""
+        return float(np.sqrt(2 / self.m))
+
+    @property
+    def _bins(self) -> Bins:
+        """Bins of width 2r, one of which has its middle at 0."""
+        r = self._half_bin
+        return Bins(2 * r, -self.radius - r, self.radius + r, aligned=-r)
+
+    def averaged(self, n: int, budget: Budget) -> int:
+        """Return the number n' of people who are averaged.
+
+        Parameters
+        ----------
+        n : int
+            Number of people.
+        budget : Budget
+            Privacy budget of a person.
+
+        Returns
+        -------
+        int
+        """
+        # In units of 1/sqrt(m) the means have a second moment of at most 1.
+        radius = min(self.radius * np.sqrt(self.m), 1e300)
+        return KSU20Mean(k=2, radius=radius, constants="tuned").averaged(n, budget)
+
+    def half_width(self, n: int, budget: Budget) -> float:
+        """Return half the width of the clip of people's means.
+
+        Parameters
+        ----------
+        n : int
+            Number of people who are averaged.
+        budget : Budget
+            Privacy budget of a person.
+
+        Returns
+        -------
+        float
+        """
+        effective = n / budget.noise_quantile(self.beta)
+        light = np.sqrt(2 * np.log(max(effective, float(np.exp(1)))) / self.m)
+        heavy, _ = best_clip(self.k, 0.0, self.beta, effective * self.m, budget)
+        off = self._half_bin + 2 / np.sqrt(self.m)
+        return float(off + max(light, heavy / self.m))
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        n = self.averaged(sample.n, ledger.budget)
+        coarse, fine = ledger.parallel(2)
+        first, rest = sample.split([sample.n - n, n], ledger.rng)
+        middle = private_mode_bin(first, self._bins, coarse) + self._half_bin
+        return noisy_clipped_mean(rest, middle, self.half_width(n, ledger.budget), fine)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        return audit_pairs(n, self._bins, budget)
