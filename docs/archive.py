@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from docs.docstring_to_rst import escaped, table
+from docs.docstring_to_rst import escape, table
 from docs.generate import contents, facts, page, section, write
 from dpbench.analysis.factors import profile
 from dpbench.estimators import Estimator
 from dpbench.output.style import style
-from dpbench.suite.compare import WITHIN, band, profile_figure
+from dpbench.suite.compare import WITHIN, profile_band, profile_figure
 from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
 from dpbench.suite.table import Scores, archive_path
 
 __all__ = ["write_archive"]
 
-SHOWN = 6  # coloured entries in the figure of the front page
-# A point of an SVG path; digits beyond hundredths of a pixel are cut.
+COLOURED_ENTRIES = 6  # in the figure of the front page
+# Matches a point of an SVG path, so that digits beyond hundredths of a pixel can be cut.
 POINT = re.compile(r"^([ML] -?\d+\.\d\d)\d*( -?\d+\.\d\d)\d*", re.MULTILINE)
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
-# Module of dpbench/theory/bounds/ with the proof, by the value of `bound_name`.
+# File in dpbench/theory/bounds/ with the proof, by the value of `bound_name`.
 PROOFS = {
     "two laws": "numbers",
     "coins": "bernoulli",
@@ -51,20 +51,20 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
         Parquet file of scores; by default the archive of the checkout.
     """
     scores = Scores.read(archive or archive_path(SUITE), read_suite())
-    suite = read_suite().at(scores.about["seed"])
-    scores = _over_bounds(scores, suite)
-    problems = {one.id: one for one in suite.problems}
+    suite = read_suite().at_places(scores.about["seed"])
+    scores = _divide_by_bounds(scores, suite)
+    problems = {problem.id: problem for problem in suite.problems}
     groups = {"entries": sorted(scores.cards), "problems": list(problems)}
     pages = {"index": _front(scores, suite)}
     pages |= {f"{g}/index": page(g.title(), contents(names)) for g, names in groups.items()}
     pages |= {f"entries/{name}": _entry(name, scores, problems) for name in sorted(scores.cards)}
-    pages |= {f"problems/{one.id}": _problem(one, scores) for one in suite.problems}
+    pages |= {f"problems/{problem.id}": _problem(problem, scores) for problem in suite.problems}
     write(folder / "benchmark", pages)
 
 
-def _over_bounds(scores: Scores, suite: Suite) -> Scores:
-    """Divide scores by the current bounds, which may be higher than those of the archive."""
-    bounds = {one.id: one.bound.value for one in suite.problems}
+def _divide_by_bounds(scores: Scores, suite: Suite) -> Scores:
+    """Rescale scores to the current bounds, which may be higher than the bounds of the archive."""
+    bounds = {problem.id: problem.bound.value for problem in suite.problems}
     rows = scores.rows.assign(bound=scores.rows["problem"].map(bounds))
     fall = scores.rows["bound"] / rows["bound"]
     scaled = {name: rows[name] * fall for name in ("score", "score_low", "score_high", "draws")}
@@ -72,15 +72,16 @@ def _over_bounds(scores: Scores, suite: Suite) -> Scores:
 
 
 def _front(scores: Scores, suite: Suite) -> str:
+    """Return the front page: the profile, the table of entries and the table of problems."""
     rows = [_summary(name, scores, len(suite.problems)) for name in scores.cards]
     rows.sort(key=lambda row: [-share for share in row[1]])
-    best = [name for name, _, _ in rows[:SHOWN]]
-    cells = [[_at("entries", name), *others] for name, _, others in rows]
+    best = [name for name, _, _ in rows[:COLOURED_ENTRIES]]
+    cells = [[_page_link("entries", name), *cells_of_row] for name, _, cells_of_row in rows]
     heads = ["entry", "division", "answers", *(f"within {x:g}" for x in WITHIN)]
     heads += ["95% band of 2", "geometric mean", "failures", "CPU a release", "over drawing"]
     problems = [
-        [_at("problems", p.id), f"{p.n:,}", str(p.d), escaped(_privacy(p)), f"{p.bound.value:.3g}",
-         _proof(p.bound.by), *_leader(scores.ranked, p.id)]
+        [_page_link("problems", p.id), f"{p.n:,}", str(p.d), escape(_privacy(p)),
+         f"{p.bound.value:.3g}", _proof(p.bound.by), *_leader(scores.ranked, p.id)]
         for p in suite.problems
     ]  # fmt: skip
     return ":hide-toc:\n\n" + page(  # a table needs the room
@@ -91,14 +92,14 @@ def _front(scores: Scores, suite: Suite) -> str:
         "distributions. :doc:`How to enter </howto/benchmark>`.",
         _profile(scores, suite.problems, best),
         "*Share of the problems (y) that an entry solves within a factor of the bound (x). "
-        f"Coloured: the {SHOWN} entries with most problems within {WITHIN[0]:g}, with 95% bands. "
-        f"Grey: all {len(rows)} entries. Dashed: the best entry of each problem.*",
+        f"Coloured: the {COLOURED_ENTRIES} entries with most problems within {WITHIN[0]:g}, with "
+        f"95% bands. Grey: all {len(rows)} entries. Dashed: the best entry of each problem.*",
         section("Entries", table(heads, cells)),
         section(
             "Problems",
             table(["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"], problems),
         ),
-        *_below(scores),
+        *_list_left_out(scores),
         f"``python -m dpbench site`` wrote this page from scores of seed {scores.about['seed']}, "
         f"dpbench {scores.about['versions']['dpbench']} and numpy "
         f"{scores.about['versions']['numpy']}.",
@@ -106,19 +107,21 @@ def _front(scores: Scores, suite: Suite) -> str:
     )
 
 
-def _below(scores: Scores) -> list[str]:
-    """Return a sentence on the scores left out because they are below a bound."""
+def _list_left_out(scores: Scores) -> list[str]:
+    """Return a sentence on the scores that are left out, or an empty list if there are none."""
     rows = scores.rows[scores.is_below]
     if rows.empty:
         return []
-    told = ", ".join(f"{row.entry} on {row.problem} ({row.score:.3g})" for row in rows.itertuples())
-    return [f"Left out (below the bound by prior knowledge, or not private): {told}."]
+    excluded = ", ".join(
+        f"{row.entry} on {row.problem} ({row.score:.3g})" for row in rows.itertuples()
+    )
+    return [f"Left out (below the bound by prior knowledge, or not private): {excluded}."]
 
 
 def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float], list[str]]:
-    """Return an entry's name, the shares of problems it solves, and its row of the table."""
+    """Return an entry's name, the shares of problems that it solves, and its row of the table."""
     own = scores.ranked[scores.ranked["entry"] == name]
-    shares, ends = profile(own["score"], problems, WITHIN), band(own, problems, [2.0])
+    shares, ends = profile(own["score"], problems, WITHIN), profile_band(own, problems, [2.0])
     solved = own["score"][np.isfinite(own["score"]) & (own["score"] > 0)]
     mean = f"{np.exp(np.log(solved).mean()):.3g}" if len(solved) else "—"
     over = (own["seconds"] / own["drawing_seconds"]).median()
@@ -133,7 +136,7 @@ def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float]
 def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
     card, own = scores.cards[name], scores.ranked[scores.ranked["entry"] == name]
     kind = f" The estimator: :ref:`{name} <kind-{name}>`." if name in Estimator.kinds() else ""
-    told = {
+    card_facts = {
         "Source": card.paper,
         "Notions": ", ".join(card.notions),
         "Neighbours": " or ".join(card.relations),
@@ -142,8 +145,8 @@ def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
         "Division": card.division,
     }
     rows = [
-        [_at("problems", row["problem"]), f"{problems[row['problem']].n:,}",
-         escaped(_privacy(problems[row["problem"]])), *_score(row), f"{row['failure_rate']:.1%}",
+        [_page_link("problems", row["problem"]), f"{problems[row['problem']].n:,}",
+         escape(_privacy(problems[row["problem"]])), *_score(row), f"{row['failure_rate']:.1%}",
          _seconds(row["seconds"])]
         for row in own.to_dict("records")
     ]  # fmt: skip
@@ -151,7 +154,7 @@ def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
     share = ", ".join(f"{(own['score'] <= x).sum()} within {x:g}" for x in WITHIN)
     return page(
         name,
-        facts(told),
+        facts(card_facts),
         f"Answers {len(own)} of {len(problems)} problems: {share} times the bound.{kind}",
         table(heads, rows),
     )
@@ -159,30 +162,30 @@ def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
 
 def _problem(problem: Problem, scores: Scores) -> str:
     rows = scores.ranked.query("problem == @problem.id").sort_values("score", kind="stable")
-    known = {name: value for name, value in vars(problem.known).items() if value is not None}
-    told = {
+    public = {name: value for name, value in vars(problem.known).items() if value is not None}
+    problem_facts = {
         "Distribution": ", ".join(f"{key}: {value}" for key, value in problem.law.items()),
         "n": f"{problem.n:,}",
         "Coordinates": str(problem.d),
         "Privacy": _privacy(problem),
-        "Public": ", ".join(f"{key}: {value}" for key, value in known.items()),
+        "Public": ", ".join(f"{key}: {value}" for key, value in public.items()),
         "Model": "local" if problem.local else "central",
         "Trials": str(problem.trials[0]),
         "Digest": problem.digest,
     }
     several = len(problem.members) > 1
     ranked = [
-        [str(at + 1), _at("entries", row["entry"]), *_score(row),
-         *([escaped(row["member"].removeprefix(f"{problem.id}/"))] if several else []),
+        [str(index + 1), _page_link("entries", row["entry"]), *_score(row),
+         *([escape(row["member"].removeprefix(f"{problem.id}/"))] if several else []),
          f"{row['mean_error']:.3g}",
          f"{row['failure_rate']:.1%}", _seconds(row["seconds"])]
-        for at, row in enumerate(rows.to_dict("records"))
+        for index, row in enumerate(rows.to_dict("records"))
     ]  # fmt: skip
     heads = ["", "entry", "score", "95% interval", *(["worst distribution"] if several else [])]
     heads += ["mean error", "failures", "CPU a release"]
     return page(
         problem.id,
-        facts(told),
+        facts(problem_facts),
         f"Bound on the 0.9 quantile of the error: **{problem.bound.value:.4g}**, by "
         f"{_proof(problem.bound.by)}. Kind of distribution: :ref:`{problem.law['kind']} "
         f"<kind-{problem.law['kind']}>`.",
@@ -190,7 +193,7 @@ def _problem(problem: Problem, scores: Scores) -> str:
     )
 
 
-def _at(folder: str, name: str) -> str:
+def _page_link(folder: str, name: str) -> str:
     return f":doc:`{name} </benchmark/{folder}/{name}>`"
 
 
@@ -201,8 +204,8 @@ def _proof(by: str) -> str:
 def _privacy(problem: Problem) -> str:
     """Return the notion, its parameters, and a note if n is private."""
     amounts = ", ".join(f"{name} {value:g}" for name, value in problem.budget.named_amounts.items())
-    comes = "" if problem.budget.neighbours == "replace" else ", n private"
-    return f"{problem.budget.notion}, {amounts}{comes}"
+    note = "" if problem.budget.neighbours == "replace" else ", n private"
+    return f"{problem.budget.notion}, {amounts}{note}"
 
 
 def _score(row: Mapping[Any, Any]) -> tuple[str, str]:
@@ -217,18 +220,18 @@ def _leader(rows: pd.DataFrame, problem: str) -> tuple[str, str]:
     own = rows[rows["problem"] == problem].sort_values("score", kind="stable")
     if own.empty:
         return "—", "—"
-    return f"{own['score'].iloc[0]:.3g}", _at("entries", own["entry"].iloc[0])
+    return f"{own['score'].iloc[0]:.3g}", _page_link("entries", own["entry"].iloc[0])
 
 
 def _seconds(value: float) -> str:
     if not math.isfinite(value):
         return "—"
-    unit, size = next((one for one in UNITS.items() if value >= one[1]), ("µs", 1e-6))
+    unit, size = next((pair for pair in UNITS.items() if value >= pair[1]), ("µs", 1e-6))
     return f"{value / size:.3g}\N{NO-BREAK SPACE}{unit}"
 
 
 def _profile(scores: Scores, problems: Sequence[Problem], names: Sequence[str]) -> str:
-    """Return an inline SVG with the profiles of some entries, drawn over those of all entries."""
+    """Return an inline SVG with coloured profiles of some entries above grey profiles of all."""
     rows = scores.ranked
     drawn = pd.concat([rows[rows["entry"] == name] for name in names], ignore_index=True)
     text = io.StringIO()

@@ -36,7 +36,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 html_math_renderer = "mathml"  # see setup: no script from the network
 
 html_theme = "furo"
-# Light and dark colours of a run's page.
+# Light and dark colours of a run's report page, which the documentation shares.
 CSS = (HERE.parent / "dpbench" / "report" / "page.css").read_text("utf-8")
 LIGHT, DARK = (
     dict(re.findall(r"--(\w+): (#\w+)", block))
@@ -44,8 +44,8 @@ LIGHT, DARK = (
 )
 
 
-def _colours(of: dict[str, str]) -> dict[str, str]:
-    """Map the colours of a run's page to variables of the theme."""
+def _colours(colours: dict[str, str]) -> dict[str, str]:
+    """Map the colours of a run's report page to variables of the theme."""
     used = {
         "paper": ["background-primary"],
         "raised": ["background-secondary", "code-background"],
@@ -54,7 +54,7 @@ def _colours(of: dict[str, str]) -> dict[str, str]:
         "rule": ["background-border"],
         "link": ["brand-primary", "brand-content", "brand-visited"],
     }
-    return {f"color-{name}": of[key] for key, names in used.items() for name in names}
+    return {f"color-{name}": colours[key] for key, names in used.items() for name in names}
 
 
 html_theme_options = {
@@ -65,14 +65,14 @@ html_theme_options = {
 html_title = f"dpbench {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_show_search_summary = False  # summaries are fetched, which fails for a page on disk
+html_show_search_summary = False  # summaries are fetched, which fails for pages on disk
 html_copy_source = False
 html_show_copyright = False
 
 
 def setup(app: Any) -> None:
     """Generate pages before Sphinx reads the sources, and convert docstrings to reST."""
-    app.add_config_value("archive", "", "env", str)  # scores; by default those of the checkout
+    app.add_config_value("archive", "", "env", str)  # file of scores
     app.add_html_math_renderer("mathml", (_mathml, None), (_mathml_block, None))
     app.connect("builder-inited", _generate)
     app.connect("autodoc-process-docstring", _docstring, priority=400)  # before numpydoc

@@ -1,4 +1,4 @@
-"""Convert docstrings, which are plain text, to reStructuredText with the same appearance."""
+"""Convert docstrings, which are plain text, to reStructuredText of equal appearance."""
 
 from __future__ import annotations
 
@@ -7,66 +7,66 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-__all__ = ["docstring_to_rst", "escaped", "table"]
+__all__ = ["docstring_to_rst", "escape", "table"]
 
 HEADING = re.compile(r"^(Parameters|Returns|Yields|Raises|Examples|Attributes|References|Notes)$")
 ITEM = re.compile(r"^(\s*)([-*] |\d+[.)] )")
-# A name in backticks, or a character that would be markup.
+# Matches a name in backticks, or a character that would be markup.
 MARKED = re.compile(r"``[^`]+``|`[^`]+`|[*|\\`]|(?<=\w)_(?!\w)")
 
 
-def escaped(text: str) -> str:
-    """Escape markup; names in backticks become code."""
+def escape(text: str) -> str:
+    """Escape markup in a text, and turn names in backticks into code."""
 
-    def one(match: re.Match[str]) -> str:
-        found = match[0]
-        if len(found) == 1:
-            return f"\\{found}"
-        return found if found.startswith("``") or "\\" in found else f"`{found.strip('`')}`"
+    def replace(match: re.Match[str]) -> str:
+        matched = match[0]
+        if len(matched) == 1:
+            return f"\\{matched}"
+        return matched if matched.startswith("``") or "\\" in matched else f"`{matched.strip('`')}`"
 
-    return MARKED.sub(one, re.sub(r"(\[\w+\])_(?!\w)", r"\1", text))  # no links to footnotes
+    return MARKED.sub(replace, re.sub(r"(\[\w+\])_(?!\w)", r"\1", text))  # no links to footnotes
 
 
 def docstring_to_rst(lines: Iterable[str]) -> list[str]:
-    """Return the lines of a docstring as reST.
+    """Convert the lines of a docstring to reST.
 
-    Text and lists stay as they are, and deeper indented lines become literal blocks. Sections of
-    numpydoc and examples are not changed.
+    Text and lists stay as they are, and more deeply indented lines become literal blocks. Sections
+    of numpydoc and examples are not changed.
     """
-    found: list[str] = []
+    result: list[str] = []
     depth, sections = 0, False  # depth: indentation of the text or list item
     for block in _blocks(lines):
-        sections = sections or any(HEADING.match(one.strip()) for one in block)
+        sections = sections or any(HEADING.match(line.strip()) for line in block)
         item, indent = ITEM.match(block[0]), _indent(block[0])
-        if any(one.lstrip().startswith(">>>") for one in block):
-            found += [*block, ""]
+        if any(line.lstrip().startswith(">>>") for line in block):
+            result += [*block, ""]
         elif item or sections:
             depth = len(item[0]) if item else indent
-            found += [*_paragraph(block), ""]
+            result += [*_paragraph(block), ""]
         else:
             depth = min(depth, indent)
-            for deeper, some in itertools.groupby(block, partial(_beyond, depth)):
-                part = list(some)
-                found += [f"{' ' * depth}::", "", *part] if deeper else _paragraph(part)
-                found.append("")
-    return found
+            for deeper, some_lines in itertools.groupby(block, partial(_is_deeper, depth)):
+                part = list(some_lines)
+                result += [f"{' ' * depth}::", "", *part] if deeper else _paragraph(part)
+                result.append("")
+    return result
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield runs of lines without an empty line."""
-    for some, block in itertools.groupby((line.rstrip() for line in lines), bool):
-        if some:
+    """Yield groups of consecutive lines that are not empty."""
+    for has_text, block in itertools.groupby((line.rstrip() for line in lines), bool):
+        if has_text:
             yield list(block)
 
 
 def _paragraph(block: Sequence[str]) -> list[str]:
-    """Escape a paragraph, and turn citations into a list: Sphinx warns of unused citations."""
+    """Escape a paragraph; turn citations into a list, because Sphinx warns of unused citations."""
     cited = any(line.startswith(".. [") for line in block)
-    found = [re.sub(r"^   (?=\S)", "  ", line) for line in block] if cited else block
-    return re.sub(r"(?m)^\.\. \[", "* [", escaped("\n".join(found))).split("\n")
+    lines = [re.sub(r"^   (?=\S)", "  ", line) for line in block] if cited else block
+    return re.sub(r"(?m)^\.\. \[", "* [", escape("\n".join(lines))).split("\n")
 
 
-def _beyond(depth: int, line: str) -> bool:
+def _is_deeper(depth: int, line: str) -> bool:
     return _indent(line) > depth
 
 
@@ -80,6 +80,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wide: bool = F
     Parameters
     ----------
     heads : sequence of str
+        Titles of the columns.
     rows : iterable of sequences of str
         Cells, each one line of reST.
     wide : bool, default False
@@ -89,9 +90,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wide: bool = F
     -------
     str
     """
-    found = [".. list-table::", "   :header-rows: 1", "   :widths: auto"]
-    found += ["   :class: wide", ""] if wide else [""]
+    lines = [".. list-table::", "   :header-rows: 1", "   :widths: auto"]
+    lines += ["   :class: wide", ""] if wide else [""]
     for row in [heads, *rows]:
-        for at, cell in enumerate(row):
-            found.append(f"   {'*' if at == 0 else ' '} - {cell}".rstrip())
-    return "\n".join(found) + "\n"
+        for column, cell in enumerate(row):
+            lines.append(f"   {'*' if column == 0 else ' '} - {cell}".rstrip())
+    return "\n".join(lines) + "\n"

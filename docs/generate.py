@@ -1,4 +1,4 @@
-"""Generate the reference from classes and configurations; helpers for all generated pages."""
+"""Generate the reference from classes and configurations, and format all generated pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from docs.docstring_to_rst import docstring_to_rst, escaped, table
+from docs.docstring_to_rst import docstring_to_rst, escape, table
 from dpbench import cli
 from dpbench.analysis.study import Figure
 from dpbench.bibliography import bibliography
@@ -46,14 +46,15 @@ def write(folder: Path, pages: Mapping[str, str]) -> None:
     Parameters
     ----------
     folder : Path
+        Folder that holds generated pages only.
     pages : mapping of str to str
         Text of each page by its name, a path without suffix below the folder.
     """
-    wanted = {folder / f"{name}.rst": text for name, text in pages.items()}
+    text_of_file = {folder / f"{name}.rst": text for name, text in pages.items()}
     for path in folder.rglob("*.rst"):
-        if path not in wanted:
+        if path not in text_of_file:
             path.unlink()
-    for path, text in wanted.items():
+    for path, text in text_of_file.items():
         if not path.exists() or path.read_text("utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
@@ -83,7 +84,8 @@ def contents(names: Iterable[str], caption: str = "") -> str:
     names : iterable of str
         Pages, relative to the page of the table.
     caption : str, default ""
-        With a caption the table is in the side bar only; else the page lists it.
+        Caption in the side bar. With a caption the table is in the side bar only, without one it
+        is in the page too.
 
     Returns
     -------
@@ -93,10 +95,10 @@ def contents(names: Iterable[str], caption: str = "") -> str:
     return "\n".join([".. toctree::", *options, "", *(f"   {name}" for name in names)])
 
 
-def facts(told: Mapping[str, str]) -> str:
+def facts(values: Mapping[str, str]) -> str:
     """Return a field list of the facts that are not empty."""
-    found = (f":{name}: {escaped(text)}" for name, text in told.items() if text)
-    return "\n".join([".. rst-class:: facts", "", *found])
+    fields = (f":{name}: {escape(text)}" for name, text in values.items() if text)
+    return "\n".join([".. rst-class:: facts", "", *fields])
 
 
 def section(title: str, *parts: str, label: str = "") -> str:
@@ -129,11 +131,11 @@ def _keys(kind: type[Any]) -> str:
     rows = [
         (
             f"``{name}``",
-            escaped(text),
+            escape(text),
             "required" if default is None else f"``{default}``" if default else "",
-            escaped(about),
+            escape(meaning),
         )
-        for name, text, default, about in describe.parameters(kind)
+        for name, text, default, meaning in describe.parameters(kind)
     ]
     return table(["key", "type", "default", "meaning"], rows) if rows else ""
 
@@ -148,44 +150,46 @@ def _link(name: str) -> str:
     return f":ref:`{name} <kind-{name}>`"
 
 
-def _marked(text: str) -> str:
+def _escape_catalogue(text: str) -> str:
     """Return text of the catalogue as reST, with names in backticks as literals."""
     return re.sub(r"`([^`]+)`", r"``\1``", text).replace("|", "\\|")
 
 
-def _honoured(name: str, kind: type[Estimator]) -> str:
-    """Return the letters of an estimator's notions, with remarks."""
-    letters = " ".join(LETTERS[one.notion] for one in kind.notions if one.notion in LETTERS)
-    beyond = ["R = ∞ under a"] if issubclass(kind, NeedsRadius) else []
-    beyond += ["local"] if kind.bounded_in == "local" else []
-    beyond += ["n private"] if _relations(kind) == ("add_remove",) else []
-    beyond += [_marked(row.also) for row in catalogue()[name].rows if row.also]
-    return "; ".join([letters or "none", *dict.fromkeys(beyond)])
+def _list_notions(name: str, kind: type[Estimator]) -> str:
+    """Return the letters of an estimator's privacy notions, with remarks."""
+    letters = " ".join(
+        LETTERS[notion.notion] for notion in kind.notions if notion.notion in LETTERS
+    )
+    remarks = ["R = ∞ under a"] if issubclass(kind, NeedsRadius) else []
+    remarks += ["local"] if kind.bounded_in == "local" else []
+    remarks += ["n private"] if _relations(kind) == ("add_remove",) else []
+    remarks += [_escape_catalogue(row.also) for row in catalogue()[name].rows if row.also]
+    return "; ".join([letters or "none", *dict.fromkeys(remarks)])
 
 
 def _relations(kind: type[Estimator]) -> tuple[str, ...]:
-    """Return the relations of neighbours an estimator supports; both if parameters decide."""
-    either = ("replace", "add_remove")
-    return kind.relations if isinstance(kind.relations, tuple) else either
+    """Return the neighbour relations that an estimator supports; both if parameters decide."""
+    both_relations = ("replace", "add_remove")
+    return kind.relations if isinstance(kind.relations, tuple) else both_relations
 
 
 def _records(kind: type[Estimator]) -> str:
-    what = "numbers or vectors" if kind.multivariate else "numbers"
-    return what if kind.estimand == "mean" else f"vectors ({kind.estimand})"
+    records = "numbers or vectors" if kind.multivariate else "numbers"
+    return records if kind.estimand == "mean" else f"vectors ({kind.estimand})"
 
 
 def _estimators() -> str:
-    kinds = sorted(Estimator.kinds().items())  # but those of plug-ins
-    known = {name: kind for name, kind in kinds if kind.__module__.startswith("dpbench.")}
+    kinds = sorted(Estimator.kinds().items())
+    own_kinds = {name: kind for name, kind in kinds if kind.__module__.startswith("dpbench.")}
     rows = []
     for name, listing in catalogue().items():
-        for at, row in enumerate(listing.rows):
-            label = "…" if at else _link(name)
+        for index, row in enumerate(listing.rows):
+            label = "…" if index else _link(name)
             label += f" ``{row.variant}``" if row.variant else ""
             cells = (row.source, row.assumes, row.n, row.measured)
-            source, *others = (_marked(text) or "—" for text in cells)
-            honoured, records = _honoured(name, known[name]), _records(known[name])
-            rows.append((label, source, honoured, records, *others))
+            source, *other_cells = (_escape_catalogue(text) or "—" for text in cells)
+            notions, records = _list_notions(name, own_kinds[name]), _records(own_kinds[name])
+            rows.append((label, source, notions, records, *other_cells))
     heads = ("kind", "source", "notions", "records", "assumes", "n", "measured")
     return page(
         "Estimators",
@@ -196,14 +200,14 @@ def _estimators() -> str:
         ":doc:`sources` resolves the keys of sources. ``python -m dpbench --help kind WORD`` "
         "searches the words of each kind.",
         table(heads, rows, wide=True),
-        *(_kind(name, one, _facts(name, one)) for name, one in known.items()),
+        *(_kind(name, cls, _facts(name, cls)) for name, cls in own_kinds.items()),
     )
 
 
 def _facts(name: str, kind: type[Estimator]) -> str:
     return facts(
         {
-            "Notions": _honoured(name, kind),
+            "Notions": _list_notions(name, kind),
             "Neighbours": " or ".join(_relations(kind)),
             "Records": _records(kind),
             "Model": kind.bounded_in or "",
@@ -217,17 +221,17 @@ def _sweeps() -> str:
     for path in sorted((ROOT / "conf" / "sweep").glob("*.yaml")):
         text = path.read_text("utf-8")
         comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
-        _, headline, *about = [
+        _, headline, *description = [
             line.removeprefix("#")[1:] for line in comment
         ]  # the first line names the schema
-        found = yaml.safe_load(text)
-        used = [
-            f"{title}: {', '.join(_link(kind) for kind in _used(found.get(key, {})))}."
+        config = yaml.safe_load(text)
+        kinds_of_sections = [
+            f"{title}: {', '.join(_link(kind) for kind in _used_kinds(config.get(key, {})))}."
             for title, key in (("Families", "families"), ("Estimators", "estimators"))
-            if found.get(key)
+            if config.get(key)
         ]
-        rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escaped(headline)))
-        parts = (escaped(headline), "\n".join(docstring_to_rst(about)), *used)
+        rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escape(headline)))
+        parts = (escape(headline), "\n".join(docstring_to_rst(description)), *kinds_of_sections)
         command = f"``python -m dpbench sweep={path.stem}``"
         sections.append(section(path.stem, *parts, command, label=f"sweep-{path.stem}"))
     return page(
@@ -238,11 +242,11 @@ def _sweeps() -> str:
     )
 
 
-def _used(entries: Mapping[str, Any]) -> list[str]:
+def _used_kinds(entries: Mapping[str, Any]) -> list[str]:
     """Return the kinds in a section of a sweep, without repetitions."""
-    known = {**describe.kinds(Family, Distribution), **describe.kinds(Estimator)}
-    found = (str(entry.get("kind")) for entry in entries.values())
-    return [name for name in dict.fromkeys(found) if name in known]
+    kinds = {**describe.kinds(Family, Distribution), **describe.kinds(Estimator)}
+    names = (str(entry.get("kind")) for entry in entries.values())
+    return [name for name in dict.fromkeys(names) if name in kinds]
 
 
 def _claims() -> str:
@@ -250,11 +254,16 @@ def _claims() -> str:
         return "the claim's" if math.isnan(value) else f"{value:.3g}"
 
     rows = []
-    for name, one in THEOREMS.items():
-        predicted = ", ".join(dict.fromkeys(number(one.predicted(k)) for k in (2, 3, 4)))
-        predicted = f"≤ {predicted}" if one.at_most else predicted
-        cells = (f"``{one.variable}``", predicted, f"``{one.metric}``", one.kind.replace("_", " "))
-        rows.append((f"``{name}``", escaped(one.source), *cells))
+    for name, theorem in THEOREMS.items():
+        predicted = ", ".join(dict.fromkeys(number(theorem.predicted(k)) for k in (2, 3, 4)))
+        predicted = f"≤ {predicted}" if theorem.at_most else predicted
+        cells = (
+            f"``{theorem.variable}``",
+            predicted,
+            f"``{theorem.metric}``",
+            theorem.kind.replace("_", " "),
+        )
+        rows.append((f"``{name}``", escape(theorem.source), *cells))
     return page(
         "Claims",
         "A claim of a sweep names a theorem; :doc:`keys` lists its keys. Numbers that depend on "
@@ -266,23 +275,23 @@ def _claims() -> str:
 
 def _sources() -> str:
     """Return a page with all cited sources."""
-    rows = [(f"``{key}``", escaped(str(source))) for key, source in bibliography().items()]
+    rows = [(f"``{key}``", escape(str(source))) for key, source in bibliography().items()]
     text = "Estimators, theorems and bounds cite their sources by these keys."
     return page("Sources", text, table(["key", "source"], rows))
 
 
 def _commands() -> str:
     """Return a page with the help texts of all commands."""
-    told = {"dpbench": _printed("--help").partition("sweeps (more")[0]}
-    told |= {name: _printed(name, "--help") for name in commands()}
+    texts = {"dpbench": _capture_output("--help").partition("sweeps (more")[0]}
+    texts |= {name: _capture_output(name, "--help") for name in commands()}
     sections = (
         section(name, "::", "\n".join(f"   {line}".rstrip() for line in text.splitlines()))
-        for name, text in told.items()
+        for name, text in texts.items()
     )
     return page("Commands", "The output of ``--help`` for every command.", *sections)
 
 
-def _printed(*words: str) -> str:
+def _capture_output(*words: str) -> str:
     with redirect_stdout(StringIO()) as page:
         cli.run(words)
     return page.getvalue()
@@ -290,29 +299,29 @@ def _printed(*words: str) -> str:
 
 def _reference() -> Iterator[tuple[str, str]]:
     yield "estimators", _estimators()
-    for name, title, about, kind in (
+    for name, title, summary, kind in (
         ("distributions", "Distributions", "Records are drawn from these.", Distribution),
         ("families", "Families", "Sets of distributions for worst cases.", Family),
         ("budgets", "Budgets", "A list of values makes one budget per value.", Budget),
         ("figures", "Figures", "A sweep can draw these.", Figure),
     ):
-        known = describe.kinds(kind)
+        classes = describe.kinds(kind)
         rows = [
-            (_link(label), " ".join(_prose(one).partition("\n\n")[0].split()))
-            for label, one in known.items()
+            (_link(label), " ".join(_prose(cls).partition("\n\n")[0].split()))
+            for label, cls in classes.items()
         ]
-        sections = (_kind(label, one) for label, one in known.items())
-        yield name, page(title, about, table(["kind", "meaning"], rows), *sections)
+        sections = (_kind(label, cls) for label, cls in classes.items())
+        yield name, page(title, summary, table(["kind", "meaning"], rows), *sections)
     yield "claims", _claims()
     yield "sweeps", _sweeps()
     sections = (
-        section(title[0].upper() + title[1:], _prose(one), _keys(one))
-        for title, one in describe.KEYS.items()
+        section(title[0].upper() + title[1:], _prose(cls), _keys(cls))
+        for title, cls in describe.KEYS.items()
     )
-    about = "All keys of a sweep's file; ``python -m dpbench --help sweep`` prints them too."
-    yield "keys", page("Keys", about, *sections)
+    summary = "All keys of a sweep's file; ``python -m dpbench --help sweep`` prints them too."
+    yield "keys", page("Keys", summary, *sections)
     yield "commands", _commands()
     yield "sources", _sources()
     names = ["commands", "sweeps", "estimators", "distributions", "families", "budgets", "claims"]
-    about = "Generated from the classes and the configurations."
-    yield "index", page("Reference", about, contents([*names, "figures", "keys", "sources"]))
+    summary = "Generated from the classes and the configurations."
+    yield "index", page("Reference", summary, contents([*names, "figures", "keys", "sources"]))

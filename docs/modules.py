@@ -1,4 +1,4 @@
-"""Generate pages of modules: derivations with the tests that check them, and the Python API."""
+"""Generate the pages of derivations, with the tests that check them, and of the Python API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from docs.docstring_to_rst import escaped, table
+from docs.docstring_to_rst import escape, table
 from docs.generate import ROOT, contents, page, section, write
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
@@ -26,7 +26,7 @@ PARTS = (
     "dpbench.analysis.result", "dpbench.audit", "dpbench.tracking", "dpbench.testing",
 )  # fmt: skip
 # Modules outside of dpbench/theory whose docstrings contain derivations.
-DERIVED = (
+DERIVATION_MODULES = (
     "dpbench.estimators.binary_risk", "dpbench.privacy.conversions", "dpbench.privacy.histogram",
     "dpbench.privacy.neighbours", "dpbench.privacy.noisy_search", "dpbench.privacy.quantile",
     "dpbench.privacy.smooth", "dpbench.privacy.staircase", "dpbench.audit.bounds",
@@ -41,8 +41,8 @@ def write_modules(folder: Path) -> None:
 
 @cache
 def _tests() -> list[tuple[set[tuple[str, str]], str, str, set[str]]]:
-    """Return each test's imports, path, summary and the names that it uses."""
-    found = []
+    """Return for each test the imports of its file, its path, its summary and its names."""
+    tests = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         tree = ast.parse(path.read_text("utf-8"))
         imported = {
@@ -54,41 +54,44 @@ def _tests() -> list[tuple[set[tuple[str, str]], str, str, set[str]]]:
         }
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-                at = f"{path.relative_to(ROOT)}::{node.name}"
-                about = (ast.get_docstring(node) or "").partition("\n\n")[0]
-                found.append((imported, at, " ".join(about.split()), names))
-    return found
+                names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+                test_path = f"{path.relative_to(ROOT)}::{node.name}"
+                summary = (ast.get_docstring(node) or "").partition("\n\n")[0]
+                tests.append((imported, test_path, " ".join(summary.split()), names))
+    return tests
 
 
 def _oracles(module: str) -> list[tuple[str, str]]:
-    """Return the tests that use names of a module, each with its summary."""
+    """Return the paths and summaries of the tests that use names of a Python module."""
     return [
-        (at, about)
-        for imported, at, about, names in _tests()
+        (test_path, summary)
+        for imported, test_path, summary, names in _tests()
         if names & {name for where, name in imported if where == module}
     ]
 
 
 def _theory() -> Iterator[tuple[str, str]]:
-    here = sorted((ROOT / "dpbench" / "theory").rglob("*.py"))
-    names = (path.relative_to(ROOT).with_suffix("").as_posix() for path in here)
+    paths = sorted((ROOT / "dpbench" / "theory").rglob("*.py"))
+    names = (path.relative_to(ROOT).with_suffix("").as_posix() for path in paths)
     modules = [name.replace("/", ".") for name in names if not name.endswith("__init__")]
-    rows, shorts = [], []
-    for name in [*modules, *DERIVED]:
+    rows, short_names = [], []
+    for name in [*modules, *DERIVATION_MODULES]:
         title = (importlib.import_module(name).__doc__ or "").partition("\n")[0].rstrip(".")
         short = name.removeprefix("dpbench.")
-        rows.append((f":doc:`{short} <{short}>`", escaped(title)))
-        shorts.append(short)
-        tests = [(f"``{at}``", escaped(about)) for at, about in _oracles(name)]
+        rows.append((f":doc:`{short} <{short}>`", escape(title)))
+        short_names.append(short)
+        tests = [(f"``{test_path}``", escape(summary)) for test_path, summary in _oracles(name)]
         checked = section("Checked by", table(["test", "summary"], tests)) if tests else ""
         yield short, page(short, f".. automodule:: {name}\n   :members:", checked)
-    about = (
+    summary = (
         "Each page shows a module that computes bounds or exact values: the derivation, the "
         "functions, and the tests that check them by an independent route."
     )
     heads = ["module", "subject"]
-    yield "index", page("Derivations", about, table(heads, rows), contents(shorts, "Modules"))
+    yield (
+        "index",
+        page("Derivations", summary, table(heads, rows), contents(short_names, "Modules")),
+    )
 
 
 def _api() -> Iterator[tuple[str, str]]:
@@ -97,7 +100,7 @@ def _api() -> Iterator[tuple[str, str]]:
         module = importlib.import_module(part)
         own = [name for name in module.__all__ if part != "dpbench" or name not in documented]
         others = sorted(set(module.__all__) - set(own))
-        entries = (_documented(part, name, getattr(module, name)) for name in own)
+        entries = (_document(part, name, getattr(module, name)) for name in own)
         links = ", ".join(f":py:obj:`{name} <{_home(name)}>`" for name in others)
         also = f"Also here: {links}." if links else ""
         yield part, page(part, f".. automodule:: {part}\n   :no-members:", also, *entries)
@@ -111,12 +114,14 @@ def _home(name: str) -> str:
     )
 
 
-def _documented(part: str, name: str, thing: Any) -> str:
+def _document(part: str, name: str, thing: Any) -> str:
     if not inspect.isclass(thing):
-        known = f".. py:data:: {part}.{name}\n   :value: {thing!r}"
-        return f".. autofunction:: {part}.{name}" if callable(thing) else known
-    made = any(thing in describe.kinds(one).values() for one in (Estimator, Distribution, Family))
-    options = "" if made else "\n   :members:"
+        data_entry = f".. py:data:: {part}.{name}\n   :value: {thing!r}"
+        return f".. autofunction:: {part}.{name}" if callable(thing) else data_entry
+    is_kind = any(
+        thing in describe.kinds(base).values() for base in (Estimator, Distribution, Family)
+    )
+    options = "" if is_kind else "\n   :members:"
     if thing is Ledger:  # some of its methods belong to a base class that is not public
         options += "\n   :inherited-members:"
     return f".. autoclass:: {part}.{name}{options}"

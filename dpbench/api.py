@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 from dpbench.errors import RenamedWarning, reject_unknown_keywords
-from dpbench.jobs.prepare import prepared
+from dpbench.jobs.prepare import prepare_job
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:  # slow to load
@@ -32,29 +32,30 @@ def run(
     overrides: Sequence[str] = (),
     **unknown: Never,
 ) -> Result:
-    """Run a sweep.
+    """Run a sweep and return its result.
 
     Parameters
     ----------
     sweep : str or mapping
-        Name of a sweep that is shipped or lies in `config_dir`; or a mapping of the keys of
-        `dpbench.analysis.study.Study`, in which families, estimators and budgets may be objects.
+        Name of a sweep that comes with the package or lies in `config_dir`; or a mapping with the
+        keys of `dpbench.analysis.study.Study`, in which families, estimators and budgets may be
+        objects.
     out : str or Path, optional
         Folder to write to and to resume from. By default results are kept in memory.
     seed : int
         Seed of all random streams. 0 by default.
     trials : int, optional
-        Number of trials, which replaces the sweep's own.
+        Number of trials, in place of the numbers in the sweep.
     n_jobs : int
-        Number of processes; -1 (default) uses all cores. It changes no number.
+        Number of processes; -1 (default) uses all cores. No result depends on it.
     resume : bool
-        Reuse finished blocks in `out`. True by default.
+        If True (default), reuse finished blocks in `out`.
     plugins : sequence of str
         Modules to import, which define further estimators and distributions.
     config_dir : str or Path, optional
         Folder of your own configurations.
     overrides : sequence of str
-        Changes to a sweep given by name, as on the command line:
+        Changes to the keys of a sweep, if `sweep` is a name, as on the command line:
         ``sweep.budgets.pure.epsilon=1``.
 
     Returns
@@ -85,32 +86,36 @@ def run(
     from dpbench.runner.settings import Settings
 
     folder = None if config_dir is None else Path(config_dir)
-    config = _configured(sweep, overrides, folder)
+    config = _compose_sweep(sweep, overrides, folder)
     config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
     config |= {"plugins": [*config.get("plugins", []), *plugins]}
-    named = os.fspath(out) if isinstance(out, os.PathLike) else out
-    settings = from_mapping(Settings, {**config, "out": named}, "")
+    folder_name = os.fspath(out) if isinstance(out, os.PathLike) else out
+    settings = from_mapping(Settings, {**config, "out": folder_name}, "")
     place = None if settings.out is None else Path(settings.out)
-    return prepared(settings, config, folder, place).result()
+    return prepare_job(settings, config, folder, place).result()
 
 
-def _configured(
+def _compose_sweep(
     sweep: str | Mapping[str, Any], overrides: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
-    """Return the configuration of a sweep that is given by name, or whole as a mapping."""
-    from dpbench.jobs.composition import composed
+    """Return the configuration of a sweep that is given by its name or as a mapping.
+
+    Raise ConfigError if a mapping comes with overrides. Also raise it if an override changes a key
+    that belongs neither to the sweep nor to the runner.
+    """
+    from dpbench.jobs.composition import compose
 
     if not isinstance(sweep, str):
         if overrides:
             raise ConfigError("overrides: only for a sweep given by name; change the mapping")
         return {"sweep": sweep}
-    for one in overrides:
-        if not re.match(r"[+~]*(sweep\.|estimator@sweep\.|distribution@sweep\.|runner)", one):
+    for override in overrides:
+        if not re.match(r"[+~]*(sweep\.|estimator@sweep\.|distribution@sweep\.|runner)", override):
             raise ConfigError(
-                f"overrides: {one!r}: only keys of the sweep and the runner can be set; "
+                f"overrides: {override!r}: only keys of the sweep and the runner can be set; "
                 "others are arguments"
             )
-    return composed([f"sweep={sweep}", *overrides], folder)
+    return compose([f"sweep={sweep}", *overrides], folder)
 
 
 def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
@@ -142,12 +147,13 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     path = Path(folder).expanduser()
     manifest = read_manifest(path)
     if not (path / "summary.csv").exists():
-        tables = ", ".join(sorted(one.name for one in path.glob("*.csv")))
+        tables = ", ".join(sorted(file.name for file in path.glob("*.csv")))
         raise ConfigError(
             f"'{path}': holds an audit or a run of libraries; read its tables instead: {tables}"
         )
     settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
     load_plugins(settings.plugins, None if config_dir is None else Path(config_dir))
-    with warnings.catch_warnings(action="ignore", category=RenamedWarning):  # nobody writes it anew
+    # Users do not edit a manifest, so a warning of renamed keys would not help them.
+    with warnings.catch_warnings(action="ignore", category=RenamedWarning):
         study = from_mapping(Study, settings.sweep, "sweep")
     return read_result(study, path, manifest)

@@ -1,4 +1,4 @@
-"""Type aliases of arrays."""
+"""Type aliases of numpy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sources that estimators and theorems cite, each by a short key such as KSU20."""
+"""Sources that estimators and theorems cite, each with a short key such as KSU20."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ Text = Annotated[str, Field(min_length=1)]
 
 @validated
 class Source:
-    """A paper, a lecture, or a library.
+    """Bibliographic reference to a paper, a lecture or a library.
 
     Parameters
     ----------
     authors : str
         Last names, separated by commas.
     title : str
+        Title of the work.
     venue : str, optional
         Conference, journal or place; empty for a preprint.
     year : int, optional
+        Year of publication.
     id : str, optional
-        ``doi:`` or ``arXiv:`` and the number; empty if it was not checked.
+        Identifier that begins with ``doi:`` or ``arXiv:``; empty if no identifier was checked.
     """
 
     authors: Text
@@ -49,18 +51,21 @@ class Source:
 
 @cache
 def bibliography() -> dict[str, Source]:
-    """Read ``data/bibliography.yaml``: every source by its key.
+    """Return every source in ``data/bibliography.yaml``, keyed by its short key such as KSU20.
 
     Raises
     ------
     ConfigError
-        If an entry lacks a key or has an unknown one.
+        If the entry of a source lacks a field or has an unknown field.
     """
     entries = yaml.safe_load((PACKAGE / "data" / "bibliography.yaml").read_text("utf-8"))
     return {key: from_mapping(Source, entry, key) for key, entry in entries.items()}
 
 
 def sources_in(texts: Iterable[str]) -> dict[str, Source]:
-    """Return the sources whose keys occur as words in the texts, in the bibliography's order."""
+    """Return the sources that texts cite by keys such as KSU20, in the bibliography's order.
+
+    A key counts only as a whole word.
+    """
     words = {word for text in texts for word in re.findall(r"\w+", text)}
     return {key: source for key, source in bibliography().items() if key in words}

@@ -1,4 +1,4 @@
-"""The command line: ``python -m dpbench sweep=heavy_tail``."""
+"""Command line of dpbench: ``python -m dpbench sweep=heavy_tail``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TextIO
 
 from dpbench import signals
 from dpbench.commands import command, commands
-from dpbench.commands.command_line import arguments
+from dpbench.commands.command_line import parse_flags
 from dpbench.errors import ConfigError, RenamedWarning
 from dpbench.jobs.help import help_text, unknown_command
 from dpbench.output.terminal import command_line
@@ -25,14 +25,15 @@ DONE, FAILED, UNUSABLE = 0, 1, 2
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line.
+    """Run the command line with the words `argv`.
 
     Returns
     -------
     int
-        0 if all is done; 1 if a cell failed, a claim is inconsistent where the sweep gates on
-        claims, errors are worse than the baseline's, or a privacy claim is refuted; 2 if the
-        configuration cannot be used; 130 if interrupted.
+        Exit code: 0 if everything succeeded, 2 if the configuration cannot be used, 130 if
+        interrupted, else 1. A run fails with 1 if an estimator failed, errors are worse than the
+        stored errors of the baseline, or a privacy claim is refuted. An inconsistent claim fails a
+        run unless the sweep sets ``fail_on_inconsistent`` to false.
     """
     try:
         with warnings.catch_warnings():
@@ -45,12 +46,12 @@ def run(argv: Sequence[str]) -> int:
             print(f"dpbench: {error}", file=sys.stderr)
             return UNUSABLE
         first, *_ = str(error).splitlines() or [""]
-        told, code = f"{type(error).__name__}: {first}", FAILED
+        message, code = f"{type(error).__name__}: {first}", FAILED
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        told, code = "interrupted", signals.INTERRUPTED
-    kept = f"; finished blocks are kept, to go on: {command_line(argv)}"
-    print(f"dpbench: {told}{'' if set(argv[:1]) & set(commands()) else kept}", file=sys.stderr)
+        message, code = "interrupted", signals.INTERRUPTED
+    advice = f"; finished blocks are kept, to go on: {command_line(argv)}"
+    print(f"dpbench: {message}{'' if set(argv[:1]) & set(commands()) else advice}", file=sys.stderr)
     return code
 
 
@@ -62,7 +63,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a name of an earlier release in one line, and other warnings in Python's format."""
+    """Print a warning about a renamed name in one line, other warnings in Python's format."""
     if issubclass(category, RenamedWarning):
         print(f"dpbench: {message}", file=sys.stderr)
     else:
@@ -84,36 +85,39 @@ def _run(argv: Sequence[str]) -> int:
         return code
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
         raise unknown_command(argv[0], commands())
-    flags = arguments(argv)
+    flags = parse_flags(argv)
     if flags.version:
         print(f"dpbench {__version__}")
         return DONE
     if flags.help is not None or flags.schema:
         print(help_text(flags, commands().values()))
         return DONE
-    from dpbench.jobs.composition import composed, multirun
+    from dpbench.jobs.composition import compose, expand_multirun
 
-    runs = multirun(flags.overrides) if flags.multirun else [flags.overrides]
+    runs = expand_multirun(flags.overrides) if flags.multirun else [flags.overrides]
     if len(runs) > 1:
-        gc.enable()  # of a thousand each leaves 2 MB of garbage
+        gc.enable()  # because each run leaves 2 MB of garbage, and there may be a thousand
     if flags.cfg is not None:
         from omegaconf import OmegaConf
 
         for overrides in runs:
-            print(OmegaConf.to_yaml(composed(overrides, flags.config_dir)), end="")
+            print(OmegaConf.to_yaml(compose(overrides, flags.config_dir)), end="")
         return DONE
-    from dpbench.jobs.prepare import job_of
+    from dpbench.jobs.prepare import make_job
 
-    jobs = [job_of(composed(overrides, flags.config_dir), flags.config_dir) for overrides in runs]
+    jobs = [make_job(compose(overrides, flags.config_dir), flags.config_dir) for overrides in runs]
     folder = [] if flags.config_dir is None else ["--config-dir", str(flags.config_dir)]
-    words = [[*folder, *one] for one in runs] if flags.multirun else [argv]
+    words = (
+        [[*folder, *overrides_of_run] for overrides_of_run in runs] if flags.multirun else [argv]
+    )
     _check_apart("out", [job.folder for job in jobs])
     _check_apart("baseline", [job.stores for job in jobs if job.stores is not None])
     signals.install_interrupt_handlers()
-    return max(job.run(own) for job, own in zip(jobs, words, strict=True))
+    return max(job.run(run_words) for job, run_words in zip(jobs, words, strict=True))
 
 
 def _check_apart(key: str, paths: Sequence[Path]) -> None:
+    """Raise ConfigError if two runs share one of `paths`, which the configuration `key` sets."""
     for path in paths:
         if paths.count(path) > 1:
             raise ConfigError(

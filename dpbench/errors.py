@@ -1,15 +1,18 @@
-"""One-line error messages. Imports nothing heavy, so that errors appear at once."""
+"""One-line error messages.
+
+This file imports nothing slow, because an error must appear at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["ConfigError", "RenamedWarning", "choose_from", "one_line", "reject_unknown_keywords"]
+__all__ = ["ConfigError", "RenamedWarning", "choose_from", "reject_unknown_keywords", "to_one_line"]
 
 
-def one_line(text: str) -> str:
-    """Return a text in one line, with unprintable characters replaced by question marks."""
+def to_one_line(text: str) -> str:
+    """Return `text` in one line, with unprintable characters replaced by question marks."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
@@ -17,11 +20,11 @@ class ConfigError(ValueError):
     """Error in a configuration, a command line or an argument, with a message of one line."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(one_line(text))
+        super().__init__(to_one_line(text))
 
 
 class RenamedWarning(FutureWarning):
-    """A name of an earlier release; its text is one line that says what to write."""
+    """Warning about a name of an earlier release; its text says which name to write instead."""
 
 
 def choose_from(name: object, choices: Iterable[str]) -> str:
@@ -41,11 +44,11 @@ def choose_from(name: object, choices: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
-    known = list(choices)
-    near = get_close_matches(str(name), known, n=1) or [
-        one for one in known if str(name) and one.startswith(str(name))
+    names = list(choices)
+    similar = get_close_matches(str(name), names, n=1) or [
+        choice for choice in names if str(name) and choice.startswith(str(name))
     ]
-    return f"{f'did you mean {near[0]!r}? ' if near else ''}choose from {', '.join(known)}"
+    return f"{f'did you mean {similar[0]!r}? ' if similar else ''}choose from {', '.join(names)}"
 
 
 def reject_unknown_keywords(unknown: Mapping[str, Any], function: Callable[..., Any]) -> None:
@@ -56,7 +59,7 @@ def reject_unknown_keywords(unknown: Mapping[str, Any], function: Callable[..., 
     unknown : mapping of str
         Keyword arguments that the function's ``**unknown`` collected.
     function : callable
-        Function, whose last parameter is ``**unknown``.
+        Function that was called; its last parameter is ``**unknown``.
 
     Raises
     ------
@@ -66,5 +69,5 @@ def reject_unknown_keywords(unknown: Mapping[str, Any], function: Callable[..., 
     for name in unknown:
         from inspect import signature
 
-        *known, _ = signature(function).parameters
-        raise ConfigError(f"{name}: no such argument; {choose_from(name, known)}")
+        *parameters, _ = signature(function).parameters
+        raise ConfigError(f"{name}: no such argument; {choose_from(name, parameters)}")

@@ -9,7 +9,10 @@ PACKAGE = Path(__file__).parent
 
 
 def conf_folder() -> Path:
-    """Return the folder of configurations: in the package in a wheel, else in the checkout."""
+    """Return the folder of configurations.
+
+    It lies in the package's folder if dpbench is installed, else next to the package's folder.
+    """
     package = Path(__file__).resolve().parent
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"

@@ -1,9 +1,9 @@
 """Validated parameters, and the registry of names that a configuration may use.
 
-Everything that a configuration can build is a frozen dataclass that checks its fields. It names a
-class by its registered name (``kind: clipped_mean``) or by its path
-(``_target_: dpbench.estimators.ClippedMean``), looked up among the classes that are registered
-already, so that reading a configuration never imports or calls anything.
+Everything that a configuration can build is a frozen dataclass that checks its fields. A
+configuration names a class by its registered name (``kind: clipped_mean``) or by its path
+(``_target_: dpbench.estimators.ClippedMean``). Only registered classes are found, so reading a
+configuration never imports or calls anything.
 """
 
 from __future__ import annotations
@@ -30,76 +30,98 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from dpbench.errors import ConfigError, RenamedWarning, choose_from
 
 __all__ = [
-    "LABEL", "MOST_RECORDS", "ConfigError", "Count", "Label", "MomentOrder", "Nested",
-    "Probability", "Radius", "Registered", "Trials", "as_config_error", "from_mapping",
-    "keyed", "named", "usable_label", "validated", "validated_positional",
+    "LABEL",
+    "MAX_RECORDS",
+    "ConfigError",
+    "Count",
+    "Label",
+    "MomentOrder",
+    "Nested",
+    "Probability",
+    "Radius",
+    "Registered",
+    "Trials",
+    "as_config_error",
+    "check_label",
+    "from_mapping",
+    "labelled_entries",
+    "nested_entry",
+    "validated",
+    "validated_positional",
 ]  # fmt: skip
 
 T = TypeVar("T")
-# Order of a bounded moment; a probability; a bound R on a mean, which 1e300 may be.
+# MomentOrder: order k of a bounded moment. Radius: bound R on the absolute value of a mean.
 MomentOrder = Annotated[float, Field(ge=2)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Radius = Annotated[float, Field(ge=0, le=1e300)]
-# Records, as far as counts of them are drawn; repetitions.
-MOST_RECORDS = 10**15
-Count = Annotated[int, Field(ge=1, le=MOST_RECORDS)]
+# Largest n, which only datasets held as counts reach.
+MAX_RECORDS = 10**15
+Count = Annotated[int, Field(ge=1, le=MAX_RECORDS)]
 Trials = Annotated[int, Field(ge=1, le=10_000_000)]
-# What a user calls something: in tables, legends and file names, where it is text and no more.
+# Labels stand in tables, legends and file names, so they must be plain text.
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.=+-]{0,99}$"
-LONGEST = 200  # characters of a value in a message
+MAX_QUOTED_CHARACTERS = 200  # characters of a value in a message
 
 
-def usable_label(name: Any) -> str:
-    """The label, if it is one; else ValueError."""
+def check_label(name: Any) -> str:
+    """Return `name` as text; raise ValueError if it is not valid as a label of a configuration.
+
+    A label has up to 100 letters, digits and ``_.=+-``, and begins with a letter or digit.
+    """
     text = str(name)
     if not re.fullmatch(LABEL, text):
         allowed = "up to 100 letters, digits and _ . = + -, a letter or digit first"
-        raise ValueError(f"{_shown(text)}: a label has {allowed}")
+        raise ValueError(f"{_quote_value(text)}: a label has {allowed}")
     return text
 
 
-Label = Annotated[str, AfterValidator(usable_label), Field(json_schema_extra={"pattern": LABEL})]
+Label = Annotated[str, AfterValidator(check_label), Field(json_schema_extra={"pattern": LABEL})]
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
 def validated(cls: type[T]) -> type[T]:
-    """Make `cls` a frozen, keyword-only dataclass; a field that cannot be used is a ConfigError."""
-    return _make(cls, kw_only=True)
+    """Make `cls` a frozen, keyword-only dataclass that raises ConfigError for invalid fields."""
+    return _make_dataclass(cls, kw_only=True)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
 def validated_positional(cls: type[T]) -> type[T]:
-    """Make `cls` like `validated` does, with fields that may be given by position."""
-    return _make(cls, kw_only=False)
+    """Make `cls` a dataclass as `validated` does, but allow positional arguments."""
+    return _make_dataclass(cls, kw_only=False)
 
 
-def _make(cls: type[T], *, kw_only: bool) -> type[T]:
+def _make_dataclass(cls: type[T], *, kw_only: bool) -> type[T]:
     config = ConfigDict(extra="forbid", allow_inf_nan=False)
-    make: Any = pydantic_dataclass(frozen=True, kw_only=kw_only, config=config)
-    made: type[T] = make(cls)
-    _tell_in_one_line(made)
-    if issubclass(made, Registered):
-        made._enter()
-    return made
+    decorate: Any = pydantic_dataclass(frozen=True, kw_only=kw_only, config=config)
+    checked_class: type[T] = decorate(cls)
+    _shorten_validation_errors(checked_class)
+    if issubclass(checked_class, Registered):
+        checked_class._register()
+    return checked_class
 
 
-def _tell_in_one_line(cls: Any) -> None:
-    """Let the class refuse what it is given in Python as a configuration's: in one line."""
-    checked = cls.__init__
+def _shorten_validation_errors(cls: Any) -> None:
+    """Make the constructor of `cls` raise ConfigError with one line, not pydantic's errors."""
+    checked_init = cls.__init__
 
-    @wraps(checked)
+    @wraps(checked_init)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
-            checked(self, *args, **kwargs)
+            checked_init(self, *args, **kwargs)
         except ValidationError as error:
-            raise ConfigError(_one_line(error, "", cls)) from None
+            raise ConfigError(_describe_error(error, "", cls)) from None
 
     cls.__init__ = init
 
 
 @contextmanager
 def as_config_error(where: str) -> Iterator[None]:
-    """Numbers of the configuration alone are computed: where that fails it cannot be used."""
+    """Turn numerical errors in a ``with`` block into a ConfigError that names the key `where`.
+
+    The block must compute with numbers of the configuration only, because the message blames the
+    configuration.
+    """
     import numpy as np  # slow to load
 
     try:
@@ -111,111 +133,137 @@ def as_config_error(where: str) -> Iterator[None]:
         raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
 
 
-def _one_line(error: ValidationError, where: str, cls: type[Any]) -> str:
-    """Say one problem of `error` as ``key: value: what is allowed``: a word that is none, first."""
-    strange = {"unexpected_keyword_argument", "extra_forbidden"}
+def _describe_error(error: ValidationError, where: str, cls: type[Any]) -> str:
+    """Describe a validation error as ``key: value: what is allowed``.
+
+    If there are several problems, describe one; unknown keys come first.
+    """
+    unknown_key_types = {"unexpected_keyword_argument", "extra_forbidden"}
     positional = "unexpected_positional_argument"
-    first = min(error.errors(), key=lambda one: one["type"] not in {*strange, positional})
+    first = min(
+        error.errors(), key=lambda problem: problem["type"] not in {*unknown_key_types, positional}
+    )
     steps, names = [str(step) for step in first["loc"]], [field.name for field in fields(cls)]
-    unknown = first["type"] in strange
+    unknown = first["type"] in unknown_key_types
     if first["type"] == positional:
-        return f"{cls.__name__}: {_shown(first['input'])}: name it, of {', '.join(names)}"
-    if first["loc"] and isinstance(first["loc"][0], int):  # by position
+        return f"{cls.__name__}: {_quote_value(first['input'])}: name it, of {', '.join(names)}"
+    if first["loc"] and isinstance(first["loc"][0], int):  # the argument has no name in the call
         steps[0] = names[first["loc"][0]]
-    last = [steps.pop()] if unknown else []  # as the user wrote it
-    # pydantic's own steps into a union carry brackets or a class name: they are no keys
+    last = [steps.pop()] if unknown else []  # the user's spelling
+    # Steps of pydantic into a union have brackets or a class name, so they are not keys.
     path = [step for step in steps if re.fullmatch(r"[a-z0-9_]+", step)] + last
-    key = _path(where, *path) or cls.__name__
+    key = _join_keys(where, *path) or cls.__name__
     inner = first.get("ctx", {}).get("error")
-    if isinstance(inner, ConfigError):  # of something that is built inside: it begins with its key
+    if isinstance(inner, ConfigError):  # its text begins with the inner key
         return f"{key}.{inner}"
     if first["type"] in {"missing", "missing_argument"}:
         return f"{key}: this key is required"
     if unknown:
         return f"{key}: no such key; {choose_from(last[0], names)}"
-    given = first["input"]
-    if first["type"] in {"list_type", "tuple_type"} and isinstance(given, str | int | float):
-        return f"{key}: {_shown(given)}: expected a list: [{given}]"
+    value = first["input"]
+    if first["type"] in {"list_type", "tuple_type"} and isinstance(value, str | int | float):
+        return f"{key}: {_quote_value(value)}: expected a list: [{value}]"
     message = first["msg"].removeprefix("Value error, ")
-    for limit in first.get("ctx", {}).values():  # which pydantic writes without exponent
+    for limit in first.get("ctx", {}).values():  # pydantic writes limits without exponent
         if isinstance(limit, float):
             number = repr(limit).removesuffix(".0")
             message = re.sub(r" \S+$", f" {number}", message)
     message = message[:1].lower() + message[1:]
-    shown = isinstance(given, str | int | float | list | None)
-    return f"{key}: {_shown(given)}: {message}" if shown else f"{key}: {message}"
+    quotable = isinstance(value, str | int | float | list | None)
+    return f"{key}: {_quote_value(value)}: {message}" if quotable else f"{key}: {message}"
 
 
-def _shown(value: Any) -> str:
-    """A value in a message, its beginning if it is long."""
+def _quote_value(value: Any) -> str:
+    """Return the repr of a value, cut to `MAX_QUOTED_CHARACTERS` (200) characters."""
     text = repr(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= MAX_QUOTED_CHARACTERS else f"{text[:MAX_QUOTED_CHARACTERS]}..."
 
 
-def _path(*keys: str) -> str:
+def _join_keys(*keys: str) -> str:
     return ".".join(key for key in keys if key)
 
 
 def from_mapping(cls: type[T], spec: Any, where: str) -> T:
-    """Make a `cls` from the keys of `spec`, which stands at `where`; what is one is taken as it is.
+    """Build an instance of a validated class from a mapping of its fields.
 
-    ConfigError if it is no mapping, or a key is missing, unknown or invalid.
+    Parameters
+    ----------
+    cls : type
+        Class of the instance.
+    spec : mapping, or instance of `cls`
+        Values, keyed by field; an instance is returned unchanged.
+    where : str
+        Path of `spec` in the configuration, for messages.
+
+    Returns
+    -------
+    instance of `cls`
+
+    Raises
+    ------
+    ConfigError
+        If `spec` is not a mapping, or a key is missing, unknown or invalid.
     """
     if isinstance(spec, cls):
         return spec
     if not isinstance(spec, Mapping):
         raise ConfigError(f"{where}: {spec!r}: expected a mapping")
-    spec = _with_new_keys(cls, spec, where)
+    spec = _replace_old_keys(cls, spec, where)
     for field in fields(cls):  # type: ignore[arg-type]
-        given = spec.get(field.name)
-        if isinstance(given, bool) and "bool" not in str(field.type):  # true would pass for 1
-            raise ConfigError(f"{_path(where, field.name)}: {given}: not a number or text")
+        entry = spec.get(field.name)
+        if isinstance(entry, bool) and "bool" not in str(field.type):  # true would pass for 1
+            raise ConfigError(f"{_join_keys(where, field.name)}: {entry}: not a number or text")
     try:
         return cls(**{str(key): value for key, value in spec.items()})
-    except (ConfigError, ValidationError) as error:  # the latter of a class that is made late
-        found = error if isinstance(error, ValidationError) else error.__context__
-        assert isinstance(found, ValidationError)
-        raise ConfigError(_one_line(found, where, cls)) from None
+    except (ConfigError, ValidationError) as error:
+        cause = error if isinstance(error, ValidationError) else error.__context__
+        assert isinstance(cause, ValidationError)
+        raise ConfigError(_describe_error(cause, where, cls)) from None
 
 
-def _with_new_keys(cls: type[Any], spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Replace the keys of `spec` that an earlier release used by those of today, and say so."""
+def _replace_old_keys(cls: type[Any], spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Replace keys of an earlier release by today's keys, with a warning for each."""
     renamed = {old: new for new, old in getattr(cls, "first_names", {}).items() if old in spec}
     for old, new in renamed.items():
         if new in spec:
-            raise ConfigError(f"{_path(where, old)}: this key is now {new}; write {new} alone")
-        _warn_renamed(_path(where, old), f"write the key {new!r}")
+            raise ConfigError(f"{_join_keys(where, old)}: this key is now {new}; write {new} alone")
+        _warn_renamed(_join_keys(where, old), f"write the key {new!r}")
     return {renamed.get(str(key), key): value for key, value in spec.items()}
 
 
 def _warn_renamed(key: str, remedy: str) -> None:
-    """Say that a name of an earlier release was read, which the next release will refuse."""
+    """Warn that a name was renamed since an earlier release; the next release will refuse it."""
     warnings.warn(f"{key}: renamed; {remedy}", RenamedWarning, stacklevel=2)
 
 
 def _snake(name: str) -> str:
-    """Return the name of a class in snake case."""
+    """Return the name of a class in snake case, such as ``clipped_mean`` for ClippedMean."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Nested:
-    """Declare and check the keys inside a field, as metadata of the field's type.
+    """Description of a configuration field whose value is an object or a mapping of objects.
 
-    The help, the schema and the proposals for a wrong override are all derived from it.
+    Each object is called an entry, and has keys of its own. A `Nested` is attached to the type of
+    the field as metadata, and contains the validator that builds the entries. The command line's
+    help, the schema and the suggestions for misspelt keys are derived from it.
 
     Parameters
     ----------
     of : tuple of registries, or mapping of str to class
-        The classes that an entry can make; `check` is pydantic's validator.
+        Possible classes of an entry.
+    check : pydantic validator
+        Validator that builds the entries.
     by_label : bool
-        Whether the field holds entries by label, or by default one alone.
+        If True, the field maps labels to entries; by default it holds one entry.
     title : str
-        Heads the keys in the help, with the name of the class in `of` for {}.
+        Heading of an entry's keys in the help; {} stands for the name of the class in `of`.
     choice : tuple of str and mapping, optional
-        A key, and which of its values choose each class of a mapping.
+        Key of the entry whose value chooses the class; and a mapping from each name in `of` to the
+        values that choose the class with this name.
     variants : bool
-        Whether a list of values stands for one entry each.
+        If True, a list of values for a parameter stands for one entry per value.
     optional : tuple of str
         Keys that an entry can omit although its class requires them.
     """
@@ -232,17 +280,32 @@ class Nested:
         return self.check.__get_pydantic_core_schema__(source, handler)
 
     def find(self, entry: Mapping[str, Any]) -> type[Any] | None:
-        """Return the class that an entry makes; None if the entry names none."""
+        """Return the class that the keys of an entry choose, or None if they choose no class."""
         if isinstance(self.of, tuple):
             return next(filter(None, (registry.find(entry) for registry in self.of)), None)
         if self.choice is None:
             return next(iter(self.of.values()))
         key, values = self.choice
-        return next((one for name, one in self.of.items() if entry.get(key) in values[name]), None)
+        return next(
+            (candidate for name, candidate in self.of.items() if entry.get(key) in values[name]),
+            None,
+        )
 
 
-def keyed(cls: type[Any], title: str = "") -> Any:
-    """Make a `cls` of a mapping, in a field of one, and name the keys that are wrong."""
+def nested_entry(cls: type[Any], title: str = "") -> Any:
+    """Declare a configuration field with one entry, an instance of `cls` built from a mapping.
+
+    Parameters
+    ----------
+    cls : type
+        Class of the entry.
+    title : str
+        Heading of the entry's keys in the help.
+
+    Returns
+    -------
+    Nested
+    """
 
     def build(spec: Any) -> Any:
         return from_mapping(cls, spec, "") if isinstance(spec, Mapping) else spec
@@ -250,15 +313,29 @@ def keyed(cls: type[Any], title: str = "") -> Any:
     return Nested(of={"": cls}, check=BeforeValidator(build), title=title)
 
 
-def named(
+def labelled_entries(
     of: type[Any] | Mapping[str, type[Any]],
     make: Callable[[Any, str], Any] | None = None,
     least: int = 0,
-    **about: Any,
+    **metadata: Any,
 ) -> Any:
-    """Make at least so many entries by label: what `make` makes of an entry and its label.
+    """Declare a configuration field that maps labels to entries, objects built from mappings.
 
-    By default the class `of` is made of the entry's keys; for `about` see `Nested`.
+    Parameters
+    ----------
+    of : type, or mapping of str to type
+        Class of the entries, or their possible classes, keyed by name.
+    make : callable, optional
+        Builds an entry from its configuration and its label; by default `from_mapping` builds an
+        instance of `of`.
+    least : int
+        Smallest number of entries, by default 0.
+    **metadata
+        Other parameters of `Nested`.
+
+    Returns
+    -------
+    Nested
     """
     classes: Any = of
     if isinstance(of, type):
@@ -271,13 +348,17 @@ def named(
             raise ValueError("expected a mapping of names")
         if len(entries) < least:
             raise ValueError("at least one entry is needed")
-        return {usable_label(name): make(one, str(name)) for name, one in entries.items()}
+        return {check_label(name): make(entry, str(name)) for name, entry in entries.items()}
 
-    return Nested(of=classes, check=PlainValidator(build), by_label=True, **about)
+    return Nested(of=classes, check=PlainValidator(build), by_label=True, **metadata)
 
 
-def _checked(kind: type[T], where: str) -> type[T]:
-    """Refuse a class whose own parameters are not its fields: streams are named by these."""
+def _require_validated(kind: type[T], where: str) -> type[T]:
+    """Return the class `kind`; raise ConfigError unless the decorator `validated` was applied.
+
+    Other classes are refused, because the name of a random stream lists the fields that
+    `validated` declares.
+    """
     if "__pydantic_fields__" not in vars(kind):
         raise ConfigError(
             f"{where}: {kind.__module__}.{kind.__name__} does not check its parameters; "
@@ -287,10 +368,11 @@ def _checked(kind: type[T], where: str) -> type[T]:
 
 
 class Registered:
-    """Base of the classes that a configuration can name.
+    """Base class of the classes that a configuration can name.
 
-    A direct subclass of `Registered` opens a registry of its own; every public class
-    below it is entered there under its name in snake case, or under the `kind` that it gives.
+    A direct subclass of `Registered` starts a registry, a table of classes keyed by name. Every
+    public class derived from this subclass is registered under its name in snake case, or under its
+    class argument `kind`.
     """
 
     _registry: ClassVar[dict[str, type[Any]]]
@@ -300,64 +382,84 @@ class Registered:
         super().__init_subclass__(**kwargs)
         if Registered in cls.__bases__:
             cls._registry = {}
-        # One without a body may be what unpickling fills later, or drops for a class that is there.
+        # A class without a body may be a stub that unpickling fills later or discards.
         whole = any(not name.startswith("__") for name in vars(cls))
         cls._kind = kind
         if whole:
-            cls._enter()
+            cls._register()
 
     @classmethod
-    def _enter(cls) -> None:
-        """Enter the class in its registry; ConfigError if another module has the name."""
+    def _register(cls) -> None:
+        """Register this class; raise ConfigError if a class of another module has its name."""
         if Registered in cls.__bases__ or cls.__name__.startswith("_"):
             return
         name = cls._kind or _snake(cls.__name__)
-        known = cls._registry.get(name)
-        if known is not None and known.__module__ != cls.__module__:
+        registered = cls._registry.get(name)
+        if registered is not None and registered.__module__ != cls.__module__:
             raise ConfigError(
                 f"{cls.__module__}.{cls.__name__}: the name {name!r} is taken by "
-                f"{known.__module__}.{known.__name__}; write class {cls.__name__}(..., "
+                f"{registered.__module__}.{registered.__name__}; write class {cls.__name__}(..., "
                 f"kind='another_name')"
             )
         cls._registry[name] = cls
 
     @classmethod
+    def first_kind(cls) -> str | None:
+        """Return the name that configurations of an earlier release used for this class.
+
+        Return None if the class was never renamed.
+        """
+        first_name = vars(cls).get("stream_name")
+        return None if first_name is None else _snake(first_name)
+
+    @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
-        """The registered classes that can be made, by name."""
-        return {name: one for name, one in cls._registry.items() if not inspect.isabstract(one)}
+        """Return the registered classes without abstract methods, keyed by name."""
+        return {name: kind for name, kind in cls._registry.items() if not inspect.isabstract(kind)}
 
     @classmethod
     def kind_name(cls) -> str:
-        """What a configuration calls this class."""
-        return next(name for name, one in cls._registry.items() if one is cls)
+        """Return the name of this class in configurations."""
+        return next(name for name, kind in cls._registry.items() if kind is cls)
 
     @classmethod
     def find(cls, spec: Mapping[str, Any], *, whole: bool = True) -> type[Self] | None:
-        """The registered class that `spec` names, if any; nothing is imported.
+        """Return the registered class that a specification names, without importing anything.
 
-        Of those that can be made, and (not `whole`) of others' that lack a method.
+        Parameters
+        ----------
+        spec : mapping
+            Specification with a key ``kind`` or ``_target_``.
+        whole : bool
+            If True (the default), consider only classes without abstract methods. If False,
+            consider also the abstract classes that packages other than dpbench define.
+
+        Returns
+        -------
+        type or None
+            The class; None if no registered class has the name.
         """
-        among = cls.kinds()
-        if not whole:  # dpbench's own are abstract on purpose
+        candidates = cls.kinds()
+        if not whole:  # dpbench's abstract classes are base classes
             others = cls._registry.items()
-            among |= {
-                name: one for name, one in others if not one.__module__.startswith("dpbench.")
+            candidates |= {
+                name: kind for name, kind in others if not kind.__module__.startswith("dpbench.")
             }
         if "_target_" not in spec:
-            return among.get(str(spec.get("kind")))
+            return candidates.get(str(spec.get("kind")))
         module, _, name = str(spec["_target_"]).rpartition(".")
-        for known in among.values():
-            at = known.__module__
-            if name == known.__name__ and module in {at, at.rpartition(".")[0]}:
-                return known
+        for candidate in candidates.values():
+            home = candidate.__module__
+            if name == candidate.__name__ and module in {home, home.rpartition(".")[0]}:
+                return candidate
         return None
 
     @classmethod
-    def current(cls, spec: Any, where: str) -> Any:
-        """Replace the names in `spec` that an earlier release used by those of today.
+    def replace_old_names(cls, spec: Any, where: str) -> Any:
+        """Replace names of earlier releases in a specification by today's names, with a warning.
 
-        A class with the attribute `stream_name` was once registered under that name, and a field
-        in `first_names` once had another name. One line on standard error says what to write.
+        The attribute `stream_name` of a renamed class holds the class's earlier name. The attribute
+        `first_names` maps renamed fields to their earlier names.
 
         Parameters
         ----------
@@ -374,58 +476,91 @@ class Registered:
         if not isinstance(spec, Mapping):
             return spec
         module, _, target = str(spec.get("_target_", "")).rpartition(".")
-        for kind, known in cls._registry.items():
-            old = vars(known).get("stream_name")
+        for kind, registered in cls._registry.items():
+            old = vars(registered).get("stream_name")
             if old is None:
                 continue
-            if spec.get("kind") == _snake(old) != kind:
-                _warn_renamed(_path(where, "kind") + f": {spec['kind']!r}", f"write {kind!r}")
+            if spec.get("kind") == registered.first_kind() != kind:
+                _warn_renamed(_join_keys(where, "kind") + f": {spec['kind']!r}", f"write {kind!r}")
                 spec = {**spec, "kind": kind}
-            if target == old != known.__name__:
-                _warn_renamed(_path(where, "_target_") + f": {old!r}", f"write {known.__name__!r}")
-                spec = {**spec, "_target_": f"{module}.{known.__name__}"}
-        chosen = cls.find(spec)
-        return spec if chosen is None else _with_new_keys(chosen, spec, where)
+            if target == old != registered.__name__:
+                _warn_renamed(
+                    _join_keys(where, "_target_") + f": {old!r}", f"write {registered.__name__!r}"
+                )
+                spec = {**spec, "_target_": f"{module}.{registered.__name__}"}
+        named_class = cls.find(spec)
+        return spec if named_class is None else _replace_old_keys(named_class, spec, where)
 
     @classmethod
     def lookup(cls, spec: Mapping[str, Any], where: str) -> type[Self]:
-        """The registered class that `spec`, which stands at `where`, names; else ConfigError."""
+        """Return the registered class that a specification names.
+
+        Parameters
+        ----------
+        spec : mapping
+            Specification of an object.
+        where : str
+            Path of `spec` in the configuration, for messages.
+
+        Returns
+        -------
+        type
+
+        Raises
+        ------
+        ConfigError
+            If `spec` names no class, or a class that is abstract or not validated.
+        """
         if not isinstance(spec, Mapping):
             raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'")
-        found = cls.find(spec)
-        if found is not None:
-            return _checked(found, where)
+        kind = cls.find(spec)
+        if kind is not None:
+            return _require_validated(kind, where)
         if part := cls.find(spec, whole=False):
             missing = ", ".join(sorted(getattr(part, "__abstractmethods__", ())))
             key = next(key for key in ("_target_", "kind") if key in spec)
             raise ConfigError(
-                f"{_path(where, key)}: {spec[key]!r}: {part.__module__}.{part.__name__} does not "
-                f"define {missing}"
+                f"{_join_keys(where, key)}: {spec[key]!r}: {part.__module__}.{part.__name__} "
+                f"does not define {missing}"
             )
         choices = sorted(cls.kinds())
         if "_target_" in spec:
             name = str(spec["_target_"]).rpartition(".")[2]
-            near = choose_from(name, {one.__name__ for one in cls.kinds().values()})
-            meant = near.rpartition("choose from")[0]
+            near = choose_from(name, {candidate.__name__ for candidate in cls.kinds().values()})
+            suggestion = near.rpartition("choose from")[0]
             raise ConfigError(
-                f"{_path(where, '_target_')}: {spec['_target_']!r}: refused; {meant}only classes "
-                f"of dpbench and of listed plugins may be named: {', '.join(choices)}"
+                f"{_join_keys(where, '_target_')}: {spec['_target_']!r}: refused; {suggestion}only "
+                f"classes of dpbench and of listed plugins may be named: {', '.join(choices)}"
             )
-        key = _path(where, "kind")
+        key = _join_keys(where, "kind")
         if "kind" not in spec:
             raise ConfigError(f"{key}: this key is required; choose from {', '.join(choices)}")
         raise ConfigError(f"{key}: {spec['kind']!r}: {choose_from(spec['kind'], choices)}")
 
     @classmethod
     def build(cls, spec: Any, where: str) -> Self:
-        """Make the instance of ``kind`` (or ``_target_``) and parameters; one is taken as it is.
+        """Build the object that a specification describes.
 
-        ConfigError, with the path `where` of `spec`, if a name or a parameter cannot be used.
+        Parameters
+        ----------
+        spec : mapping, or instance of the class
+            ``kind`` or ``_target_``, and parameters; an instance is returned unchanged.
+        where : str
+            Path of `spec` in the configuration, for messages.
+
+        Returns
+        -------
+        instance of the class
+
+        Raises
+        ------
+        ConfigError
+            If a name or a parameter is invalid.
         """
-        if isinstance(spec, cls):  # made in Python
-            _checked(type(spec), where)
+        if isinstance(spec, cls):
+            _require_validated(type(spec), where)
             return spec
-        spec = cls.current(spec, where)
-        chosen = cls.lookup(spec, where)
-        given = {key: value for key, value in spec.items() if key not in {"kind", "_target_"}}
-        return from_mapping(chosen, given, where)
+        spec = cls.replace_old_names(spec, where)
+        kind = cls.lookup(spec, where)
+        parameters = {key: value for key, value in spec.items() if key not in {"kind", "_target_"}}
+        return from_mapping(kind, parameters, where)

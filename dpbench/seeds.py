@@ -1,9 +1,10 @@
-"""Random streams, each named by its purpose and by the objects that draw from it.
+"""Random streams (random generators), each seeded by a name.
 
-`canonical` names an object by its class and its parameters. A stream's name decides its numbers, so
-the names in streams are fixed: a class that is renamed keeps its old name in `stream_name`, and a
-renamed parameter keeps its old name in `first_names`. ``tests/stream_names.yaml`` lists the
-names of all classes.
+The name of a stream lists its purpose and the objects that draw from it. `canonical` describes an
+object in this name by its class and its parameters. The name of a stream decides its random
+numbers. So if a class is renamed, stream names keep the old name, which the class attribute
+`stream_name` holds. For renamed parameters, `first_names` holds the old names.
+``tests/stream_names.yaml`` lists the names of all classes.
 """
 
 from __future__ import annotations
@@ -20,24 +21,28 @@ __all__ = ["canonical", "check_generator", "digest", "stream", "stream_name", "s
 
 
 def digest(*names: object) -> str:
-    """SHA-256 of the names, in hexadecimal."""
+    """Return the SHA-256 digest of a list of names, in hexadecimal."""
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
 
 def stream(*names: str | int) -> np.random.Generator:
-    """The random stream of that name, independent of all others.
+    """Return the random generator that a name seeds, independent of other names' generators.
 
-    So adding, removing or reordering estimators, or moving work to other processes, changes no
-    other number. SFC64 was the fastest of numpy's generators on this workload.
+    Because every stream has its own name, no number changes if estimators are added, removed or
+    reordered, or if work moves to other processes.
     """
-    import numpy as np  # slow to load, where digests are enough
+    import numpy as np  # slow to load, and not needed for digests
 
     entropy = int(digest(*names), 16)
+    # SFC64 was the fastest of numpy's generators on this workload.
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy)))
 
 
 def check_generator(rng: object) -> None:
-    """TypeError if that is no generator: a seed, which would give every release the same noise."""
+    """Raise TypeError if `rng` is not a numpy random generator.
+
+    A seed is refused, because all releases with one seed would have equal noise.
+    """
     import numpy as np  # slow to load
 
     if not isinstance(rng, np.random.Generator):
@@ -45,30 +50,31 @@ def check_generator(rng: object) -> None:
 
 
 def canonical(instance: Any) -> str:
-    """Name an object by its class and its parameters, as the names of streams contain it.
+    """Return an object's class and parameters as text, for the names of random streams.
 
-    Objects with equal names behave equally. A parameter that holds the path of a file is replaced
-    by a digest of the file's values, if the class has a property `content`.
+    Objects with equal texts behave equally. If the class has a property `content`, a digest of a
+    file's values, this digest replaces the parameter `path`.
 
     Raises
     ------
     TypeError
-        If a parameter is not JSON and no dataclass or function.
+        If a parameter is not a JSON value, a dataclass or a function.
     """
     return f"{stream_name(type(instance))}{json.dumps(_parameters(instance), sort_keys=True)}"
 
 
 def stream_name(cls: type[Any]) -> str:
-    """Return the name of a class in streams: its attribute `stream_name`, or its own name.
+    """Return the name that stands for a class in the names of random streams.
 
-    A subclass does not inherit the attribute, because two classes need two names.
+    A renamed class has the attribute `stream_name`, which is returned. For other classes return the
+    class's own name. A subclass does not inherit the attribute, because two classes need two names.
     """
     name: str = vars(cls).get("stream_name", cls.__name__)
     return name
 
 
 def stream_parameters(cls: type[Any]) -> dict[str, str]:
-    """Map each field of a dataclass to its name in streams.
+    """Map each field of a dataclass to its name in the names of random streams.
 
     The class attribute `first_names` maps renamed fields to their first names. Subclasses
     inherit it.
@@ -78,26 +84,29 @@ def stream_parameters(cls: type[Any]) -> dict[str, str]:
 
 
 def _parameters(instance: Any) -> dict[str, Any]:
-    """Return the parameters in a stream's name, without those that were added later.
+    """Map the names of an object's parameters to their values, for the names of random streams.
 
-    The class attribute `added_parameters` maps each parameter that was added after streams were
-    drawn to the value that leaves the class as it was before. A parameter with this value is left
-    out, so that the old streams keep their names.
+    If a new version of dpbench adds a parameter to a class, one value of the parameter keeps the
+    old behaviour. The class attribute `added_parameters` maps the parameter to this value. A
+    parameter with this value is left out, because existing streams must keep their names.
     """
     names = stream_parameters(type(instance))
     added = getattr(instance, "added_parameters", {})
     values = {name: getattr(instance, name) for name in names}
-    kept = {
+    parameters = {
         names[name]: _value(value)
         for name, value in values.items()
         if name not in added or value != added[name]
     }
     content = getattr(instance, "content", None)
-    return kept if content is None else {**kept, "path": content}
+    return parameters if content is None else {**parameters, "path": content}
 
 
 def _value(value: Any) -> Any:
-    """Return a parameter's value as JSON: a nested object or a function by its name."""
+    """Return a parameter's value in a form that JSON can hold.
+
+    An object becomes a mapping of its class's name to its parameters. A function becomes its name.
+    """
     if is_dataclass(value):
         return {stream_name(type(value)): _parameters(value)}
     return f"{value.__module__}.{value.__qualname__}" if callable(value) else value

@@ -1,6 +1,6 @@
 """Handle signals and broken output streams of the command line.
 
-This file is loaded before all others, and imports the standard library only.
+This file is loaded before all others, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 __all__ = ["INTERRUPTED", "SIGNALS", "final_exit_code", "install_interrupt_handlers", "prepare"]
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # exit code of a process that SIGINT ended: 128 + 2
 # Sent by Ctrl-C, by `kill` and schedulers, and by a terminal that is closed.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Lossy:
-    """A stream that drops text that cannot be written, so that a run does not fail.
+    """Output stream that drops text which it cannot write, instead of failing.
 
-    The attribute `lost` is the reason of the first error, or empty.
+    The attribute `lost` holds the reason of the last failure; it is empty if no text was dropped.
     """
 
     lost = ""
@@ -36,16 +36,16 @@ class _Lossy:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        with self._trying():
+        with self._drop_on_error():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with self._trying():
+        with self._drop_on_error():
             self._stream.flush()
 
     @contextlib.contextmanager
-    def _trying(self) -> Iterator[None]:
+    def _drop_on_error(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -55,50 +55,53 @@ class _Lossy:
 
 
 def prepare() -> None:
-    """Replace the standard streams by ones that cannot fail, and exit at once at a signal.
+    """Replace the standard streams by streams that cannot fail, and let signals end the process.
 
-    Otherwise an interrupted import may print a traceback or report the interrupt as a failed
-    import. Garbage collection is off while libraries load, because they stay in memory and the
+    Without these handlers, an interrupted import may print a traceback or report the interrupt as a
+    failed import. Garbage collection is off while libraries load, because they stay in memory. The
     collector would take a quarter of the time of a short command.
     """
     gc.disable()
     for name in ("stdout", "stderr"):  # None if the caller has closed the stream
         stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: PTH123, SIM115
         setattr(sys, name, _Lossy(stream))
-    for one in SIGNALS:
-        if signal.getsignal(one) != signal.SIG_IGN:  # nohup ignores SIGHUP
-            signal.signal(one, quit_at_once)
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, quit_at_once)
 
 
 def quit_at_once(*_: object) -> None:
-    """Exit immediately; used before a run begins, after it ends, and at a second signal."""
+    """End the process immediately.
+
+    This is the signal handler before a run, after a run, and for a second signal during a run.
+    """
     with contextlib.suppress(OSError):
         os.write(2, b"\ndpbench: interrupted\n")
     os._exit(INTERRUPTED)
 
 
 def install_interrupt_handlers() -> None:
-    """Make the first signal raise KeyboardInterrupt from now on, if `prepare` was called."""
+    """Make the next signal raise KeyboardInterrupt, if `prepare` was called before."""
     gc.freeze()  # loaded libraries and the plan stay in memory
     gc.enable()
     _replace(quit_at_once, _interrupt)
 
 
 def _interrupt(*_: object) -> None:
-    """Raise KeyboardInterrupt, and exit immediately at the next signal."""
+    """Raise KeyboardInterrupt, and let the next signal end the process immediately."""
     _replace(_interrupt, quit_at_once)  # safe, because every finished file is written whole
     raise KeyboardInterrupt
 
 
 def _replace(old: Callable[..., None], new: Callable[..., None]) -> None:
-    """Replace a signal handler where it is installed."""
-    for one in SIGNALS:
-        if signal.getsignal(one) is old:
-            signal.signal(one, new)
+    """Install the handler `new` for every signal that has the handler `old`."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is old:
+            signal.signal(number, new)
 
 
 def final_exit_code(code: int) -> int:
-    """Return the exit code of the process: `code`, or 1 if it is 0 and output was lost."""
+    """Return the exit code of the process: `code`, or 1 if `code` is 0 and output was lost."""
     _replace(_interrupt, quit_at_once)
     gc.freeze()
     sys.stdout.flush()

@@ -1,1 +1,1 @@
-"""Scripts that regenerate the paper figures and performance measurements."""
+"""Scripts that regenerate the figures of papers and the performance measurements."""

@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 
 from dpbench.audit.cases import AuditSweep
-from dpbench.audit.report import bounds_figure, strongest_in_print
+from dpbench.audit.report import bounds_figure, format_strongest
 from dpbench.output.run_folder import read_manifest
-from dpbench.output.style import NOTIONS, save, spaced
+from dpbench.output.style import NOTIONS, display_name, save
 from dpbench.registry import from_mapping
 from dpbench.report.labels import variant_text
-from dpbench.report.latex import TEXT, escaped, tabular
+from dpbench.report.latex import TEXT_COLUMN, escape_latex, tabular
 
 __all__ = ["draw_audit"]
 
@@ -29,15 +29,16 @@ FIGURES = {
         "each is refuted, by its bound or by a change of input above its stated sensitivity",
     ),
 }
-# Columns of the table with their LaTeX types; the caption has the runs.
+# Columns of the table with their LaTeX types; the number of runs is in the caption.
 COLUMNS = {
-    "estimator": TEXT, "notion": TEXT, "delta": "r", "pair": TEXT, "claimed": "r",
-    "lower bound": "r", "visible": "r", "move over sensitivity": "r", "verdict": "l",
+    "estimator": TEXT_COLUMN, "notion": TEXT_COLUMN, "delta": "r", "pair": TEXT_COLUMN,
+    "claimed": "r", "lower bound": "r", "visible": "r", "move over sensitivity": "r",
+    "verdict": "l",
 }  # fmt: skip
 
 
 def draw_audit(folder: Path, target: Path) -> dict[str, str]:
-    """Draw the strongest pair of each estimator and of each control.
+    """Draw the largest lower bound of each estimator and of each control.
 
     Parameters
     ----------
@@ -53,41 +54,43 @@ def draw_audit(folder: Path, target: Path) -> dict[str, str]:
     """
     manifest = read_manifest(folder)
     sweep = from_mapping(AuditSweep, manifest["configuration"]["sweep"], "sweep")
-    known = {label: variant_text(one, {}) for label, one in sweep.estimators.items()}
+    names = {label: variant_text(variant, {}) for label, variant in sweep.estimators.items()}
 
-    def printed(label: str) -> str:
-        return known.get(label, spaced(label))  # labels of controls are not in the sweep
+    def print_label(label: str) -> str:
+        return names.get(label, display_name(label))  # labels of controls are not in the sweep
 
     texts = {}
-    for name, (file, says) in FIGURES.items():
+    for name, (file, summary) in FIGURES.items():
         table = pd.read_csv(folder / file)
-        save(bounds_figure(table, printed), target, name, ("pdf", "png"))
-        texts[f"{name}.txt"] = _caption(says, table, sweep, manifest["seed"])
-        rows = [{key: row[key] for key in COLUMNS} for row in strongest_in_print(table)]
+        save(bounds_figure(table, print_label), target, name, ("pdf", "png"))
+        texts[f"{name}.txt"] = _caption(summary, table, sweep, manifest["seed"])
+        rows = [{key: row[key] for key in COLUMNS} for row in format_strongest(table)]
         header = [key.capitalize() for key in COLUMNS]
-        cells = [_cells(row, printed) for row in rows]
+        cells = [_cells(row, print_label) for row in rows]
         texts[f"{name}.tex"] = tabular(f"@{{}}{''.join(COLUMNS.values())}@{{}}", header, cells)
     return texts
 
 
-def _caption(says: str, table: pd.DataFrame, sweep: AuditSweep, seed: int) -> str:
+def _caption(summary: str, table: pd.DataFrame, sweep: AuditSweep, seed: int) -> str:
     runs = ", ".join(map(str, sorted(table["runs"].unique())))
-    notions = {one.value.label: one.value.notion for one in sweep.budgets.values()}
+    notions = {budget.value.label: budget.value.notion for budget in sweep.budgets.values()}
     units = {
-        one.value.notion: next(iter(one.value.named_amounts), "") for one in sweep.budgets.values()
+        budget.value.notion: next(iter(budget.value.named_amounts), "")
+        for budget in sweep.budgets.values()
     }
     claimed = table.groupby(table["notion"].map(notions))["claimed"].first()
     claims = ", ".join(
-        f"{units[str(one)]} ({NOTIONS[str(one)]}) = {value:g}" for one, value in claimed.items()
+        f"{units[str(budget)]} ({NOTIONS[str(budget)]}) = {value:g}"
+        for budget, value in claimed.items()
     )
     return (
-        f"{says}. {len(table)} pairs of neighbouring datasets; claimed: {claims}; releases on each "
-        f"dataset: {runs}; seed {seed}. All bounds of the table hold together with probability 1 - "
-        f"{sweep.audit.error:g}.\n"
+        f"{summary}. {len(table)} pairs of neighbouring datasets; claimed: {claims}; releases on "
+        f"each dataset: {runs}; seed {seed}. All bounds of the table hold together with "
+        f"probability 1 - {sweep.audit.error:g}.\n"
     )
 
 
-def _cells(row: dict[str, str], printed: Callable[[str], str]) -> list[str]:
-    about = {key: spaced(row[key]) for key in ("notion", "pair")}
-    about["estimator"] = printed(row["estimator"])
-    return [escaped(cell) for cell in (row | about).values()]
+def _cells(row: dict[str, str], print_label: Callable[[str], str]) -> list[str]:
+    printed_cells = {key: display_name(row[key]) for key in ("notion", "pair")}
+    printed_cells["estimator"] = print_label(row["estimator"])
+    return [escape_latex(cell) for cell in (row | printed_cells).values()]

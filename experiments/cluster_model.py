@@ -1,15 +1,15 @@
-"""Model when the parent process becomes the bottleneck of a dask cluster.
+"""Model of a dask cluster, which shows when the parent process becomes its bottleneck.
 
 ``python -m experiments.cluster_model [measure]`` prints blocks per second and the utilisation of
 the workers, by number of workers and seconds per block. With ``measure`` it first starts a
 scheduler and workers on this machine and measures the costs of the parent. The model is a queue,
-for clusters larger than we could try. It assumes:
+for clusters larger than the authors could try. It assumes:
 
-- One parent serves shares (groups of blocks) in order of arrival: it submits a share, receives it
-  and stores its blocks. This takes `Costs.share` plus `Costs.block` per block.
-- Every worker has one thread and `AHEAD` shares of the size that `dpbench.runner.cluster` chooses.
-  All blocks take the same time, and none is lost.
-- Sending a share takes `Costs.latency`, and returning it too; shares travel in parallel.
+- One parent serves shares (groups of blocks) in order of arrival: it submits a share, receives the
+  results and stores the blocks. This takes `Costs.share` plus `Costs.block` per block.
+- Every worker has one thread and `SHARES_PER_THREAD` shares of the size that
+  `dpbench.runner.cluster` chooses. All blocks take equal time, and none is lost.
+- Sending a share takes `Costs.latency`, and returning it takes as long; shares travel in parallel.
 - A worker spends `Costs.worker` per block in addition to computing.
 - The scheduler, a separate process, is not a bottleneck: it took 4.8 ms of CPU per share and 0.4 ms
   per block.
@@ -57,7 +57,7 @@ SETTINGS = tuple(
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs in seconds.
+    """Times, in seconds, of which the model consists.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Costs:
     latency : float
         Time of sending a share in one direction.
     worker : float
-        Time of a worker per block, in addition to computing.
+        Time of a worker per block, in addition to computing the block.
     """
 
     share: float = 5.1e-3
@@ -89,11 +89,11 @@ def share_size(workers: int, block: float) -> int:
     -------
     int
     """
-    seconds = max(cluster.SECONDS, workers / cluster.SHARES)
-    return min(cluster.MOST, math.ceil(seconds / block))
+    seconds = max(cluster.SHARE_SECONDS, workers / cluster.SHARES_PER_SECOND)
+    return min(cluster.MAX_SHARE_TASKS, math.ceil(seconds / block))
 
 
-def rate(workers: int, block: float, costs: Costs) -> float:
+def simulate_throughput(workers: int, block: float, costs: Costs) -> float:
     """Simulate the steady-state throughput of a cluster.
 
     Parameters
@@ -112,20 +112,22 @@ def rate(workers: int, block: float, costs: Costs) -> float:
     """
     size = share_size(workers, block)
     serving, working = costs.share + size * costs.block, size * (block + costs.worker)
-    back = [(0.0, worker) for worker in range(workers) for _ in range(cluster.AHEAD)]
-    parent, free, half = 0.0, [0.0] * workers, 0.0
+    arrivals = [
+        (0.0, worker) for worker in range(workers) for _ in range(cluster.SHARES_PER_THREAD)
+    ]
+    parent_free, worker_free, halfway = 0.0, [0.0] * workers, 0.0
     for served in range(SHARES * workers):
         if served == SHARES * workers // 2:
-            half = parent
-        came, worker = heapq.heappop(back)
-        parent = max(parent, came) + serving
-        free[worker] = max(free[worker], parent + costs.latency) + working
-        heapq.heappush(back, (free[worker] + costs.latency, worker))
-    return size * (SHARES * workers - SHARES * workers // 2) / (parent - half)
+            halfway = parent_free
+        arrival, worker = heapq.heappop(arrivals)
+        parent_free = max(parent_free, arrival) + serving
+        worker_free[worker] = max(worker_free[worker], parent_free + costs.latency) + working
+        heapq.heappush(arrivals, (worker_free[worker] + costs.latency, worker))
+    return size * (SHARES * workers - SHARES * workers // 2) / (parent_free - halfway)
 
 
-def enough(workers: int, costs: Costs, efficiency: float = 0.9) -> float:
-    """Return the shortest time of a block for which the workers are busy enough.
+def shortest_block(workers: int, costs: Costs, efficiency: float = 0.9) -> float:
+    """Return the shortest time of a block at which the workers reach a utilisation.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ def enough(workers: int, costs: Costs, efficiency: float = 0.9) -> float:
     costs : Costs
         Costs of the parent, the network and the workers.
     efficiency : float
-        Required utilisation of the workers; 0.9 by default.
+        Required utilisation of the workers, in [0, 1]; 0.9 by default.
 
     Returns
     -------
@@ -142,16 +144,20 @@ def enough(workers: int, costs: Costs, efficiency: float = 0.9) -> float:
         Seconds per block, accurate to about a tenth.
     """
     grid = np.geomspace(1e-3, 100, 121)
-    return float(next(s for s in grid if rate(workers, s, costs) * s / workers >= efficiency))
+    return float(
+        next(s for s in grid if simulate_throughput(workers, s, costs) * s / workers >= efficiency)
+    )
 
 
 def nap(seconds: float, task: BlockTask) -> Block:
-    """Sleep and return a random block; it needs no processor, so two cores can run many workers.
+    """Sleep and return a random block.
+
+    Sleeping needs no processor, so that two cores can run many workers.
 
     Parameters
     ----------
     seconds : float
-        Duration.
+        Time of the call, in seconds.
     task : BlockTask
         Task that gives the shape of the block.
 
@@ -191,11 +197,17 @@ def dask(workers: int, threads: int) -> Iterator[str]:
         words = [["scheduler", "--port", port, "--dashboard-address", "127.0.0.1:0"]]
         words += [["worker", *worker]] * workers
         try:
-            for what, *rest in words:
-                command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *rest, *common]
+            for program, *arguments in words:
+                command = [
+                    sys.executable,
+                    "-m",
+                    f"distributed.cli.dask_{program}",
+                    *arguments,
+                    *common,
+                ]
                 env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
                 running.append(subprocess.Popen(command, stderr=-3, env=env))  # noqa: S603
-                time.sleep(3 if what == "scheduler" else 0)
+                time.sleep(3 if program == "scheduler" else 0)
             time.sleep(5)
             yield address
         finally:
@@ -204,7 +216,7 @@ def dask(workers: int, threads: int) -> Iterator[str]:
                 process.wait()
 
 
-def measured(address: str, seconds: float, blocks: int) -> tuple[float, float]:
+def measure_throughput(address: str, seconds: float, blocks: int) -> tuple[float, float]:
     """Measure the throughput of a cluster through this process and its store.
 
     Parameters
@@ -225,45 +237,47 @@ def measured(address: str, seconds: float, blocks: int) -> tuple[float, float]:
     """
     law = (("law", TwoPoint(p=0.1, k=2)),)
     tasks = [BlockTask(law, 1000, SETTINGS, 0, index, "nap") for index in range(blocks)]
-    runner, began, before = Runner(backend="dask", address=address), 0.0, 0.0
+    runner, start, cpu_at_start = Runner(backend="dask", address=address), 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder), "nap")
         for task, block in compute(partial(nap, seconds), tasks, runner, 1):
             store.write(task, block)
-            began, before = began or time.monotonic(), before or _cpu()
+            start, cpu_at_start = start or time.monotonic(), cpu_at_start or _cpu()
         store.flush()
-        return blocks / (time.monotonic() - began), (_cpu() - before) / blocks
+        return blocks / (time.monotonic() - start), (_cpu() - cpu_at_start) / blocks
 
 
 def _cpu() -> float:
+    """Return the processor seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def measure() -> Costs:
-    """Measure and return the parent's costs, from shares of one block and of many blocks."""
+    """Measure the costs of the parent, with shares of one block and with shares of many blocks."""
     block = 0.01
     with dask(2, 1) as address:
-        measured(address, block, 20)  # warm-up: workers load dpbench
-        with mock.patch.object(cluster, "MOST", 1):
-            found, one = measured(address, block, 500)
-        say(f"2 workers, shares of one block of {block} s: {found:.0f} blocks per second")
-        found, many = measured(address, block, 2000)
+        measure_throughput(address, block, 20)  # warm-up: workers load dpbench
+        with mock.patch.object(cluster, "MAX_SHARE_TASKS", 1):
+            throughput, cpu_of_single = measure_throughput(address, block, 500)
+        say(f"2 workers, shares of one block of {block} s: {throughput:.0f} blocks per second")
+        throughput, cpu_of_many = measure_throughput(address, block, 2000)
     size = share_size(2, block)
-    share = (one - many) / (1 - 1 / size)
-    costs = Costs(share, one - share)
+    share = (cpu_of_single - cpu_of_many) / (1 - 1 / size)
+    costs = Costs(share, cpu_of_single - share)
     say(f"CPU of the parent: {1e3 * share:.2f} ms per share, {1e3 * costs.block:.2f} per block")
-    _compare(2, block, found, costs)
+    _compare(2, block, throughput, costs)
     with dask(2, 5) as address:
-        measured(address, 0.1, 50)
-        found, _ = measured(address, 0.1, 3_000)
-    _compare(10, 0.1, found, costs)
+        measure_throughput(address, 0.1, 50)
+        throughput, _ = measure_throughput(address, 0.1, 3_000)
+    _compare(10, 0.1, throughput, costs)
     return costs
 
 
-def _compare(workers: int, block: float, found: float, costs: Costs) -> None:
-    expected = rate(workers, block, costs)
-    line = f"{found:.0f} blocks per second, {expected:.0f} by the model"
+def _compare(workers: int, block: float, throughput: float, costs: Costs) -> None:
+    """Print the measured throughput beside the throughput of the model."""
+    expected = simulate_throughput(workers, block, costs)
+    line = f"{throughput:.0f} blocks per second, {expected:.0f} by the model"
     say(f"{workers} threads that sleep for {block} s: {line}")
 
 
@@ -273,9 +287,9 @@ def main(*words: str) -> None:
     say("blocks per second and efficiency, by seconds per block; last: seconds for 90%:")
     say("workers" + "".join(f"{s:>13g} s" for s in SECONDS))
     for workers in WORKERS:
-        rates = [rate(workers, s, costs) for s in SECONDS]
+        rates = [simulate_throughput(workers, s, costs) for s in SECONDS]
         cells = (f"{r:9.1f} {r * s / workers:5.0%}" for r, s in zip(rates, SECONDS, strict=True))
-        say(f"{workers:>7}{''.join(cells)}   {enough(workers, costs):.3g} s")
+        say(f"{workers:>7}{''.join(cells)}   {shortest_block(workers, costs):.3g} s")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Measure the time of a release in multiples of drawing its data.
+"""Measure the time of a release, divided by the time of drawing its data.
 
 ``python -m experiments.costs [sweep]`` runs the first block of every cell of a sweep (by default
-`field`) twice in this process and times the second run. It prints a table and writes
-``results/costs_SWEEP.csv`` with the processor time of a release over the time of drawing a dataset,
-by estimator, notion and n. Timings are noisy: factors below 2 between two rows mean little.
+``field``) twice in this process and times the second run. It prints a table and writes
+``results/costs_SWEEP.csv``. The column ``over_drawing`` is the processor time of a release divided
+by the time of drawing a dataset. There is a row for each distribution, n, estimator and notion.
+Timings are noisy: factors below 2 between two rows mean little.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pandas as pd
 
 import dpbench.report  # noqa: F401, figures of sweeps enter the registry
 from dpbench.analysis.study import Study
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import compose
 from dpbench.output.files import atomic
 from dpbench.output.terminal import say
 from dpbench.registry import from_mapping
@@ -35,19 +36,19 @@ def costs(cell: Cell) -> Iterator[dict[str, Any]]:
     for setting in task.settings:
         by_notion[setting.budget.label].append(setting)
     for notion, settings in by_notion.items():
-        alone = replace(task, settings=tuple(settings))
-        run_block(alone)
-        block = run_block(alone)
+        task_of_notion = replace(task, settings=tuple(settings))
+        run_block(task_of_notion)
+        block = run_block(task_of_notion)
         drawing = block.cpu_seconds - sum(block.seconds.values())
         for label, seconds in block.seconds.items():
-            releases = sum(one.label == label for one in settings)
+            releases = sum(s.label == label for s in settings)
             row = {"law": task.members[0][0], "n": task.n, "estimator": label, "privacy": notion}
             yield row | {"over_drawing": seconds / releases / drawing}
 
 
 def main(sweep: str = "field") -> None:
-    """Measure all cells of a sweep, print the table and write it."""
-    study = from_mapping(Study, composed([f"sweep={sweep}"])["sweep"], "sweep")
+    """Measure all cells of a sweep; write the table, and print the largest ratio over notions."""
+    study = from_mapping(Study, compose([f"sweep={sweep}"])["sweep"], "sweep")
     rows = [row for cell in study.plan(1).cells for row in costs(cell)]
     table = pd.DataFrame(rows)
     path = Path(f"results/costs_{sweep}.csv")

@@ -1,7 +1,7 @@
 """Draw benchmarks of libraries with public bounds: ``python -m experiments libraries``.
 
 The figures show error against n and against epsilon, as public benchmarks of these libraries do.
-Unlike some of these, the bounds are not taken from the data, which would not be private.
+Some of these benchmarks take the bounds from the data, which is not private. Here they are fixed.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def draw_libraries(folder: Path, target: Path) -> dict[str, str]:
     """
     manifest = read_manifest(folder)
     sweep = from_mapping(LibrarySweep, manifest["configuration"]["sweep"], "sweep")
-    how, rows = sweep.libraries, pd.read_csv(folder / "libraries.csv")
+    options, rows = sweep.libraries, pd.read_csv(folder / "libraries.csv")
     table = pd.read_csv(folder / "overview.csv", keep_default_na=False)
-    bounds = f"It is public that the records lie in [{how.lower:g}, {how.upper:g}]"
+    bounds = f"It is public that the records lie in [{options.lower:g}, {options.upper:g}]"
     missing = ", ".join(table["estimator"][table["version"].str.startswith("not installed")])
-    about = f"{bounds}; seed {manifest['seed']}."
-    about += f" Not installed: {missing}." if missing else ""
-    save(benchmarks(rows, how.upper - how.lower), target, "benchmarks", ("pdf", "png"))
+    context = f"{bounds}; seed {manifest['seed']}."
+    context += f" Not installed: {missing}." if missing else ""
+    save(benchmarks(rows, options.upper - options.lower), target, "benchmarks", ("pdf", "png"))
     with style(
         font=manifest["configuration"].get("font", "sans")
     ):  # three panels need the width of a page
         save(figure(table, rows), target, "libraries", ("pdf", "png"))
-    return {f"{name}.txt": f"{text}. {about}\n" for name, text in CAPTIONS.items()}
+    return {f"{name}.txt": f"{text}. {context}\n" for name, text in CAPTIONS.items()}

@@ -1,8 +1,8 @@
 """Measure the time of a study with many small cells.
 
 ``python -m experiments.many_cells [cells] [trials] [n_jobs]`` runs a study (by default 10,000 cells
-with 200 trials each, in one process) three times and prints a line for each: without stored blocks,
-from its stored blocks, and as a finished run.
+with 200 trials each, in one process) three times: without stored blocks, from its stored blocks,
+and as a finished run. It prints a line for each time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def study(cells: int, trials: int) -> dict[str, object]:
     """
     coins = min(FAMILIES, cells)
     sizes = [100 + 10 * i for i in range(-(-cells // coins))]
-    about = {"estimators": "clip", "families": {"coin": {"p": 1 / (coins + 1)}}}
+    selection = {"estimators": "clip", "families": {"coin": {"p": 1 / (coins + 1)}}}
     return {
         "name": "many",
         "families": {
@@ -50,7 +50,12 @@ def study(cells: int, trials: int) -> dict[str, object]:
         "budgets": {"pure": {"kind": "pure_dp", "epsilon": 1.0}},
         "parts": {"all": {"n": sizes, "trials": trials}},
         "claims": {
-            "noise": {"theorem": "exact_noise", "tolerance": 0.5, "reason": "a few trials", **about}
+            "noise": {
+                "theorem": "exact_noise",
+                "tolerance": 0.5,
+                "reason": "a few trials",
+                **selection,
+            }
         },
     }
 
@@ -78,16 +83,16 @@ def main(cells: int = 10_000, trials: int = 200, n_jobs: int = 1) -> None:
                 (out / "manifest.json").unlink()
             start, cpu = time.monotonic(), _cpu()
             command = [sys.executable, "-m", "dpbench", *words]
-            said = subprocess.run(command, check=True, stderr=-1, stdout=-1, text=True)  # noqa: S603
+            completed = subprocess.run(command, check=True, stderr=-1, stdout=-1, text=True)  # noqa: S603
             seconds = time.monotonic() - start
-            found = json.loads((out / "manifest.json").read_text())
+            manifest = json.loads((out / "manifest.json").read_text())
             files = list((out / "blocks").iterdir())
             say(
                 f"{phase}: {seconds:.1f} s, {1000 * seconds / cells:.2f} ms a cell, "
-                f"{_cpu() - cpu:.1f} s of CPU, "
-                f"{found['parent_peak_bytes'] / 1e6:.0f} MB, {found['blocks_done']} blocks done, "
+                f"{_cpu() - cpu:.1f} s of CPU, {manifest['parent_peak_bytes'] / 1e6:.0f} MB, "
+                f"{manifest['blocks_done']} blocks done, "
                 f"{len(files)} files of {sum(f.stat().st_size for f in files) / 1e6:.1f} MB, "
-                f"{len(said.stderr.splitlines())} lines of progress"
+                f"{len(completed.stderr.splitlines())} lines of progress"
             )
 
 

@@ -1,7 +1,7 @@
-"""Paper figures: run the sweeps of a source and draw their figures at the width of a column.
+"""Figures of papers: run the sweeps of a source and draw their figures at the width of a column.
 
 A source is a paper, a lecture or a post, described by a YAML file in this folder. Its sweeps run as
-on the command line, where a finished run is not repeated. Figures are drawn from the files of the
+on the command line, so that finished runs are not repeated. Figures are drawn from the files of the
 runs.
 """
 
@@ -22,7 +22,7 @@ from dpbench.errors import choose_from
 from dpbench.output.files import atomic
 from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import save, style
-from dpbench.registry import ConfigError, from_mapping, named, validated
+from dpbench.registry import ConfigError, from_mapping, labelled_entries, validated
 from dpbench.report.figures import chosen_labels
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.signals import INTERRUPTED
@@ -30,15 +30,15 @@ from dpbench.sweep.selection import Choice
 from experiments.audit import draw_audit
 from experiments.libraries import draw_libraries
 
-__all__ = ["Source", "Wanted", "main", "sources"]
+__all__ = ["Source", "SweepSelection", "main", "sources"]
 
 HERE = Path(__file__).parent
 RESULTS = Path("results")
-FIXED = ("-", "sweep=", "out=", "report=", "replay=", "track=")
+FIXED_OVERRIDES = ("-", "sweep=", "out=", "report=", "replay=", "track=")
 
 
 @validated
-class Wanted:
+class SweepSelection:
     """Selection of a sweep's figures and claims for a source.
 
     Parameters
@@ -55,27 +55,30 @@ class Wanted:
 
 @validated
 class Source:
-    """Paper, lecture or post, and the figures drawn for it.
+    """Paper, lecture or post for which figures are drawn.
 
     Parameters
     ----------
     title : str
         Title of the source.
     sweeps : mapping of str to Wanted
-        Sweeps to run, and the figures and claims selected from each.
+        Sweeps to run, with the selected figures and claims of each sweep.
     names : mapping of str to str
         Printed names of labels in the sweeps.
     """
 
     title: str
     sweeps: Annotated[
-        dict[str, Wanted], named(Wanted, lambda one, at: from_mapping(Wanted, one or {}, at))
+        dict[str, SweepSelection],
+        labelled_entries(
+            SweepSelection, lambda spec, at: from_mapping(SweepSelection, spec or {}, at)
+        ),
     ]
     names: dict[str, str] = Field(default_factory=dict)
 
 
 def sources() -> dict[str, Source]:
-    """Return the sources of this folder by name."""
+    """Read the sources of this folder, by name."""
     return {
         path.stem: from_mapping(Source, yaml.safe_load(path.read_text()), path.stem)
         for path in sorted(HERE.glob("*.yaml"))
@@ -96,41 +99,45 @@ def main(words: Sequence[str]) -> int:
         0 if everything is drawn, 1 if a sweep failed, 2 if an override cannot be used, 130 if
         interrupted. Figures of the other sweeps are drawn even if a sweep failed.
     """
-    known = sources()
+    known_sources = sources()
     if {"--help", "-h"} & set(words):
-        print(_help(known))
+        print(_help(known_sources))
         return DONE
     names = [word for word in words if word.isidentifier()]
     argv = [word for word in words if word not in names]
     for name in names:
-        if name not in known:
-            return _refused(f"{name}: no such source; {choose_from(name, known)}")
-    asked = {name: known[name] for name in known if name in names or not names}
-    fixed = [word for word in argv if word.startswith(FIXED)]
+        if name not in known_sources:
+            return _refuse(f"{name}: no such source; {choose_from(name, known_sources)}")
+    selected = {name: known_sources[name] for name in known_sources if name in names or not names}
+    fixed = [word for word in argv if word.startswith(FIXED_OVERRIDES)]
     if fixed:
-        return _refused(f"{fixed[0]}: each source has its own sweeps, in results/<sweep>")
+        return _refuse(f"{fixed[0]}: each source has its own sweeps, in results/<sweep>")
     codes: dict[str, int] = {}
-    for i, (one, source) in enumerate(asked.items(), 1):
+    for i, (label, source) in enumerate(selected.items(), 1):
         for j, sweep in enumerate(source.sweeps, 1):
-            where = f"{one} ({i} of {len(asked)}), sweep {j} of {len(source.sweeps)}"
+            where = f"{label} ({i} of {len(selected)}), sweep {j} of {len(source.sweeps)}"
             print(f"\n== {where}: {sweep}", flush=True)
             if sweep not in codes:
                 codes[sweep] = run([f"sweep={sweep}", *argv])
             if codes[sweep] == INTERRUPTED:
                 return INTERRUPTED
             if codes[sweep] != DONE:
-                _refused(f"{sweep}: ended with exit code {codes[sweep]}; its figures are not drawn")
-        codes[f"{one}: figures"] = _draw(one, source, codes)
+                _refuse(f"{sweep}: ended with exit code {codes[sweep]}; its figures are not drawn")
+        codes[f"{label}: figures"] = _draw(label, source, codes)
     return max(codes.values())
 
 
-def _refused(text: str) -> int:
+def _refuse(text: str) -> int:
+    """Print an error message; return the exit code for an unusable configuration."""
     print(f"experiments: {text}", file=sys.stderr)
     return UNUSABLE
 
 
-def _help(asked: Mapping[str, Source]) -> str:
-    lines = [f"  {name:15} {one.title}: {', '.join(one.sweeps)}" for name, one in asked.items()]
+def _help(listed: Mapping[str, Source]) -> str:
+    """Return the text of ``--help``."""
+    lines = [
+        f"  {name:15} {source.title}: {', '.join(source.sweeps)}" for name, source in listed.items()
+    ]
     return "\n".join(
         [
             "Runs the unfinished sweeps of each source (default: all) and draws its figures.",
@@ -143,28 +150,31 @@ def _help(asked: Mapping[str, Source]) -> str:
 
 
 def _draw(name: str, source: Source, codes: Mapping[str, int]) -> int:
-    """Draw the figures of the sweeps that ran, and write the scoreboard."""
+    """Draw the figures of the sweeps that ran, write the scoreboard, and return the exit code."""
     target, rows = RESULTS / "paper" / name, []
-    for sweep, wanted in source.sweeps.items():
+    for sweep, selection in source.sweeps.items():
         folder = RESULTS / sweep
         if codes[sweep] != DONE:
             continue
         font = read_manifest(folder)["configuration"].get("font", "sans")
-        own = {
+        drawers = {
             "libraries": draw_libraries,
             "audit": draw_audit,
         }  # libraries first, because their sweep has an audit too
-        if draw := next((own[name] for name in own if (folder / f"{name}.csv").exists()), None):
+        if draw := next(
+            (drawers[name] for name in drawers if (folder / f"{name}.csv").exists()),
+            None,
+        ):
             with style("column", font):
                 _write(target, draw(folder, target))
             continue
         result = dpbench.load(folder)
         study, where = result.study, f"{name}.sweeps.{sweep}"
         try:
-            figures = chosen_labels(wanted.figures, study.all_figures, f"{where}.figures")
-            claims = chosen_labels(wanted.claims, study.all_claims, f"{where}.claims")
+            figures = chosen_labels(selection.figures, study.all_figures, f"{where}.figures")
+            claims = chosen_labels(selection.claims, study.all_claims, f"{where}.claims")
         except ConfigError as error:
-            return _refused(str(error))
+            return _refuse(str(error))
         rows += claim_rows(result, claims, source.names)
         with style("column", font):
             for label in figures:

@@ -1,12 +1,13 @@
 """Reproduce the settings of HLY21 and PLAN at their published sizes, as a table.
 
-``python -m experiments.published_dimensions [trials] [largest d]``, by default 100 and 2048, takes
+``python -m experiments.published_dimensions [trials] [largest d]`` (by default 100 and 2048) takes
 hours, because a release takes 5 to 10 times as long as drawing its data. Errors are 10% trimmed
 means. In PLAN's second figure the 20 steps of our binary search are coarse for the range; the
 exponential mechanism of the authors is finer.
 
-The last lines are the published orderings, as ratios of errors: minimum, geometric mean and maximum
-over the settings of a figure. The arguments ``10 128`` (some minutes) show:
+The last lines compare the errors of estimators, as the publications do: minimum, geometric mean and
+maximum of the ratio of two errors over the settings of a figure. There ``plan`` is PLAN and
+``shifted`` is HLY21. The arguments ``10 128`` (some minutes) show:
 
 - One round of CoinPress has 5 to 64 times the error of ten rounds; the ratio grows with d and R.
 - HLY21 has 1.02 to 1.06 times the error of CoinPress with the best number of rounds, at most 1.17.
@@ -37,11 +38,14 @@ RHOS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 Setting = tuple[str, Distribution, int, tuple[float, ...], dict[str, Estimator]]
 
 
-def compared(radius: float) -> dict[str, Estimator]:
+def make_estimators(radius: float) -> dict[str, Estimator]:
     """Return the compared estimators for records whose norm is at most `radius`."""
     coinpress = {f"coinpress_{t}": CoinPressMean(radius=radius, rounds=t) for t in ROUNDS}
-    both = {"shifted": InstanceOptimalMean(radius=radius), "plan": PlanMean(radius=radius / 2)}
-    return {**both, **coinpress}
+    estimators = {
+        "shifted": InstanceOptimalMean(radius=radius),
+        "plan": PlanMean(radius=radius / 2),
+    }
+    return {**estimators, **coinpress}
 
 
 def settings(largest: int) -> Iterator[Setting]:
@@ -50,29 +54,29 @@ def settings(largest: int) -> Iterator[Setting]:
     for d in powers[:7]:
         for m in (0, 5, 10):
             law = MultivariateGaussian(d=d, norm=m * d**0.5)
-            yield "huang_dimension", law, 4000, (0.5,), compared(50 * d**0.5)
+            yield "huang_dimension", law, 4000, (0.5,), make_estimators(50 * d**0.5)
     d = min(128, largest)
     law = MultivariateGaussian(d=d)
     rhos = tuple(epsilon**2 / 2 for epsilon in (0.1, 0.3, 0.5, 0.7, 1.0))
-    yield "huang_rho", law, 4000, rhos, compared(50 * d**0.5)
+    yield "huang_rho", law, 4000, rhos, make_estimators(50 * d**0.5)
     for factor in (20, 65, 110, 155, 200):
-        yield "huang_radius", law, 4000, (0.5,), compared(factor * d**0.5)
+        yield "huang_radius", law, 4000, (0.5,), make_estimators(factor * d**0.5)
     for d in powers:
-        yield "plan_a", MultivariateGaussian(d=d), 4000, RHOS, compared(50 * d**0.5)
+        yield "plan_a", MultivariateGaussian(d=d), 4000, RHOS, make_estimators(50 * d**0.5)
     d = powers[-1]
     for power in (0, 0.5, 1, 1.5, 2):
         # The mean is (10, ..., 10). CoinPress is left out, because it needs a covariance below I.
         stretched = PowerLawGaussian(d=d, power=power, norm=10 * d**0.5)
         radius = 50 * d ** (1 + power / 4)
-        both: dict[str, Estimator] = {
+        estimators: dict[str, Estimator] = {
             "shifted": InstanceOptimalMean(radius=radius),
             "plan": PlanMean(radius=radius),
         }
-        yield "plan_b", stretched, 10_000, RHOS, both
+        yield "plan_b", stretched, 10_000, RHOS, estimators
 
 
 def orderings(table: pd.DataFrame) -> Iterator[str]:
-    """Yield a line for each figure and ratio of errors, from the table printed by `main`."""
+    """Yield a line for each figure and ratio of two errors, from the table that `main` prints."""
     for name, figure in table[table["estimator"] != "mean"].groupby("figure"):
         row = figure.groupby(
             "estimator"
@@ -83,13 +87,13 @@ def orderings(table: pd.DataFrame) -> Iterator[str]:
         if "coinpress_1" in errors:
             ratios["shifted / best coinpress"] = errors["shifted"] / best
             ratios["coinpress_1 / coinpress_10"] = errors["coinpress_1"] / errors["coinpress_10"]
-        for which, ratio in ratios.items():
+        for pair, ratio in ratios.items():
             low, mean, high = ratio.min(), np.exp(np.log(ratio).mean()), ratio.max()
-            yield f"# {name}: {which}: {low:.2f}, {mean:.2f}, {high:.2f}"
+            yield f"# {name}: {pair}: {low:.2f}, {mean:.2f}, {high:.2f}"
 
 
 def main(trials: int = 100, largest: int = 2048) -> None:
-    """Run all settings and print their table and the orderings.
+    """Run all settings, and print their table and the ratios of errors.
 
     Parameters
     ----------
@@ -108,9 +112,9 @@ def main(trials: int = 100, largest: int = 2048) -> None:
             "budgets": {"zcdp": {"kind": "zcdp", "rho": list(rhos)}},
             "parts": {"all": {"n": [n], "trials": trials}},
         }
-        found = dpbench.run(study).summary.assign(figure=figure, law=str(law))
-        print(found[columns].to_csv(index=False, header=False), end="", flush=True)
-        tables.append(found[columns])
+        summary = dpbench.run(study).summary.assign(figure=figure, law=str(law))
+        print(summary[columns].to_csv(index=False, header=False), end="", flush=True)
+        tables.append(summary[columns])
     print(*orderings(pd.concat(tables)), sep="\n")
 
 

@@ -1,8 +1,8 @@
 """Measure the speed of the harness: ``python -m experiments.throughput``.
 
 It prints a table and writes ``results/throughput.csv``. Timings are noisy and depend on the
-machine, so each value is a ratio of two times measured alternately, the median over repetitions.
-Only the last two values are seconds, because they are waiting times of a user.
+machine. Therefore each value is a ratio of two times that are measured alternately, the median over
+repetitions. Only the last two values are seconds, because they are waiting times of a user.
 """
 
 from __future__ import annotations
@@ -100,16 +100,16 @@ def wall(work: Callable[[], object]) -> float:
 
 
 def ratio(
-    one: Callable[[], object],
-    other: Callable[[], object],
+    numerator: Callable[[], object],
+    denominator: Callable[[], object],
     clock: Callable[[Callable[[], object]], float] = cpu,
     repeats: int = REPEATS,
 ) -> float:
-    """Return the median over repetitions of time(one)/time(other), measured alternately.
+    """Return the median of time(numerator)/time(denominator) over alternating repetitions.
 
     Parameters
     ----------
-    one, other : callable
+    numerator, denominator : callable
         Functions without arguments.
     clock : callable
         `cpu` (default) or `wall`.
@@ -120,13 +120,13 @@ def ratio(
     -------
     float
     """
-    return statistics.median(clock(one) / clock(other) for _ in range(repeats))
+    return statistics.median(clock(numerator) / clock(denominator) for _ in range(repeats))
 
 
 def blocks(
     law: Distribution, n: int, records: int = RECORDS, settings: tuple[Setting, ...] = SETTINGS
 ) -> list[BlockTask]:
-    """Return tasks of whole blocks with about `records` numbers in total.
+    """Return tasks of whole blocks that draw about `records` numbers in total.
 
     Parameters
     ----------
@@ -154,8 +154,8 @@ def run(tasks: Sequence[BlockTask]) -> None:
         run_block(task)
 
 
-def against_drawing(name: str, n: int, settings: tuple[Setting, ...] = SETTINGS) -> float:
-    """Return the time of all settings over the time of drawing the data with numpy alone.
+def time_over_drawing(name: str, n: int, settings: tuple[Setting, ...] = SETTINGS) -> float:
+    """Return the time of all settings, divided by the time of drawing the data with numpy.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def against_drawing(name: str, n: int, settings: tuple[Setting, ...] = SETTINGS)
 
 
 def friendly_over_product(n: int, trials: int) -> float:
-    """Return the time of FriendlyCore over the time of the product of all pairs of rows.
+    """Return the time of FriendlyCore, divided by the time of the products of all pairs of rows.
 
     Both run on one thread, in 50 dimensions.
 
@@ -210,7 +210,7 @@ def friendly_over_product(n: int, trials: int) -> float:
 
 
 def plain_loop(n: int, trials: int) -> None:
-    """Run the naive program: for each setting and trial draw, clip, average and add noise.
+    """Draw, clip, average and add noise for each setting and trial, in a plain loop.
 
     Parameters
     ----------
@@ -230,8 +230,8 @@ def plain_loop(n: int, trials: int) -> None:
             mean + setting.budget.noise(generator, (1,), 2 * bound / n, 2 * bound / n)[0]
 
 
-def against_loop(n: int) -> float:
-    """Return the time of `plain_loop` over the time of our blocks, for equal trials."""
+def loop_over_blocks(n: int) -> float:
+    """Return the time of `plain_loop`, divided by the time of blocks with as many trials."""
     tasks = blocks(LAWS["student_t"][0], n)
     trials = sum(task.trials for task in tasks)
     run(tasks[:1])
@@ -239,7 +239,7 @@ def against_loop(n: int) -> float:
 
 
 def two_jobs() -> float:
-    """Return the time with one process over the time with two, on dense blocks, after warm-up."""
+    """Return the time of dense blocks on one process, divided by their time on two processes."""
     tasks = blocks(LAWS["student_t"][0], 100_000, records=100_000_000)
 
     def with_jobs(n_jobs: int) -> Callable[[], object]:
@@ -250,7 +250,7 @@ def two_jobs() -> float:
 
 
 def counted_growth() -> float:
-    """Return the time of a cell of counted samples at n = 1e12 over the time at n = 1e4."""
+    """Return the time of counted samples with n = 1e12, divided by the time with n = 1e4."""
 
     def cell(n: int) -> list[BlockTask]:
         members = tuple((str(c), TwoPoint(p=c / n, k=2)) for c in (10, 100, 1000))
@@ -295,12 +295,12 @@ def vectors() -> list[tuple[str, Callable[[], float], str]]:
     return [
         (
             "CoinPress, d=50, 2 rounds, over drawing, n=2000",
-            lambda: against_drawing("vectors", 2_000, BALLS[2:3]),
+            lambda: time_over_drawing("vectors", 2_000, BALLS[2:3]),
             "<= 1.6",
         ),
         (
             "8 settings over drawing, d=50, n=2000",
-            lambda: against_drawing("vectors", 2_000, BALLS),
+            lambda: time_over_drawing("vectors", 2_000, BALLS),
             "<= 4",
         ),
         *(
@@ -315,7 +315,7 @@ def vectors() -> list[tuple[str, Callable[[], float], str]]:
 
 
 def measurements() -> list[tuple[str, Callable[[], float], str]]:
-    """Return label, function and target of each measurement."""
+    """Return the label, function and target of each measurement."""
     dense = [
         (f"16 settings over drawing, {name}, n={n:g}", name, n)
         for name in ("student_t", "pareto", "gaussian")
@@ -325,22 +325,22 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
         *(
             (
                 label,
-                lambda name=name, n=n: against_drawing(name, n),
+                lambda name=name, n=n: time_over_drawing(name, n),
                 "<= 1.3" if name == "student_t" else "",
             )
             for label, name, n in dense
         ),
         *(
-            (f"plain loop over ours, n={n:g}", lambda n=n: against_loop(n), ">= 12")
+            (f"plain loop over ours, n={n:g}", lambda n=n: loop_over_blocks(n), ">= 12")
             for n in (1_000, 10_000, 100_000)
         ),
         *(
             (
-                f"{one.label} over drawing, n=10000",
-                lambda one=one: against_drawing("gaussian", 10_000, (one,)),
+                f"{setting.label} over drawing, n=10000",
+                lambda setting=setting: time_over_drawing("gaussian", 10_000, (setting,)),
                 "",
             )
-            for one in (Setting(label, *pair) for label, pair in SINGLE.items())
+            for setting in (Setting(label, *pair) for label, pair in SINGLE.items())
         ),
         *vectors(),
         ("one process over two, dense", two_jobs, ">= 1.7"),

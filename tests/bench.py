@@ -151,7 +151,7 @@ class Bench:
     def forget(self) -> None:
         """Forget plug-ins and the digest of the source, as a new process would."""
         origin._package.cache_clear()
-        imports._own.cache_clear()
+        imports._own_digest.cache_clear()
         for kind, known in self._known.items():
             kind._registry = dict(known)
         for name, module in list(sys.modules.items()):

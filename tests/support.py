@@ -120,7 +120,7 @@ def assert_standard(z: NDArray[Any], slack: float = 0.0) -> None:
     assert (1 - slack) * low <= (z**2).sum() <= (1 + slack) * high
 
 
-# Formulas, from algorithms.md.
+# Formulas of budgets and noise, written again from their definitions.
 
 
 def hockey_stick(sd: float, epsilon: float) -> float:
@@ -130,7 +130,7 @@ def hockey_stick(sd: float, epsilon: float) -> float:
 
 
 def noise_law(budget: Budget, l1: float, l2: float) -> Any:
-    """The noise that a budget buys, section 1."""
+    """The distribution of the noise that a budget calls for at the given sensitivities."""
     if isinstance(budget, ZCDP):
         return stats.norm(scale=l2 / math.sqrt(2 * budget.rho))
     if isinstance(budget, GDP):

@@ -1,4 +1,4 @@
-"""What the command does, as functions: run, load and what a result answers."""
+"""The command as functions: run, load and results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MEAN = EmpiricalMean()
 
 @pytest.fixture(scope="module")
 def result() -> Result:
-    """A run in memory, to be read only."""
+    """Run in memory, for tests that only read."""
     return dpbench.run(OWN, n_jobs=1)
 
 
 def assert_same(one: Result, two: Result) -> None:
-    """Bit for bit: tables, errors, figures' rows, text."""
+    """Check that tables, errors and texts of two results are equal bit for bit."""
     for name in ("summary", "claims", "samples"):
         tables = getattr(one, name), getattr(two, name)
         pd.testing.assert_frame_equal(*tables, check_dtype=False, check_exact=True)
@@ -70,7 +70,7 @@ def test_a_class_of_main_on_two_processes_writes_nothing(tmp_path: Path) -> None
 
 
 def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None:
-    """The same bits and files; a second run in the folder computes no block."""
+    """Check equal bits and files, and that a second run in the folder computes no block."""
     conf, out = finished / "conf", tmp_path / "out"
     inside = dpbench.run("tiny", config_dir=conf, seed=3, n_jobs=1)
     assert inside.seed == 3
@@ -131,7 +131,7 @@ def test_own_objects_in_a_folder(
     assert_same(written, result)
     loaded = dpbench.load(tmp_path / "out")
     assert_same(loaded, result)
-    for name in ("summary.csv", "claims.csv"):  # as before there was such an amount
+    for name in ("summary.csv", "claims.csv"):  # tables before there was this amount
         table = pd.read_csv(tmp_path / "out" / name)
         lacking = table.drop(columns=["mu", "bound_name"], errors="ignore")
         lacking.to_csv(tmp_path / "out" / name, index=False)
@@ -139,7 +139,7 @@ def test_own_objects_in_a_folder(
     assert set(older["bound_name"]) == {""}
     older = older[list(loaded.summary)].assign(bound_name=loaded.summary["bound_name"])
     pd.testing.assert_frame_equal(older, loaded.summary)
-    monkeypatch.setattr(Estimator, "_registry", KNOWN)  # as if the class were not imported
+    monkeypatch.setattr(Estimator, "_registry", KNOWN)  # hide the imported class
     line = rf"mine\._target_: '{Shifted.__module__}.Shifted': refused"
     with pytest.raises(ConfigError, match=line):
         dpbench.load(tmp_path / "out")
@@ -181,7 +181,7 @@ BASE = "from dpbench import Estimator\n\n\nclass Base(Estimator):\n    moved = {
 def test_blocks_of_another_source_are_not_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inside: bool
 ) -> None:
-    """Neither of the class, be it inside another, nor of one that it derives from."""
+    """Check changes of the class, of an object inside another, and of a base class."""
     monkeypatch.setattr(Estimator, "_registry", dict(KNOWN))
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -204,7 +204,7 @@ def test_blocks_of_another_source_are_not_reused(
 
 
 def test_a_folder_is_loaded_where_nothing_ran(tmp_path: Path) -> None:
-    """Figures, labels that look like numbers, and no table of an earlier run."""
+    """Check figures, labels that look like numbers, and that old tables are gone."""
     spec = spec_of({2: ClippedMean(lower=-4, upper=4)}, families={1: Gaussian()}, parts={3: PART})
     asked = {"sample_complexity": {4: {"low": 1, "high": 1, "points": 1}}}
     undrawn = {**spec, **asked, "parts": {3: {**PART, "figures": {}}}}
@@ -221,7 +221,7 @@ def test_a_folder_is_loaded_where_nothing_ran(tmp_path: Path) -> None:
 
 
 def test_what_stands_under_a_part_is_about_it() -> None:
-    """Mappings and objects alike; a figure of claims selects nothing."""
+    """Check mappings and objects; a figure of claims selects nothing."""
     made = build_claim(SAMPLING, "")
     tails = {"kind": "two_point", "k": 2, "p": 0.1}
     exponents = {"f": {"kind": "exponents", "claims": "c"}}

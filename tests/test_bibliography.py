@@ -1,4 +1,4 @@
-"""Sources have a key, and every citation by key has a source."""
+"""Sources have keys, and every citation by key has a source."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def test_every_theorem_names_its_place_in_a_source() -> None:
 
 
 def keys_in(text: str) -> list[str]:
-    """Words of capitals and two digits, as keys are."""
+    """Return the words of capitals and two digits, the form of keys."""
     return re.findall(r"\b[A-Z]+\d{2}\b", text)

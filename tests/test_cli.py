@@ -1,4 +1,4 @@
-"""The command itself: flags, commands, and one line for what cannot be used."""
+"""The command: flags, commands, and one line for each mistake."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.cli import run
-from dpbench.commands.command_line import arguments
-from dpbench.jobs.composition import multirun
+from dpbench.commands.command_line import parse_flags
+from dpbench.jobs.composition import expand_multirun
 from dpbench.registry import ConfigError
 from tests.bench import Bench, unusable
 
@@ -21,16 +21,16 @@ def test_flags() -> None:
         (["--cfg", "nope"], "argument --cfg/-c: invalid choice: 'nope'"),
     ):
         with pytest.raises(ConfigError) as error:
-            arguments(argv)
+            parse_flags(argv)
         assert str(error.value).startswith(line)
     with pytest.raises(ConfigError, match="seed=1,"):
-        multirun(["seed=1,["])
+        expand_multirun(["seed=1,["])
     for word in ("seed=glob(*)", "seed=range(1,9,0)"):
         with pytest.raises(ConfigError, match=r"seed=.*: list the values, as in seed=1,2,3"):
-            multirun([word])
+            expand_multirun([word])
     for words in (["seed=range(0,1000000000)"], ["seed=range(0,40)", "trials=range(1,40)"]):
         with pytest.raises(ConfigError, match="more than 1000 runs"):
-            multirun(words)
+            expand_multirun(words)
 
 
 # The command itself, in this process.
@@ -58,7 +58,7 @@ def test_commands(bench: Bench) -> None:
 
 
 def test_the_real_command(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And HYDRA_FULL_ERROR=1 gives the traceback."""
+    """Check one line without a traceback, and the traceback with HYDRA_FULL_ERROR=1."""
     before = bench.files()
     unusable(bench.command("trials=abc"), "trials: 'abc'")
     assert bench.files() == before

@@ -1,4 +1,4 @@
-"""What a user is told in one line."""
+"""Error messages of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accuracy in another library's tests: what ``init-ci`` writes, and a red test for a loss of 5%."""
+"""Accuracy tests of another library: files of ``init-ci``, and a failed test for a loss of 5%."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-# What runs in this process is loaded here: pytester forgets what is loaded later.
+# Load these here, because pytester unloads modules that tests load.
 import joblib  # noqa: F401
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ import yaml
 
 import dpbench.jobs.pytest_check  # noqa: F401
 from dpbench.cli import run
-from dpbench.commands.compare import errors_at
-from dpbench.commands.init_ci import UNKNOWN
+from dpbench.commands.compare import read_errors
+from dpbench.commands.init_ci import UNKNOWN_ADDRESS
 from dpbench.estimators import Estimator
 from dpbench.tracking.comparison import compare
 
@@ -36,7 +36,7 @@ ROWS = [f"my_mean on {law}, pure eps=1 n=200" for law in ("at_a_bound", "inside"
 def repository(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> pytest.Pytester:
-    """What init-ci writes, with few trials."""
+    """Write the files of init-ci, with few trials."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -62,7 +62,7 @@ def inline(repository: pytest.Pytester, *words: str, update: bool = False) -> py
 
 
 def test_a_loss_of_five_per_cent_is_a_red_test(repository: pytest.Pytester) -> None:
-    """In each row, with a line that has the factor and its interval; then it is accepted."""
+    """Check each row: a line with factor and interval, then the new baseline."""
     stored = inline(repository, update=True)
     stored.assert_outcomes(passed=2)
     stored.stdout.fnmatch_lines(["baseline of 2 rows: accuracy/baseline.parquet"])
@@ -85,7 +85,7 @@ def test_a_loss_of_five_per_cent_is_a_red_test(repository: pytest.Pytester) -> N
 
 
 def test_it_runs_once_for_all_workers(repository: pytest.Pytester) -> None:
-    """Every call leaves a byte."""
+    """Count the calls, each of which writes a byte."""
     change("        clipped =", "        open('calls', 'a').write('.')\n        clipped =")
     inline(repository, "-p", "xdist", "-n", "2", update=True).assert_outcomes(passed=2)
     assert Path("calls").stat().st_size == 2 * 200
@@ -128,7 +128,7 @@ def test_errors_of_a_mean_that_fails_are_not_stored(repository: pytest.Pytester)
 def test_without_the_option_nothing_is_imported(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of dpbench; and pytest finds the plug-in where it is installed."""
+    """Check that numpy is not imported, and that pytest finds the installed plug-in."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile("import sys\ndef test():\n    assert 'numpy' not in sys.modules")
     pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
@@ -138,14 +138,15 @@ def test_without_the_option_nothing_is_imported(
 
 
 def test_trials_show_a_loss_of_five_per_cent_without_a_seed(repository: pytest.Pytester) -> None:
-    """As the sweep and the command say, for 70000: spreads are as one over root trials.
+    """Check the trials that the sweep and the command recommend, 70000.
 
-    From 2000, by the bootstrap, to some 3% of the spread.
+    Spreads are proportional to one over the root of trials. The bootstrap of 2000 trials knows the
+    spread to about 3%.
     """
     sweep = Path("accuracy/sweep/accuracy.yaml")
     sweep.write_text(sweep.read_text().replace("trials: 200", "trials: 2000"))
     inline(repository, update=True).assert_outcomes(passed=2)
-    rows = errors_at(Path(BASELINE)).rows
+    rows = read_errors(Path(BASELINE)).rows
     visible = compare(rows, rows.assign(stream=""))["smallest_visible"].to_numpy(float)
     spread = np.log((1 + visible) / 1.02) * np.sqrt(2000 / 70000)
     assert (1.02 * np.exp(spread) - 1 < 0.05).all()
@@ -164,7 +165,7 @@ def test_init_ci_replaces_nothing(
     assert run(["init-ci", "other"]) == 0
     told = capsys.readouterr().out
     assert "wrote other/accuracy/my_mean.py" in told
-    assert (UNKNOWN in install) == (UNKNOWN in told)
+    assert (UNKNOWN_ADDRESS in install) == (UNKNOWN_ADDRESS in told)
     assert run(["init-ci", "nowhere"]) == 2
     assert run(["init-ci", "other", "another"]) == 2
 
@@ -172,7 +173,7 @@ def test_init_ci_replaces_nothing(
 def test_the_commands_of_the_accuracy_page(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its commands, one after the other."""
+    """Run the commands of the page, one after the other."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
     text = (ROOT / "docs" / "howto" / "accuracy.md").read_text()

@@ -1,4 +1,4 @@
-"""Names of kinds, and mistakes in a plug-in: one line that says what to write."""
+"""Names of kinds, and mistakes in plug-ins: one line with the remedy."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.sweeps import sweep_of
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kinds of a test are forgotten after it."""
+    """Remove the kinds of a test after the test."""
     for kind in (Estimator, Distribution):
         monkeypatch.setattr(kind, "_registry", dict(kind._registry))
 
 
 class Unchecked(ClippedMean):
-    """Its own parameter is no field: validated is forgotten."""
+    """Clipped mean with a parameter that is not a field, because `validated` is missing."""
 
     width: float = 1.0
 
@@ -46,7 +46,7 @@ UNCHECKED = Estimator._registry.pop("unchecked")
     ids=["kind", "_target_", "object"],
 )
 def test_validated_is_forgotten(spec: Any) -> None:
-    """Streams are named by fields: a parameter that is none would share another's noise."""
+    """Check the refusal, because fields name streams, and noise would be shared otherwise."""
     Estimator._registry["unchecked"] = UNCHECKED
     line = f"sweep.estimators.mine: {__name__}.Unchecked does not check its parameters; write"
     with pytest.raises(ConfigError, match=f"{line} @validated above the class"):
@@ -81,7 +81,7 @@ def test_a_name_that_is_taken() -> None:
 
     assert Estimator.kinds()["another_name"] is Other
     again: list[type[Any]] = [Other]
-    for _ in range(2):  # as a cell that is run again
+    for _ in range(2):  # a notebook may run a cell again
 
         @validated
         class Empty(ClippedMean):
@@ -92,7 +92,7 @@ def test_a_name_that_is_taken() -> None:
 
 
 def test_a_pickle_leaves_the_class_that_is_there() -> None:
-    """Of a class that it holds whole, as one of a script, which unpickling makes and drops."""
+    """Check pickles by value, as of a script, whose copy of the class must not be registered."""
 
     @validated
     class Mine(Estimator, kind="special"):
@@ -124,7 +124,7 @@ def test_abstract_and_private_classes_have_no_name() -> None:
 
 
 def test_what_lacks_a_method_is_refused_by_its_name() -> None:
-    """Of kinds of its own registry; a law goes by way of families."""
+    """Check estimators in their registry, and distributions by way of families."""
     for base, missing, section in (
         (Estimator, "estimate", "estimators"),
         (Distribution, "mean, moment, sample", "families"),
@@ -159,7 +159,7 @@ class _Beside:
     limit: Annotated[float, Field(lt=1234567.5)]
 
 
-PURE: Any = PureDP  # which mypy knows
+PURE: Any = PureDP  # Any, because mypy would reject wrong arguments
 CLIPPED: Any = ClippedMean
 
 

@@ -1,4 +1,4 @@
-"""Streams are named by what they are for."""
+"""Random streams that are named by their purpose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dpbench.theory.families import Family
 
 
 def test_a_stream_is_that_of_its_name() -> None:
-    """Whatever was drawn before; the entropy is SHA-256 of the names as JSON."""
+    """Check that earlier draws do not matter; the entropy is SHA-256 of the names as JSON."""
     name = ("noise", 3, "é")
     text = '["noise", 3, "\\u00e9"]'
     assert digest(*name) == hashlib.sha256(text.encode()).hexdigest()
@@ -52,9 +52,9 @@ def test_a_seed_is_no_generator(rng: object) -> None:
 
 
 def test_the_names_in_streams_are_fixed() -> None:
-    """Every class of a configuration has the name and the parameters that are listed.
+    """Check the names and parameters of every class that configurations can name.
 
-    A new class or parameter is a new entry. An entry that changes moves every number of the class:
+    Add an entry for a new class or parameter. Changing an entry moves every number of the class:
     keep the old name in `stream_name` or `first_names`.
     """
     registries: list[type[Any]] = [Budget, Distribution, Estimator, Family]
@@ -87,7 +87,7 @@ class Child(Renamed):
 
 
 def test_a_renamed_class_keeps_its_streams() -> None:
-    """Its subclass has a name of its own, and the renamed parameter of its parent."""
+    """Check that a subclass has another name, but inherits first names of parameters."""
 
     assert canonical(Renamed(threshold=2.0)) == 'Old{"clip_at": 2.0}'
     assert canonical(Renamed(threshold=2.0, share=0.5)) == 'Old{"clip_at": 2.0, "share": 0.5}'

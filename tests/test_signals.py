@@ -1,4 +1,4 @@
-"""Signals, and streams that nobody can read: one line, and nothing that was written is lost."""
+"""Signals, and broken output streams: one line, and no written file is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import dpbench
 from dpbench import signals
-from dpbench.runner.local import _signals_held
+from dpbench.runner.local import _hold_signals
 from tests.bench import Bench, wait_for
 
 ROOT = Path(dpbench.__file__).parents[1]
@@ -32,7 +32,7 @@ except BaseException as error:
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_while_libraries_load(tmp_path: Path, name: str) -> None:
-    """None is swallowed or a traceback, and nobody waits for the end of an import."""
+    """Check that no signal is swallowed, prints a traceback or waits for the end of an import."""
     (tmp_path / "numpy.py").write_text(SWALLOWS)
     process = subprocess.Popen(
         [sys.executable, "-m", "dpbench"],
@@ -57,7 +57,7 @@ def handlers() -> Iterator[None]:
 
 
 def test_in_order_from_the_first_block_on(handlers: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the caller ignores stays ignored, and a second signal does not wait."""
+    """Check that ignored signals stay ignored, and that a second signal does not wait."""
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, io.TextIOWrapper(io.BytesIO()))
     ended: list[int] = []
@@ -81,7 +81,7 @@ def test_a_signal_while_workers_start_is_not_lost(handlers: None) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def started() -> None:
-        with _signals_held():
+        with _hold_signals():
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
@@ -105,7 +105,7 @@ def test_what_cannot_be_written_is_lost_alone(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_files_first_and_printing_last(bench: Bench) -> None:
-    """On a full disk for what is printed, in a locale of ASCII, with something to say at once."""
+    """Run with a full disk as standard output, an ASCII locale, and a message at the start."""
     bench.write(lambda spec: spec["claims"]["alpha"].update(reason="α"))  # noqa: RUF001
     bench.done("trials=100")
     (bench.folder / "out" / "manifest.json").unlink()

@@ -1,1 +1,1 @@
-"""Pure functions from errors to summaries, exponents and verdicts."""
+"""Analyse the errors of a run: compute summaries, exponents, and verdicts on claims."""

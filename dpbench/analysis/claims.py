@@ -1,13 +1,16 @@
-"""Compare the number that a theorem states with the measured number; `kinds` has the kinds.
+"""Test claims: compare the number that a theorem states with the number that a sweep measured.
 
-A claim that tests a theorem has two verdicts:
+A claim names a theorem and selects results of a sweep. The kinds of claims are in
+`dpbench.analysis.kinds`. A claim that tests a theorem has two verdicts:
 
-1. `verdict` compares the measurement with ``predicted``. This is the exact number at the claim's n
-   if the claim sets ``finite``, else the theorem's number.
-2. `theorem_verdict` compares the measurement with the theorem's own number.
+1. `verdict` compares the measured number with a prediction. The prediction is the theorem's number.
+   If the claim sets ``finite``, the prediction is instead the exact number. The exact number is the
+   true value at the n that were run, for example of an exponent.
+2. `theorem_verdict` compares the measured number with the theorem's number, which may hold only in
+   the limit of large n.
 
-A claim that checks the code has the first verdict only. Its number is a closed form that the code
-computes, so that no theorem is tested.
+A claim that checks the code has only the first verdict, because it tests no theorem. Its prediction
+is a closed form that the code computes.
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ from dpbench.sweep.selection import BUDGET, Selection
 from dpbench.theory.theorems import THEOREMS, Subject, Theorem
 
 __all__ = [
-    "COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "completed_row", "headline",
+    "COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "add_theorem_columns", "count_claim_verdicts",
     "region", "theorem_verdict", "verdict",
 ]  # fmt: skip
 
-# A table, and for each row the value followed by its replicates, (rows, 1 + draws).
+# A table, and an array of shape (rows, 1 + draws): each row's value, then its bootstrap replicates.
 Curves = tuple[pd.DataFrame, Floats]
 POINT = ["family", "n", *BUDGET]
 
@@ -45,35 +48,40 @@ COLUMNS = [
     "checks", "theorem", "at_these_n", "theorem_verdict", "asymptotic_from",
 ]  # fmt: skip
 # With fewer trials the largest error lies below the 0.9 quantile with probability above 2.5%. Then
-# no 95% interval for that quantile has an upper end.
-LEAST_TRIALS = 36
+# an order-statistics interval at level 95% for that quantile has no upper end.
+MIN_TRIALS = 36
 # The reason that tables and pages print for claims without a measured number.
 UNKNOWN = (
-    f"too few trials (under {LEAST_TRIALS}, {2 * LEAST_TRIALS} if half choose the worst), "
+    f"too few trials (under {MIN_TRIALS}, {2 * MIN_TRIALS} if half choose the worst), "
     "or errors of 0 or ∞"
 )
 
 
 @validated
 class Claim(Selection):
-    """Test a theorem, or check the code, on some estimators and families in a regime of n.
+    """Test of a theorem, or check of the code, on selected results of a sweep.
+
+    Results are selected by estimator, family and budget. A family is a named set of distributions,
+    and a budget is an amount of privacy.
 
     Parameters
     ----------
     theorem : str
-        A name in `dpbench.theory.theorems.THEOREMS`.
+        Name of the theorem, a key of `dpbench.theory.theorems.THEOREMS`.
     tolerance : float > 0
         Largest accepted distance between the true number at finite n and the prediction.
     reason : str
-        Reason for the tolerance and the regime, a full sentence.
+        Reason for the tolerance and for the range of n, a full sentence.
     n_min, n_max : int
-        The regime: the smallest and largest n at which the claim is tested.
+        Smallest and largest n at which the claim is tested. By default all n are used.
     predicted : float, optional
         The predicted number. Required if the theorem's number depends on parameters of the
         estimator or the distribution, else forbidden.
     checks : {'theorem', 'code'}, optional
-        Whether the claim tests the theorem, or compares the code with the closed form that it
-        computes. By default claims about a level check the code, all others test the theorem.
+        Subject of the claim. ``theorem``: the claim tests the theorem. ``code``: the claim compares
+        the code with a closed form that the code computes. By default a claim about a level
+        checks the code, and any other claim tests the theorem. A level is a measurement divided
+        by its exact value.
     """
 
     theorem: str
@@ -87,9 +95,9 @@ class Claim(Selection):
     @model_validator(mode="after")
     def _one_prediction(self) -> Self:
         if (self.predicted is not None) != self.statement.leaves_open:
-            names = ", ".join(name for name, one in THEOREMS.items() if one.leaves_open)
-            about = "theorems without a number of their own, which all need it"
-            raise ValueError(f"predicted is only for {about}: {names}")
+            names = ", ".join(name for name, theorem in THEOREMS.items() if theorem.leaves_open)
+            subject = "theorems without a number of their own, which all need it"
+            raise ValueError(f"predicted is only for {subject}: {names}")
         return self
 
     @property
@@ -99,128 +107,157 @@ class Claim(Selection):
 
     @property
     def subject(self) -> Subject:
-        """Return what the claim tests, ``theorem`` or ``code``."""
+        """Return ``theorem`` if the claim tests a theorem, or ``code`` if it checks the code."""
         return self.checks or self.statement.subject
 
     @property
     def measures(self) -> str | None:
-        """Return the per-trial quantity that the claim resamples; None if it needs none."""
+        """Return the name of the per-trial quantity whose values the bootstrap of the claim needs.
+
+        Return None if the bootstrap needs no values of trials, for example for a mean.
+        """
         metric = METRICS.get(self.statement.metric)
         return None if metric is None or metric.statistic == "mean" else metric.of
 
     def prediction(self, k: float) -> float:
-        """Return the predicted number for distributions with a bounded moment of order k."""
+        """Return the number that the claim predicts for the order k of the bounded moment.
+
+        The order k is NaN for distributions of which no bounded moment is known. The configured
+        number has precedence over the theorem's number.
+        """
         return self.statement.predicted(k) if self.predicted is None else self.predicted
 
     def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
-        """Check that the sweep runs enough to test the claim.
+        """Check that the sweep's planned results suffice to test the claim.
 
         Parameters
         ----------
         sweep : Sweep
+            The planned sweep.
         keys : DataFrame
-            Keys of the planned results; see `dpbench.sweep.plan.key_table`.
+            A row for each planned result, with its distribution, estimator, budget, n and
+            parameters; see `dpbench.sweep.plan.key_table`.
         where : str
-            The claim's own key in the configuration, for messages.
+            Place of the claim in the configuration, for error messages.
 
         Raises
         ------
         ConfigError
-            If the claim selects nothing, or keys that its kind cannot be tested on.
+            If the claim selects no planned result, or selects results on which a claim of its kind
+            cannot be tested.
         """
         theorem, metric = self.statement, METRICS.get(self.statement.metric)
         if metric is not None and not metric.resampled:
-            at = f"{where}.theorem: {self.theorem!r}"
-            raise ConfigError(f"{at}: no claim can test the metric {theorem.metric}")
-        chosen = keys[sweep.about(self, keys, where)]
+            place = f"{where}.theorem: {self.theorem!r}"
+            raise ConfigError(f"{place}: no claim can test the metric {theorem.metric}")
+        chosen = keys[sweep.select_rows(self, keys, where)]
         if chosen.empty:
             raise ConfigError(f"{where}: the sweep runs nothing that the claim selects")
         chosen = chosen[self._regime(chosen)]
         if chosen.empty:
-            at = f"{where}.n_min: {self.n_min}"
-            raise ConfigError(f"{at}: the sweep runs no n in the claim's regime")
+            place = f"{where}.n_min: {self.n_min}"
+            raise ConfigError(f"{place}: the sweep runs no n in the claim's regime")
         for family, k in chosen[["family", "k"]].drop_duplicates().itertuples(index=False):
             if not np.isfinite(self.prediction(k)):
-                at = f"{where}.families: {family!r}"
-                raise ConfigError(f"{at}: the theorem needs its moment order")
-        self._check(self._named(chosen, sweep), sweep, where)
+                place = f"{where}.families: {family!r}"
+                raise ConfigError(f"{place}: the theorem needs its moment order")
+        self._check(self._add_names(chosen, sweep), sweep, where)
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        """Raise ConfigError for keys that this kind of claim cannot be tested on."""
+        """Raise ConfigError if the planned results do not suffice to test a claim of this kind."""
 
     def evaluate(self, label: str, results: Results, sweep: Sweep) -> pd.DataFrame:
-        """Test the claim on each of its curves.
+        """Test the claim, with a verdict for each curve.
+
+        A curve is a group of results from which the claim measures one number. For example, an
+        exponent is measured from the errors of one estimator at several n.
 
         Parameters
         ----------
         label : str
+            Label of the claim, for the column ``claim``.
         results : Results
+            Results of the run: the summary and the kept per-trial values.
         sweep : Sweep
+            The sweep that was run.
 
         Returns
         -------
         DataFrame
-            A row for each curve, with the columns `COLUMNS`.
+            A row for each curve, with the columns of ``claims.csv`` in `COLUMNS`.
         """
-        chosen = results.chosen(self.rows(results.summary, sweep))
-        chosen.summary = self._named(chosen.summary, sweep)
+        chosen = results.select(self.rows(results.summary, sweep))
+        chosen.summary = self._add_names(chosen.summary, sweep)
         curves, draws = self._curves(chosen, sweep)
-        found = []
-        for _, curve in curves.groupby(self._apart, dropna=False):
-            row = self._row(curve, self._measure(curve, draws[curve.index]))
+        rows = []
+        for _, curve in curves.groupby(self._curve_columns, dropna=False):
+            row = self._make_row(curve, self._measure(curve, draws[curve.index]))
             early = row["theorem_verdict"] == EARLY
-            since = self._asymptotic_from(curve, chosen.summary, sweep) if early else np.nan
-            found.append({"claim": label, **row, "asymptotic_from": since})
-        return pd.DataFrame(found)
+            start = self._asymptotic_from(curve, chosen.summary, sweep) if early else np.nan
+            rows.append({"claim": label, **row, "asymptotic_from": start})
+        return pd.DataFrame(rows)
 
     def rows(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
-        """Select the rows on which the claim is tested.
+        """Select the rows of a table on which the claim is tested.
 
         Parameters
         ----------
         table : DataFrame
-            A table with the sweep's keys, such as a summary.
+            A table with columns for family, estimator, budget and n, for example a summary.
         sweep : Sweep
+            The sweep to which the rows belong.
 
         Returns
         -------
         Series of bool
-            True for the rows of the claim's families, estimators and budgets in its regime of n.
+            True for the rows of the claim's families, estimators and budgets with n from ``n_min``
+            to ``n_max``.
         """
-        return sweep.about(self, table) & self._regime(table)
+        return sweep.select_rows(self, table) & self._regime(table)
 
     def _regime(self, table: pd.DataFrame) -> pd.Series[bool]:
         return table["n"].between(self.n_min, self.n_max or np.inf)
 
     @property
-    def _column(self) -> str | None:
-        """Return the column in which an exponent is fitted; None for a claim about no exponent."""
+    def _fitted_column(self) -> str | None:
+        """Return the column of the variable in which the claim's exponent is fitted, for example n.
+
+        Return None if the claim is not about an exponent.
+        """
         variable = VARIABLES.get(self.statement.variable)
         return variable.column if variable else None
 
     @property
-    def _apart(self) -> list[str]:
-        """Return the columns that identify a curve."""
-        return [name for name in ("law", "k", "series", *BUDGET) if name != self._column]
+    def _curve_columns(self) -> list[str]:
+        """Return the columns that identify a curve, the group of results that gives one number."""
+        return [name for name in ("law", "k", "series", *BUDGET) if name != self._fitted_column]
 
-    def _named(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
-        """Add the columns ``law`` and ``series``, names without the variable of the curve."""
-        without = self._column or ""
+    def _add_names(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
+        """Add the columns ``law`` (label of a row's family) and ``series`` (of its estimator).
+
+        A claim about an exponent fits the exponent to results at several values of a variable. The
+        labels leave out this variable, so all results of one fit have equal labels.
+        """
+        without = self._fitted_column or ""
         return table.assign(
             law=[sweep.families[label].label(without) for label in table["family"]],
             series=[sweep.estimators[label].label(without) for label in table["estimator"]],
         )
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
-        return self._worst(chosen)
+        return self._worst_curves(chosen)
 
-    def _worst(self, chosen: Results, **options: bool) -> Curves:
-        """Return the metric, the largest over the members of each family, with replicates."""
+    def _worst_curves(self, chosen: Results, **options: bool) -> Curves:
+        """Take the largest value of the claim's metric over the distributions of each family.
+
+        Return a table and an array. The table has a row for each family, estimator, budget and n.
+        The array has, for each row, the largest value followed by its bootstrap replicates.
+        """
         draws = replicates(chosen, self.statement.metric, **options)
         return worst_case(chosen.summary, draws)
 
     def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measurement:
-        enough = curve["trials"].min() >= LEAST_TRIALS
+        enough = curve["trials"].min() >= MIN_TRIALS
         positive = self.statement.kind == "limit" or np.all(draws > 0)
         if not (enough and positive and np.all(np.isfinite(draws))):
             return Measurement(np.nan, np.nan, np.nan)
@@ -230,57 +267,74 @@ class Claim(Selection):
         return interval(self._number(curve, draws))
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
-        """Return the number of a curve and its replicates: the geometric mean over its rows."""
+        """Compute the number that the claim measures on a curve, with its bootstrap replicates.
+
+        A curve is a group of results. Each row of `draws` has the value of one result, followed by
+        bootstrap replicates of the value. By default the number is the geometric mean of the
+        values.
+        """
         return np.asarray(np.exp(np.log(draws).mean(axis=0)))
 
-    def _row(self, curve: pd.DataFrame, measured: Measurement) -> dict[str, Any]:
-        theorem, about = self.statement, curve.iloc[0]
-        stated, here = self.prediction(about["k"]), self._at_these_n(curve)
-        predicted = stated if np.isnan(here) else here
+    def _make_row(self, curve: pd.DataFrame, measured: Measurement) -> dict[str, Any]:
+        theorem, first = self.statement, curve.iloc[0]
+        stated, exact = self.prediction(first["k"]), self._at_these_n(curve)
+        predicted = stated if np.isnan(exact) else exact
         sizes = curve["samples" if theorem.of == "samples" else "n"]
-        how: Any = {"floor": theorem.floor}
-        of_theorem = theorem_verdict(measured, stated, here, self.tolerance, **how)
+        options: Any = {"floor": theorem.floor}
+        verdict_on_theorem = theorem_verdict(measured, stated, exact, self.tolerance, **options)
         return {
             "source": theorem.source,
-            "estimator": about["series"],
-            "distribution": about["law"],
+            "estimator": first["series"],
+            "distribution": first["law"],
             "variable": theorem.variable,
             "metric": "samples" if theorem.of == "samples" else theorem.metric,
             "predicted": predicted,
             **measured._asdict(),
             "tolerance": self.tolerance,
-            "verdict": verdict(measured, predicted, self.tolerance, **how),
-            **{name: about[name] if name in self._apart else np.nan for name in BUDGET},
+            "verdict": verdict(measured, predicted, self.tolerance, **options),
+            **{name: first[name] if name in self._curve_columns else np.nan for name in BUDGET},
             "n_low": sizes.min(),
             "n_high": sizes.max(),
-            "visible": self.tolerance + 2 * _reach(measured, theorem.floor),
+            "visible": self.tolerance + 2 * _half_width(measured, theorem.floor),
             "checks": self.subject,
             "theorem": stated,
-            "at_these_n": here,
-            "theorem_verdict": of_theorem if self.subject == "theorem" else np.nan,
+            "at_these_n": exact,
+            "theorem_verdict": verdict_on_theorem if self.subject == "theorem" else np.nan,
         }
 
     def _at_these_n(self, curve: pd.DataFrame) -> float:
-        """Return the exact number at the claim's n; NaN if the claim uses the theorem's number."""
+        """Return the exact number: the true value of the measured number at the n that were run.
+
+        If the claim's option ``finite`` is True, compute the exact number. If ``finite`` is a
+        number, return it. Without this option return NaN, because the measured number is then
+        compared only with the theorem's number.
+        """
         return np.nan
 
     def _asymptotic_from(self, curve: pd.DataFrame, table: pd.DataFrame, sweep: Sweep) -> float:
-        """Return the n from which the exact number is within the tolerance of the theorem's.
+        """Return the smallest n from which on the exact number agrees with the theorem's number.
 
-        NaN if no such n is known. `table` holds the claim's rows of the summary; see
-        `dpbench.analysis.oracle.first_n`.
+        The exact number is the true value at finite n, for example of an exponent. It agrees with
+        the theorem's number if both differ by at most the tolerance. Return NaN if no such n is
+        known. `table` holds the rows of the summary on which the claim is tested. The search is
+        done by `dpbench.analysis.oracle.first_n`.
         """
         return np.nan
 
 
-def _reach(measured: Measurement, floor: float | None) -> float:
-    """Return the half-width of the interval; for an upper limit its part below the number."""
+def _half_width(measured: Measurement, floor: float | None) -> float:
+    """Return half the width of the 95% interval of a measured number, or its lower part.
+
+    If `floor` is None, return half the width. Otherwise the theorem states only an upper limit,
+    and `floor` is the smallest value that the number can take. Then return the distance from the
+    measured number to the lower end of its interval.
+    """
     number, low, high = measured
     return (high - low) / 2 if floor is None else number - low
 
 
 def region(predicted: float, tolerance: float, floor: float | None) -> tuple[float, float]:
-    """Return the lower and the upper end of the interval of numbers that a claim accepts.
+    """Return both ends of the interval of numbers that a claim accepts.
 
     Parameters
     ----------
@@ -289,12 +343,13 @@ def region(predicted: float, tolerance: float, floor: float | None) -> tuple[flo
     tolerance : float
         Distance that is accepted beyond the prediction.
     floor : float or None
-        Smallest possible value, for a theorem that states only an upper limit.
+        Smallest possible number, if the theorem states only an upper limit; else None.
 
     Returns
     -------
     tuple of float
-        predicted -+ tolerance; with a floor, floor - tolerance and predicted + tolerance.
+        Lower and upper end. The upper end is predicted + tolerance. The lower end is
+        floor - tolerance with a floor, else predicted - tolerance.
     """
     return (predicted if floor is None else floor) - tolerance, predicted + tolerance
 
@@ -302,26 +357,31 @@ def region(predicted: float, tolerance: float, floor: float | None) -> tuple[flo
 def verdict(
     measured: Measurement, predicted: float, tolerance: float, *, floor: float | None = None
 ) -> str:
-    """Compare an interval with the `region` that a claim accepts.
+    """Compare the interval of a measured number with the `region` that a claim accepts.
 
-    A true number is ``visible`` if the verdict on it is ``inconsistent`` in half of all runs. Its
-    distance from the prediction is the tolerance plus the width of the interval. Above an upper
-    limit it is the tolerance plus twice the part of the interval below the measured number.
+    The result is ``consistent``, ``inconsistent`` or ``inconclusive``. If the true number is far
+    from the prediction, most runs give ``inconsistent``. The column ``visible`` of ``claims.csv``
+    has the distance between true number and prediction at which half of all runs give
+    ``inconsistent``. This distance is the tolerance plus the width of the interval. If the theorem
+    states only an upper limit, the distance is instead the tolerance plus 2 (measured - low), where
+    low is the lower end of the interval.
 
     Parameters
     ----------
-    measured : Measured
+    measured : Measurement
+        The measured number with its 95% interval.
     predicted, tolerance : float
-        Prediction and tolerance of the claim.
+        Prediction of the claim, and largest accepted distance to it.
     floor : float, optional
-        Smallest possible value, for a theorem that states only an upper limit; see `region`.
+        Smallest possible number, if the theorem states only an upper limit; see `region`.
 
     Returns
     -------
     str
-        ``consistent`` if the interval lies inside the region. ``inconsistent`` if the interval
-        stretched to twice its width lies outside: this happens to 1 in 10,000 correct numbers, not
-        to 1 in 20. ``inconclusive`` otherwise, or if a number is not finite.
+        ``consistent`` if the interval lies inside the region. ``inconsistent`` if the interval,
+        stretched to twice its width, lies outside the region. ``inconclusive`` otherwise, or if a
+        number is not finite. A correct prediction gets ``inconsistent`` in at most about 1 of
+        10,000 runs. Without stretching, this would happen in 1 of 20 runs.
     """
     if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"
@@ -340,93 +400,106 @@ def theorem_verdict(
     *,
     floor: float | None = None,
 ) -> str:
-    """Compare an interval with the theorem's number, given the exact number at the claim's n.
+    """Compare a measured number with a theorem whose number may hold only for large n.
 
-    Without an exact number (NaN) return `verdict` on the theorem's number. Else let `here` be
-    `verdict` on the exact number, and let the region of a number be `region`:
+    The exact number is the true value at the n that were run, which may differ from the theorem's
+    number. If the exact number is unknown (NaN), return `verdict` on the theorem's number. Else let
+    the exact verdict be `verdict` on the exact number. The theorem's region is the `region` around
+    the theorem's number, and the exact region is the `region` around the exact number. The first
+    rule that applies decides:
 
-    1. ``consistent`` if `verdict` on the theorem's number is consistent. Also if `here` is
-       consistent and the interval, widened by the tolerance on both sides, contains the theorem's
-       number.
-    2. Else ``not yet asymptotic`` if `here` is consistent and the exact number lies outside the
-       theorem's region: the measurement agrees with a formula that is not yet at its limit.
-    3. Else `verdict` on the theorem's number, with an exception. It is ``inconclusive`` instead of
-       ``inconsistent`` if the exact number lies outside the theorem's region and `here` is
-       inconclusive: few trials do not refute a theorem that the exact number would explain.
+    1. Return ``consistent`` if `verdict` on the theorem's number is ``consistent``.
+    2. Return ``consistent`` if the exact verdict is ``consistent`` and the measured interval meets
+       the theorem's region.
+    3. Return ``not yet asymptotic`` if the exact verdict is ``consistent`` and the exact number
+       lies outside the theorem's region. The measurement then agrees with a formula that is still
+       away from its limit for large n.
+    4. Return ``inconclusive`` if the exact verdict is ``inconclusive`` and the exact number lies
+       outside the theorem's region. The true number is then expected to differ from the theorem's
+       number, so a difference must not refute the theorem.
+    5. Return `verdict` on the theorem's number.
 
-    False alarms, if the exact number is the true one:
+    The probabilities of false alarms are:
 
-    - ``inconsistent`` has probability 1 in 10,000. If the exact number lies outside the theorem's
-      region, `here` must be inconsistent, by 3. If it lies inside, the doubled interval must miss
-      a region that contains the true number.
-    - ``not yet asymptotic`` needs an interval inside the region of the exact number and outside
-      the theorem's region. A true number outside the first region or inside the second lies
-      beyond this 95% interval on a known side: 1 in 40.
-    - ``consistent`` by the second sentence of 1 needs an interval of at most two tolerances that
-      ends within one tolerance of the theorem's number. A true number three tolerances away from
-      the theorem's lies beyond this interval: 1 in 40.
+    - ``inconsistent``: 1 in 10,000 if the exact number is the true number. If the exact number lies
+      outside the theorem's region, the exact verdict must be ``inconsistent``, too. If it lies
+      inside, the stretched interval must miss a region that contains the true number.
+    - ``not yet asymptotic``: 1 in 40 for a true number outside the exact region or inside the
+      theorem's region. The interval lies inside the exact region and outside the theorem's region.
+      So the true number lies beyond this 95% interval on a known side.
+    - ``consistent`` by rule 2: 1 in 40 for a true number three tolerances away from the theorem's
+      number. The interval has a width of at most two tolerances, and one end within one tolerance
+      of the theorem's number. So the true number lies beyond the interval on a known side.
 
     Parameters
     ----------
-    measured : Measured
+    measured : Measurement
+        The measured number with its 95% interval.
     theorem, exact : float
-        The theorem's number, and the exact number at the claim's n or NaN.
+        The theorem's number, and the exact number at the n that were run or NaN.
     tolerance : float
-        Tolerance of the claim.
+        Largest accepted distance between the true number and either of these numbers.
     floor : float, optional
-        As in `verdict`.
+        Smallest possible number, if the theorem states only an upper limit; see `region`.
 
     Returns
     -------
     str
-        A verdict of `dpbench.output.verdicts.CLAIMS`.
+        A verdict on a claim, a key of `dpbench.output.verdicts.CLAIMS`.
     """
-    alone = verdict(measured, theorem, tolerance, floor=floor)
-    if np.isnan(exact) or alone == "consistent":
-        return alone
-    here = verdict(measured, exact, tolerance, floor=floor)
+    plain = verdict(measured, theorem, tolerance, floor=floor)
+    if np.isnan(exact) or plain == "consistent":
+        return plain
+    exact_verdict = verdict(measured, exact, tolerance, floor=floor)
     bottom, top = region(theorem, tolerance, floor)
-    if here == "consistent" and measured.low <= top and measured.high >= bottom:
+    if exact_verdict == "consistent" and measured.low <= top and measured.high >= bottom:
         return "consistent"
-    if bottom <= exact <= top or here == "inconsistent":
-        return alone
-    return EARLY if here == "consistent" else "inconclusive"
+    if bottom <= exact <= top or exact_verdict == "inconsistent":
+        return plain
+    return EARLY if exact_verdict == "consistent" else "inconclusive"
 
 
-def completed_row(row: Mapping[Any, Any], *, finite: bool, subject: Subject) -> dict[Any, Any]:
-    """Add to a row of an older claims.csv the columns on theorems, which it lacks.
+def add_theorem_columns(
+    row: Mapping[Any, Any], *, finite: bool, subject: Subject
+) -> dict[Any, Any]:
+    """Complete a row of an older ``claims.csv``, which lacks the columns on theorems.
+
+    A column that the row already has keeps its value.
 
     Parameters
     ----------
     row : mapping
-        A row of claims.csv by column. Its own cells stay.
+        Cells of the row by column.
     finite : bool
-        Whether the claim set ``finite``. Then ``predicted`` is the exact number at its n, and the
-        theorem's own number and verdict are NaN, because the older run did not store them.
+        Whether the claim set ``finite``. Then the cell ``predicted`` is the exact number at the n
+        that were run. The theorem's number and its verdict become NaN, because the older run did
+        not store them.
     subject : {'theorem', 'code'}
-        What the claim tests.
+        Whether the claim tests a theorem or checks the code.
 
     Returns
     -------
     dict
-        The row with all columns, in the order of the row.
+        The cells of the row, followed by the added cells.
     """
-    known = not finite and subject == "theorem"
-    late = {
+    has_verdict = not finite and subject == "theorem"
+    added = {
         "checks": subject,
         "theorem": np.nan if finite else row["predicted"],
         "at_these_n": row["predicted"] if finite else np.nan,
-        "theorem_verdict": row["verdict"] if known else np.nan,
+        "theorem_verdict": row["verdict"] if has_verdict else np.nan,
         "asymptotic_from": np.nan,
     }
-    return {**row, **late, **row}
+    return {**row, **added, **row}
 
 
-def headline(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
-    """Count verdicts: on theorems, on the numbers at these n, and on the code, a line for each.
+def count_claim_verdicts(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
+    """Return lines of text that count the verdicts on theorems, on exact numbers and on the code.
 
-    The second line counts the rows of the first. It is left out if no row has an exact number at
-    its n, because the lines would then be equal.
+    The first line counts the verdicts on the theorems' numbers. The line ``at these n`` counts the
+    verdicts of these claims on the exact numbers, the true values at the n that were run. The line
+    ``at these n`` is left out if no claim has an exact number. The last line counts the verdicts of
+    claims that check the code.
     """
     by_subject: dict[str, list[Mapping[Any, Any]]] = {"theorem": [], "code": []}
     for row in rows:
@@ -438,10 +511,13 @@ def headline(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
         "at these n": [row["verdict"] for row in theorems if exact],
         "checks of the code": [row["verdict"] for row in by_subject["code"]],
     }
-    return [f"{what}: {_counts(words)}" for what, words in lines.items() if words]
+    return [f"{subject}: {_counts(words)}" for subject, words in lines.items() if words]
 
 
 def _counts(words: list[Any]) -> str:
-    """Count each verdict that occurs; rows of an older run may have no verdict on a theorem."""
+    """Format the number of times that each verdict occurs, as in ``3 consistent, 1 not judged``.
+
+    A word that is no verdict on a claim counts as ``not judged``.
+    """
     counts = Counter(word if word in CLAIMS else "not judged" for word in words)
     return ", ".join(f"{counts[word]} {word}" for word in [*CLAIMS, "not judged"] if counts[word])

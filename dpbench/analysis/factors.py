@@ -13,18 +13,18 @@ from dpbench.analysis.resample import Measurement
 from dpbench.analysis.results import CURVE, worst_case
 from dpbench.arrays import Floats, Ints
 from dpbench.sweep.selection import BUDGET
-from dpbench.theory.bounds.class_bound import OF_VIEWS
+from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 
 __all__ = ["BY_TRIALS", "ENDS", "EXACT", "OPTIMAL", "factors", "profile", "scores"]
 
 OPTIMAL = 1.1  # largest factor with the verdict ``optimal``
-LAW = ["distribution", "k", "n", "d"]
-PROBLEM = [*LAW, *BUDGET]
-BOUND, FREE = "lower bound", "no privacy"
+DATA_KEY = ["distribution", "k", "n", "d"]
+PROBLEM = [*DATA_KEY, *BUDGET]
+BOUND, NO_PRIVACY = "lower bound", "no privacy"
 EXACT, BY_TRIALS = "exact value", "trials"  # values of the column factor_by
 Exact = Callable[[pd.DataFrame], Floats]
 ENDS = ["factor", "factor_low", "factor_high"]
-SCORES = [
+SCORE_COLUMNS = [
     "distribution", "k", *BUDGET, "n", "d", "estimator", "score", "score_high", "over",
     "lower_bound", "bound_name", "members",
 ]  # fmt: skip
@@ -35,51 +35,60 @@ COLUMNS = [
 
 
 def scores(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return each private estimator's error over a lower bound, or over the error without privacy.
+    """Divide each private estimator's error by a lower bound, or by the error without privacy.
+
+    Parameters
+    ----------
+    summary : DataFrame
+        The table ``summary.csv``, with statistics of the errors of a run.
 
     Returns
     -------
     DataFrame
-        A row for each family, budget, n and estimator, with these columns besides the key:
+        A row for each family, budget, n and private estimator. Besides columns that identify the
+        row, there are:
 
-        - ``score``: the worst 0.9 quantile of the error, divided by the finite lower bound.
-          If no bound is known, as for a single distribution with bounded moments, it is divided
-          by the least worst 0.9 quantile without privacy.
-        - ``score_high``: the upper end of the 95% interval of that quantile, divided likewise.
-        - ``over``: the denominator, ``lower bound`` or ``no privacy``.
-        - ``lower_bound``, and ``bound_name``: the proof of the bound.
+        - ``score``: the 0.9 quantile of the error on the worst member of the family, divided by the
+          lower bound. A bound may be unknown, as for a single distribution with bounded moments.
+          Then the denominator is the smallest such quantile of an estimator without privacy.
+        - ``score_high``: the upper end of the 95% interval of the quantile, over the same
+          denominator.
+        - ``over``: the kind of denominator, ``lower bound`` or ``no privacy``.
+        - ``lower_bound``, and ``bound_name``: the lower bound, and the name of its proof.
         - ``members``: the number of distributions in the family.
 
-        Problems with neither denominator, or with an infinite bound, are left out.
+        Rows without a positive finite denominator are left out.
     """
-    summary = _told(summary)
+    summary = _add_bounds(summary)
     curves, worst = worst_case(summary, summary[["q90", "q90_high"]].fillna(np.inf).to_numpy())
     curves["distribution"] = curves["family"]
     private, bound = curves["privacy"] != "none", curves["bound"]
-    free = curves[LAW].assign(least=worst[:, 0])[~private].sort_values("least")
-    least = curves[LAW].merge(free.drop_duplicates(LAW), "left", on=LAW)["least"]
+    free = curves[DATA_KEY].assign(least=worst[:, 0])[~private].sort_values("least")
+    least = curves[DATA_KEY].merge(free.drop_duplicates(DATA_KEY), "left", on=DATA_KEY)["least"]
     base = bound.fillna(least).to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         over = worst / base[:, None]
     ends = {"score": over[:, 0], "score_high": over[:, 1]}
-    found = curves.assign(**ends, over=np.where(bound.isna(), FREE, BOUND))[SCORES]
-    known: pd.Series[bool] = private & np.isfinite(base) & (base > 0)
-    return found[known].reset_index(drop=True)
+    scored = curves.assign(**ends, over=np.where(bound.isna(), NO_PRIVACY, BOUND))[SCORE_COLUMNS]
+    valid: pd.Series[bool] = private & np.isfinite(base) & (base > 0)
+    return scored[valid].reset_index(drop=True)
 
 
-def profile(found: ArrayLike, problems: int, at: ArrayLike) -> Floats:
-    """Return an estimator's profile: the share of all problems with a score of at most x.
+def profile(estimator_scores: ArrayLike, problems: int, points: ArrayLike) -> Floats:
+    """Return, for each x, the share of all problems on which an estimator has a score of at most x.
 
-    Problems that the estimator was not run on, or fails at, count as never solved. The profile
-    does not depend on other estimators, because no score does.
+    A problem is a family, a budget and an n. A score is the estimator's error over a lower bound,
+    or over the error without privacy. A problem without a score, or with an infinite score, counts
+    as never solved. A score does not depend on the other private estimators, so neither does the
+    profile.
 
     Parameters
     ----------
-    found : array_like of shape (..., scores)
+    estimator_scores : array_like of shape (..., scores)
         Scores of the estimator, at most one for each problem; infinite if it fails.
     problems : int
         Number of all problems.
-    at : array_like of shape (points,)
+    points : array_like of shape (points,)
         The values of x.
 
     Returns
@@ -87,43 +96,47 @@ def profile(found: ArrayLike, problems: int, at: ArrayLike) -> Floats:
     ndarray of shape (..., points)
         Shares in [0, 1].
     """
-    solved = np.asarray(found)[..., :, None] <= np.asarray(at)
+    solved = np.asarray(estimator_scores)[..., :, None] <= np.asarray(points)
     return np.asarray(solved.sum(axis=-2) / problems)
 
 
 def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
     """Find the best estimator of each family, budget and n, and its factor over the lower bound.
 
-    A factor is the worst 0.9 quantile of the error over a family, divided by the lower bound. It
-    is exact if the exact quantile of every member is known. Else it comes from trials, and its 95%
-    interval allows for the choice of the worst member and the best estimator; see
-    `dpbench.analysis.extremes.largest`.
+    An estimator's factor is the 0.9 quantile of its error on the worst member of the family,
+    divided by the lower bound. A factor is exact if the exact quantile of every member is known.
+    Else it comes from trials. Its 95% interval then allows for the choice of the worst member and
+    of the best estimator; see `dpbench.analysis.extremes.largest`.
 
     Parameters
     ----------
     summary : DataFrame
-        As in ``summary.csv``.
+        The table ``summary.csv``, with statistics of the errors of a run.
     exact : callable, optional
-        Returns exact 0.9 quantiles for rows of the summary, (rows,), NaN if unknown. It is called
-        only for estimators that may be the best. By default none is known.
+        Function from rows of the summary to an array of their exact 0.9 quantiles, NaN if unknown.
+        It is called only for estimators that may be the best. By default all factors come from
+        trials.
 
     Returns
     -------
     DataFrame
         The table ``factors.csv``: a row for each family, budget and n with a finite bound. If
-        estimators of the central and the local model run, it is about the central model. Columns:
+        estimators of the central and the local model ran on a family, only the central model
+        counts. Columns:
 
-        - ``distribution`` (the family), ``k``, the budget, ``n, d``.
-        - ``estimator``: the estimator with the least ``factor``.
-        - ``factor_low, factor_high``: the ends of its 95% interval, equal if it is exact.
+        - ``distribution``: the family; ``k``: the order of its bounded moment; the budget; ``n``;
+          ``d``: the dimension.
+        - ``estimator``: the estimator with the least factor.
+        - ``factor``: the factor of this estimator.
+        - ``factor_low, factor_high``: the ends of the factor's 95% interval, equal if it is exact.
         - ``factor_by``: ``exact value`` or ``trials``.
-        - ``lower_bound``, and ``bound_name``: the proof of the bound.
-        - ``verdict``: decided by ``factor_high``. ``below`` if it is below 1, so that the listed
-          distributions are not the worst of their class. ``one law`` for a family with a single
-          member, because others of its class may be worse. ``optimal`` if at most 1.1. Else
-          ``open``.
+        - ``lower_bound``, and ``bound_name``: the lower bound, and the name of its proof.
+        - ``verdict``: the first of four words that applies. ``below``: ``factor_high`` is below 1.
+          The family's distributions are then easier than the worst of their class. ``one law``: the
+          family has a single member. Other distributions of its class may be worse. ``optimal``:
+          ``factor_high`` is at most 1.1. ``open``: no other word applies.
     """
-    curves = _curves(_bounded(summary), exact)
+    curves = _curves(_select_bounded(summary), exact)
     best = curves.sort_values("factor", kind="stable").drop_duplicates(PROBLEM).sort_index()
     high = best["factor_high"]
     cases = [high < 1, best["members"] == 1, high <= OPTIMAL]
@@ -132,57 +145,84 @@ def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
 
 
 def _curves(rows: pd.DataFrame, exact: Exact | None) -> pd.DataFrame:
-    """Return every estimator's factor on every problem, exact for those that may be the best."""
-    at = np.asarray(rows.groupby([*CURVE, "n"], dropna=False).ngroup(), dtype=int)
-    curves = rows.assign(at=at).drop_duplicates("at").set_index("at").sort_index()
+    """Return the factor of every private estimator for every family, budget and n.
+
+    A factor is the 0.9 quantile of the error on the worst distribution of the family, divided by
+    the lower bound. The exact factor is used if it is known and the estimator may be the best. All
+    other factors come from trials.
+    """
+    curve_index = np.asarray(rows.groupby([*CURVE, "n"], dropna=False).ngroup(), dtype=int)
+    curves = rows.assign(at=curve_index).drop_duplicates("at").set_index("at").sort_index()
     errors = rows[["q90", "q90_low", "q90_high"]].fillna(np.inf).to_numpy()
-    among = curves.groupby(PROBLEM, dropna=False)["estimator"].transform("size")
-    found = _by_trials(errors / rows[["lower_bound"]].to_numpy(), at, among)
-    ends = pd.DataFrame(found, curves.index, columns=ENDS)
+    candidates = curves.groupby(PROBLEM, dropna=False)["estimator"].transform("size")
+    intervals = _trial_factors(errors / rows[["lower_bound"]].to_numpy(), curve_index, candidates)
+    ends = pd.DataFrame(intervals, curves.index, columns=ENDS)
     curves = pd.concat([curves, ends], axis=1).assign(factor_by=BY_TRIALS)
     if exact is None:
         return curves
     least = curves.groupby(PROBLEM, dropna=False)["factor_high"].transform("min")
-    near = (curves["factor_low"] <= least).to_numpy()[at]
-    known = _exactly(exact, rows[near], at[near])
+    contends = (curves["factor_low"] <= least).to_numpy()[curve_index]
+    exact_factors = _exact_factors(exact, rows[contends], curve_index[contends])
     for name in ENDS:
-        curves[name] = known.reindex(curves.index).fillna(curves[name])
-    curves.loc[known.index, "factor_by"] = EXACT
+        curves[name] = exact_factors.reindex(curves.index).fillna(curves[name])
+    curves.loc[exact_factors.index, "factor_by"] = EXACT
     return curves
 
 
-def _bounded(summary: pd.DataFrame) -> pd.DataFrame:
-    """Select the private rows with a finite bound; of two models, the central one."""
-    rows = _told(summary)
+def _select_bounded(summary: pd.DataFrame) -> pd.DataFrame:
+    """Select the rows of private estimators with a finite positive lower bound.
+
+    If estimators of the central and the local model ran on a family, keep only the central model.
+    """
+    rows = _add_bounds(summary)
     rows = rows.assign(distribution=rows["family"], member=rows["distribution"])
     bound = rows["bound"]
     rows = rows[np.isfinite(bound) & (bound > 0) & (rows["privacy"] != "none")]
-    central = rows["bound_name"] != OF_VIEWS
+    central = rows["bound_name"] != LOCAL_BOUND_NAME
     local = ~rows["family"].isin(rows.loc[central, "family"])
     bounded: pd.DataFrame = rows[central | local].reset_index(drop=True)
     return bounded
 
 
-def _told(summary: pd.DataFrame) -> pd.DataFrame:
-    """Add each family's number of ``members`` and its ``bound``.
+def _add_bounds(summary: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns ``members`` and ``bound`` to a summary, the table of all results.
 
-    The bound is about the worst distribution of the class with a bounded moment of order k. It is
-    NaN for a family of a single such distribution, which may be easier.
+    ``members`` is the number of distributions in the row's family. ``bound`` is the lower bound
+    with which the worst error over the family may be compared. A lower bound for all distributions
+    with a bounded moment of order k concerns the worst of them. A single such distribution may be
+    easier. So ``bound`` is NaN for a family that has a bounded moment and only one member.
     """
     members = summary.groupby("family")["distribution"].transform("nunique")
     bound = summary["lower_bound"].where((members > 1) | summary["k"].isna())
     return summary.assign(members=members, bound=bound).reset_index(drop=True)
 
 
-def _by_trials(over: Floats, at: Ints, among: pd.Series[int]) -> list[Measurement]:
-    """Return each curve's factor with its interval, from its members' 0.9 quantiles and ends."""
-    order = np.argsort(at, kind="stable")
-    parts = np.split(over[order], np.flatnonzero(np.diff(at[order])) + 1) if len(at) else []
-    return [largest(*one.T, among=size) for one, size in zip(parts, among, strict=True)]
+def _trial_factors(
+    over: Floats, curve_index: Ints, candidates: pd.Series[int]
+) -> list[Measurement]:
+    """Estimate the largest factor over the members of each family from trials, with its interval.
+
+    Each row of `over` has a member's error over the lower bound, and both ends of its interval.
+    Rows with equal `curve_index` belong to one family, estimator, budget and n.
+    """
+    order = np.argsort(curve_index, kind="stable")
+    parts = (
+        np.split(over[order], np.flatnonzero(np.diff(curve_index[order])) + 1)
+        if len(curve_index)
+        else []
+    )
+    return [
+        largest(*members.T, candidates=size)
+        for members, size in zip(parts, candidates, strict=True)
+    ]
 
 
-def _exactly(exact: Exact, rows: pd.DataFrame, at: Ints) -> pd.Series[float]:
-    """Return the exact factors of the curves for which all members' exact quantiles are known."""
-    asked = rows.assign(distribution=rows["member"])
-    over = pd.Series(exact(asked) / rows["lower_bound"].to_numpy())
-    return over.groupby(at).max()[~over.isna().groupby(at).any()]
+def _exact_factors(exact: Exact, rows: pd.DataFrame, curve_index: Ints) -> pd.Series[float]:
+    """Return the largest exact factor over the members of each family, estimator, budget and n.
+
+    A factor is the exact 0.9 quantile of the error over the lower bound. The result leaves out a
+    family, estimator, budget and n if the exact quantile of a member is unknown.
+    """
+    queried = rows.assign(distribution=rows["member"])
+    over = pd.Series(exact(queried) / rows["lower_bound"].to_numpy())
+    return over.groupby(curve_index).max()[~over.isna().groupby(curve_index).any()]

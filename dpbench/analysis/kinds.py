@@ -1,4 +1,9 @@
-"""Kinds of claims: exponents, levels, factors, ratios and upper limits."""
+"""Define the kinds of claims: claims about exponents, levels, factors, ratios and limits.
+
+An exponent describes a power law. A level is a measurement divided by its exact value. A factor is
+an error divided by its lower bound. A ratio compares the errors of two estimators. A limit is the
+largest accepted value of a statistic.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from dpbench.analysis.claims import POINT, Claim, Curves, region
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.oracle import check_exact, exact_n, exact_values, first_n
 from dpbench.analysis.resample import Measurement, interval, replicates
-from dpbench.analysis.results import CURVE, Results, held_out, worst_case
+from dpbench.analysis.results import CURVE, Results, select_held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
 from dpbench.arrays import Floats
 from dpbench.errors import choose_from
@@ -26,8 +31,10 @@ from dpbench.theory.theorems import THEOREMS
 
 __all__ = ["KINDS", "build_claim", "slopes"]
 
-LARGEST = 1e300
-FAR = 1e6  # ratios to exact values are clipped to [1/FAR, FAR], so that their logarithms are finite
+INFINITY_STAND_IN = 1e300  # a finite number in place of infinity, which cannot be interpolated
+# Ratios to exact values are clipped to [1/MAX_RATIO, MAX_RATIO], so that their logarithms are
+# finite.
+MAX_RATIO = 1e6
 
 
 def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
@@ -36,14 +43,14 @@ def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
     Parameters
     ----------
     errors : ndarray of shape (m, draws)
-        Positive errors, m points in each of several replicates.
+        Positive errors at m points. Each column is a separate replicate.
     *columns : ndarray of shape (m,)
-        Positive values of each variable.
+        Positive values of a variable at the m points, one array for each variable.
 
     Returns
     -------
     list of ndarray of shape (draws,)
-        The slope in each variable.
+        For each variable, its fitted slope in every replicate.
 
     Raises
     ------
@@ -58,14 +65,19 @@ def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
 
 @validated
 class Exponent(Claim):
-    """Claim about the exponent of an error in n, or in another variable at fixed n.
+    """Claim about the exponent of a power law that relates error, n and another variable.
+
+    The theorem determines which exponent is tested. If the power law is error ~ n^c, or error ~ x^c
+    for another variable x, the exponent is c. If the power law is n ~ (1/alpha)^s for an error
+    alpha, or n ~ x^s at a fixed error, the exponent is s.
 
     Parameters
     ----------
     finite : bool or float
-        If true, `verdict` compares the measurement with the exponent of exact values at the
-        claim's n; if a number, with this number. By default it compares with the theorem's
-        exponent, which `dpbench.analysis.claims.theorem_verdict` always does.
+        Number with which `verdict` compares the measured exponent. False (the default): the
+        theorem's exponent. True: the exponent of exact values at the n that were run. A number:
+        this number. `dpbench.analysis.claims.theorem_verdict` always compares with the theorem's
+        exponent.
     """
 
     finite: bool | float = False
@@ -76,44 +88,53 @@ class Exponent(Claim):
             return variable.x(curve[variable.column].to_numpy(float))
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        if self._column not in chosen and self._column != "alpha":
-            raise ConfigError(f"{where}: the sweep gives no list of values for {self._column}")
-        for _, curve in chosen.groupby(self._apart, dropna=False):
-            if wrong := self._wrong(curve):
+        if self._fitted_column not in chosen and self._fitted_column != "alpha":
+            raise ConfigError(
+                f"{where}: the sweep gives no list of values for {self._fitted_column}"
+            )
+        for _, curve in chosen.groupby(self._curve_columns, dropna=False):
+            if wrong := self._find_fault(curve):
                 raise ConfigError(f"{where}: {wrong}")
         if self.finite is True:
             metric = "samples" if self.statement.of == "samples" else self.statement.metric
-            check_exact(chosen, self._apart, sweep, metric, f"{where}.finite")
+            check_exact(chosen, self._curve_columns, sweep, metric, f"{where}.finite")
 
-    def _wrong(self, curve: pd.DataFrame) -> str:
-        """Return the reason why no exponent can be fitted to a curve; blank if one can."""
-        at, variable = curve.iloc[0], self.statement.variable
-        if self.statement.of != "fixed_n" and not self._others(curve):
+    def _find_fault(self, curve: pd.DataFrame) -> str:
+        """Return the reason why no exponent can be fitted to a curve of results, or blank text."""
+        first, variable = curve.iloc[0], self.statement.variable
+        if self.statement.of != "fixed_n" and not self._other_regressors(curve):
             return "one n in the claim's regime; an exponent needs two or more"
-        if self._column in {"n", "alpha"}:
+        if self._fitted_column in {"n", "alpha"}:
             return ""
         x = self._x(curve)
-        known = np.isfinite(x)
+        finite = np.isfinite(x)
         if np.any(x <= 0):
-            return f"{at['estimator']} has a {variable} that is not above 0"
-        if np.unique(x[known]).size < 2:
-            few = f"fewer than two values of {variable} on {at['family']}"
-            return f"{at['estimator']} has {few}; an exponent needs two or more"
-        if not known.all():
-            return f"{curve['estimator'][~known].iloc[0]} has no {variable}; leave it out"
-        return self._mixed(curve, x)
+            return f"{first['estimator']} has a {variable} that is not above 0"
+        if np.unique(x[finite]).size < 2:
+            text = f"fewer than two values of {variable} on {first['family']}"
+            return f"{first['estimator']} has {text}; an exponent needs two or more"
+        if not finite.all():
+            return f"{curve['estimator'][~finite].iloc[0]} has no {variable}; leave it out"
+        return self._find_collinearity(curve, x)
 
-    def _mixed(self, curve: pd.DataFrame, x: Floats) -> str:
-        """Return the reason why slopes in n and the variable cannot be separated, or blank."""
+    def _find_collinearity(self, curve: pd.DataFrame, x: Floats) -> str:
+        """Return the reason why a fit cannot separate slopes in n and in the claim's variable.
+
+        A fit cannot separate these slopes if n and the variable change together. Return blank text
+        if the fit can separate the slopes.
+        """
         try:
-            slopes(np.ones((len(curve), 1)), *self._others(curve), x)
+            slopes(np.ones((len(curve), 1)), *self._other_regressors(curve), x)
         except ValueError:
-            both = f"{curve['estimator'].iloc[0]}: n and {self.statement.variable}"
-            return f"{both} change together on its grid"
+            text = f"{curve['estimator'].iloc[0]}: n and {self.statement.variable}"
+            return f"{text} change together on its grid"
         return ""
 
-    def _others(self, curve: pd.DataFrame) -> list[Floats]:
-        """Return the other regressors: n, unless the curve has a single n."""
+    def _other_regressors(self, curve: pd.DataFrame) -> list[Floats]:
+        """Return a list of the fit's regressors other than the claim's variable.
+
+        The list contains the values of n. It is empty if all rows of the curve have the same n.
+        """
         n = curve["n"].to_numpy(float)
         return [n] if np.ptp(n) else []
 
@@ -121,8 +142,10 @@ class Exponent(Claim):
         shared = sweep.shares_data(chosen.summary["family"].unique())
         # Rows of a curve on equal data resample equal trials, because their errors are dependent.
         _, swept = swept_columns(sweep.families.values(), sweep.estimators.values())
-        joint = self._column not in {"n", "alpha"} and (shared or self._column in swept.values())
-        curves, draws = self._worst(chosen, joint=joint, shared=shared)
+        joint = self._fitted_column not in {"n", "alpha"} and (
+            shared or self._fitted_column in swept.values()
+        )
+        curves, draws = self._worst_curves(chosen, joint=joint, shared=shared)
         if self.finite is True:
             exact = exact_values(chosen.summary, sweep, self.statement.metric)
             curves["exact"] = worst_case(chosen.summary, exact[:, None])[1]
@@ -136,44 +159,47 @@ class Exponent(Claim):
     def _asymptotic_from(self, curve: pd.DataFrame, table: pd.DataFrame, sweep: Sweep) -> float:
         if self.finite is not True or self.statement.of == "samples":
             return np.nan
-        rows = table.merge(curve[self._apart].drop_duplicates(), on=self._apart)
+        rows = table.merge(curve[self._curve_columns].drop_duplicates(), on=self._curve_columns)
         stated = self.prediction(curve["k"].iloc[0])
         low, high = region(stated, self.tolerance, self.statement.floor)
 
-        def near(n: pd.Series[int]) -> bool:
+        def agrees(n: pd.Series[int]) -> bool:
             grid = rows.assign(n=n)
             exact = exact_values(grid, sweep, self.statement.metric)
             curves, worst = worst_case(grid, exact[:, None])
             with np.errstate(divide="ignore", invalid="ignore"):  # exact values may underflow to 0
                 return bool(low <= self._number(curves, worst)[0] <= high)
 
-        return first_n(rows["n"], near)
+        return first_n(rows["n"], agrees)
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         # With log alpha = a + b log n + c log x: n ~ (1/alpha)^(-1/b), and x^(-c/b) at fixed alpha.
-        if self._column in {"n", "alpha"}:
-            (in_n,) = slopes(draws, *self._others(curve))
-            return in_n if self._column == "n" else -1 / in_n
-        *others, in_x = slopes(draws, *self._others(curve), self._x(curve))
+        if self._fitted_column in {"n", "alpha"}:
+            (in_n,) = slopes(draws, *self._other_regressors(curve))
+            return in_n if self._fitted_column == "n" else -1 / in_n
+        *others, in_x = slopes(draws, *self._other_regressors(curve), self._x(curve))
         return in_x if self.statement.of == "fixed_n" else -in_x / others[0]
 
 
 @validated
 class SmallestN(Exponent):
-    """Claim about the exponent of the smallest n for error alpha.
+    """Claim about the exponent s in N ~ x^s, with N the smallest n that reaches an error alpha.
+
+    An n reaches the error alpha if the 0.9 quantile of the error is at most alpha. The theorem
+    determines the variable x, for example the dimension d.
 
     Parameters
     ----------
     alpha : float > 0
-        The error, in the unit of the data.
+        The error to reach, in the unit of the data.
     """
 
     alpha: Annotated[float, Field(gt=0)]
 
-    def _mixed(self, curve: pd.DataFrame, x: Floats) -> str:
-        odd = curve["estimator"][curve.groupby(x)["n"].transform("nunique") < 2]
-        what = f"runs at one n for a {self.statement.variable}; two are needed"
-        return "" if odd.empty else f"{odd.iloc[0]} {what}"
+    def _find_collinearity(self, curve: pd.DataFrame, x: Floats) -> str:
+        single = curve["estimator"][curve.groupby(x)["n"].transform("nunique") < 2]
+        text = f"runs at one n for a {self.statement.variable}; two are needed"
+        return "" if single.empty else f"{single.iloc[0]} {text}"
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         curves, draws = smallest_n(chosen, sweep, [self.alpha], BETA)
@@ -187,16 +213,17 @@ class SmallestN(Exponent):
 
 @validated
 class Level(Claim):
-    """Claim that a measurement equals its exact value, by the geometric mean of their ratios.
+    """Claim that measured values divided by their exact values have geometric mean 1.
 
-    There is a row for each entry of estimators under each notion. The mean is over distributions,
-    n, amounts and swept parameters for which the exact value is known.
+    Each configured estimator has one geometric mean for each notion of privacy. The mean is over
+    the results of the estimator whose exact value is known. These results may differ in
+    distribution, n, amount of privacy and swept parameters.
 
     Parameters
     ----------
     exact : float > 0, optional
-        The exact value in all rows, computed elsewhere. By default
-        `dpbench.theory.exact.value` computes it for each row.
+        One exact value for all measurements, computed elsewhere. By default
+        `dpbench.theory.exact.value` computes the exact value of each measurement.
     """
 
     exact: Annotated[float, Field(gt=0)] | None = None
@@ -206,66 +233,72 @@ class Level(Claim):
         return METRICS[self.statement.metric].of
 
     @property
-    def _apart(self) -> list[str]:
+    def _curve_columns(self) -> list[str]:
         return ["series", "privacy"]
 
-    def _named(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
+    def _add_names(self, table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
         laws = dict.fromkeys(sweep.families[label].name for label in table["family"])
         series = [sweep.estimators[label].name for label in table["estimator"]]
         return table.assign(law=", ".join(laws), series=series)
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
         if self.exact is None:
-            check_exact(chosen, self._apart, sweep, self._sought, where)
+            check_exact(chosen, self._curve_columns, sweep, self._exact_metric, where)
 
     @property
-    def _sought(self) -> str:
-        """Return the metric whose exact value is needed."""
+    def _exact_metric(self) -> str:
+        """Return the metric that this claim passes to `exact_values` as its argument `metric`."""
         return self.statement.metric
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         # Several budgets or parameters on equal data share their sampling errors.
         exact = np.full(len(chosen.summary), self.exact or np.nan)
         if self.exact is None:
-            exact = exact_values(chosen.summary, sweep, self._sought)
-        known = np.isfinite(exact)
-        chosen, exact = chosen.chosen(known), exact[known]
+            exact = exact_values(chosen.summary, sweep, self._exact_metric)
+        is_known = np.isfinite(exact)
+        chosen, exact = chosen.select(is_known), exact[is_known]
         table, shared = chosen.summary, sweep.shares_data(chosen.summary["family"].unique())
         data = ["series", "distribution", "n", *([] if shared else BUDGET)]
         joint = bool(table.duplicated(data).any())
         draws = replicates(chosen, self.statement.metric, joint=joint, shared=shared)
-        # Clip the ratios to [1/FAR, FAR], because infinite errors and errors of 0 must count as
-        # far off and stay finite. A mean may be 0 by chance if errors are rare: clip it above only.
-        least = 1 / FAR if METRICS[self.statement.metric].statistic == "quantile" else 0.0
-        return table, np.clip(draws * (self._unbiased(chosen) / exact)[:, None], least, FAR)
+        # Clip the ratios, because infinite errors and errors of 0 must count as far off and stay
+        # finite. A mean may be 0 by chance if errors are rare: clip it above only.
+        least = 1 / MAX_RATIO if METRICS[self.statement.metric].statistic == "quantile" else 0.0
+        return table, np.clip(
+            draws * (self._bias_corrections(chosen) / exact)[:, None], least, MAX_RATIO
+        )
 
-    def _unbiased(self, chosen: Results) -> Floats:
-        """Return correction factors, (rows,), that make sample quantiles median-unbiased.
+    def _bias_corrections(self, chosen: Results) -> Floats:
+        """Return the factors, one for each row, that make sample quantiles median-unbiased.
 
-        The smallest value with a share of 0.9 of the N trials below or at it is too small, by
-        1 per cent at N = 200.
+        The sample quantile at level 0.9 is the smallest value that at least 0.9 of the N trials do
+        not exceed. It is too small, by about 1 per cent at N = 200. The factor is 1 if the metric
+        is not a quantile.
         """
         metric, table = METRICS[self.statement.metric], chosen.summary
         if metric.statistic != "quantile":
             return np.ones(len(table))
-        known, fair = table[self.statement.metric].to_numpy(float), []
-        for one in chosen.values[metric.of]:
-            finite = np.where(np.isfinite(one), one, LARGEST)  # infinities cannot be interpolated
-            fair.append(np.quantile(finite, metric.q, method="median_unbiased"))
-        likely = (np.array(fair) < LARGEST / 10) & (known > 0)
-        return np.asarray(np.divide(fair, known, out=np.ones(len(known)), where=likely))
+        measured, unbiased = table[self.statement.metric].to_numpy(float), []
+        for values in chosen.values[metric.of]:
+            finite = np.where(np.isfinite(values), values, INFINITY_STAND_IN)
+            unbiased.append(np.quantile(finite, metric.q, method="median_unbiased"))
+        usable = (np.array(unbiased) < INFINITY_STAND_IN / 10) & (measured > 0)
+        return np.asarray(np.divide(unbiased, measured, out=np.ones(len(measured)), where=usable))
 
 
 @validated
 class LevelOfN(Level):
-    """Claim that the smallest n for error alpha is the exact one, by a geometric mean over curves.
+    """Claim that the smallest n for an error alpha equals its exact value.
 
-    The exact n assumes that the error exceeds alpha exactly if a coarse step misses.
+    The claim is that the measured n divided by the exact n has geometric mean 1. The mean is taken
+    over families, budgets and swept parameters. The exact n concerns estimators that first locate
+    the data by a coarse step, for example by a private choice of a histogram bin. The exact n
+    assumes that the error exceeds alpha if and only if the coarse step goes wrong.
 
     Parameters
     ----------
     alpha : float > 0
-        The error, in the unit of the data.
+        The error to reach, in the unit of the data.
     """
 
     alpha: Annotated[float, Field(gt=0)]
@@ -275,7 +308,7 @@ class LevelOfN(Level):
         super()._check(chosen, sweep, where)
 
     @property
-    def _sought(self) -> str:
+    def _exact_metric(self) -> str:
         return "samples"
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
@@ -285,18 +318,18 @@ class LevelOfN(Level):
 
 @validated
 class Factor(Claim):
-    """Claim about the error over the lower bound, the largest over members and n.
+    """Claim about the largest ratio of an error to its lower bound, over all distributions and n.
 
-    Errors of different members and n are independent, because each has its own data. The interval
-    allows for the choice of the largest, see `dpbench.analysis.extremes`.
+    Errors for different distributions and n are independent, because each has its own data. The
+    interval allows for the choice of the largest ratio, see `dpbench.analysis.extremes`.
     """
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
-        told = ["family", "estimator", *BUDGET]  # whether a bound is known does not depend on n
-        for row in chosen.drop_duplicates(told, keep="last").to_dict("records"):
+        columns = ["family", "estimator", *BUDGET]  # whether a bound is known does not depend on n
+        for row in chosen.drop_duplicates(columns, keep="last").to_dict("records"):
             if np.isnan(lower_bound(sweep, row)):
-                at = f"{where}.families: {row['family']!r}"
-                raise ConfigError(f"{at}: no lower bound is known for it")
+                place = f"{where}.families: {row['family']!r}"
+                raise ConfigError(f"{place}: no lower bound is known for it")
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         errors = replicates(chosen, self.statement.metric)
@@ -308,14 +341,14 @@ class Factor(Claim):
 
 @validated
 class Ratio(Claim):
-    """Claim about the ratio of two estimators' errors, by a geometric mean over n.
+    """Claim about the geometric mean, over n, of the ratio of two estimators' errors.
 
-    Both errors are on equal families, budgets and n.
+    The two errors of a ratio have the same family, budget and n.
 
     Parameters
     ----------
     denominator : str
-        Name of the estimator in the denominator, one of `estimators`.
+        Name of the estimator in the denominator, one of the claim's ``estimators``.
     """
 
     first_names: ClassVar[dict[str, str]] = {"denominator": "over"}
@@ -335,13 +368,13 @@ class Ratio(Claim):
             raise ConfigError(f"{where}: {labels}: choose one of these by its values")
         if is_below.all():
             raise ConfigError(f"{where}: no other estimator to put over it")
-        both = chosen[~is_below].merge(below[POINT], on=POINT, how="left", indicator=True)
-        for row in both[both["_merge"] == "left_only"].to_dict("records"):
-            at = f"on {row['family']} at n = {row['n']} under {row['privacy']}"
-            raise ConfigError(f"{where}: it does not run {at}, as {row['estimator']} does")
+        pairs = chosen[~is_below].merge(below[POINT], on=POINT, how="left", indicator=True)
+        for row in pairs[pairs["_merge"] == "left_only"].to_dict("records"):
+            place = f"on {row['family']} at n = {row['n']} under {row['privacy']}"
+            raise ConfigError(f"{where}: it does not run {place}, as {row['estimator']} does")
 
     def _is_below(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
-        """Select the rows of the estimator in the denominator."""
+        """Return a mask of the rows whose estimator is the denominator of the ratio."""
         return (
             table["estimator"].map(lambda label: sweep.estimators[label].name) == self.denominator
         )
@@ -357,10 +390,11 @@ class Ratio(Claim):
 
 @validated
 class Limit(Claim):
-    """Claim about the worst value of the metric over estimators, families and n, by budget.
+    """Claim that a metric stays within a limit in its worst case over estimators, families and n.
 
-    The worst case is chosen on half of the trials and measured on the other half. For a metric
-    with a sign it is the value farthest from 0.
+    Each budget has its own worst case. It is chosen on one half of the trials and measured on the
+    other half, because a maximum over noisy values is too high. If the metric has a sign, the worst
+    value is the value farthest from 0.
     """
 
     @property
@@ -368,12 +402,12 @@ class Limit(Claim):
         return METRICS[self.statement.metric].of
 
     @property
-    def _apart(self) -> list[str]:
+    def _curve_columns(self) -> list[str]:
         return BUDGET
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         row = [*CURVE, "distribution", "n"]
-        return self._worst(held_out(chosen, self.statement.metric, BUDGET, row))
+        return self._worst_curves(select_held_out(chosen, self.statement.metric, BUDGET, row))
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         return np.asarray(draws[0])
@@ -386,14 +420,14 @@ KINDS: dict[str, type[Claim]] = {
 
 
 def build_claim(spec: Any, where: str) -> Claim:
-    """Build the claim that a configuration describes; its theorem determines the kind.
+    """Build the claim that a configuration describes; its theorem determines the kind of claim.
 
     Parameters
     ----------
     spec : mapping or Claim
         Configuration of the claim. A claim is returned unchanged.
     where : str
-        The claim's key, for messages.
+        Place of the claim in the configuration, for error messages.
 
     Returns
     -------
@@ -402,7 +436,7 @@ def build_claim(spec: Any, where: str) -> Claim:
     Raises
     ------
     ConfigError
-        If there is no such theorem, or a key is missing or wrong.
+        If the theorem does not exist, or a key of the configuration is missing or wrong.
     """
     if isinstance(spec, Claim):
         return spec

@@ -1,6 +1,8 @@
-"""Compute exact values for a summary, and the n from which an exact exponent is the theorem's.
+"""Compute the exact values of statistics that a sweep measures, to be compared with measurements.
 
-The values come from `dpbench.theory.exact.value`, which calls no estimator and draws nothing.
+The values come from `dpbench.theory.exact.value`, which uses formulas and numerical integration. It
+runs no estimator and draws no random numbers. `first_n` finds the n from which on an exponent
+fitted to exact values agrees with a theorem's exponent.
 """
 
 from __future__ import annotations
@@ -25,110 +27,128 @@ MAX_N = 10**15  # largest n for exact exponents, because doubles hold all of its
 
 
 def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
-    """Compute the limits of a column of a summary as the number of trials grows.
+    """Compute the exact value of a statistic for each row of a table.
+
+    The exact value is the limit of the statistic as the number of trials grows.
 
     Parameters
     ----------
     table : DataFrame
-        Rows of a summary, or of its keys.
+        Rows with columns for family, distribution, estimator, budget and n, for example a summary.
     sweep : Sweep
+        The sweep to which the rows belong.
     metric : str
-        The column, see `dpbench.theory.exact.value.exact`. For ``samples`` compute the probability
-        that a coarse step misses, see `dpbench.theory.exact.value.exact_miss`.
+        The statistic, a column of the summary; see `dpbench.theory.exact.value.exact`. The value
+        ``samples`` instead asks for the probability that the estimator's coarse step goes wrong;
+        see `dpbench.theory.exact.value.exact_miss`. A coarse step locates the data, for example by
+        a private choice of a histogram bin.
 
     Returns
     -------
     ndarray of shape (rows,)
-        Exact values; NaN where none is known, and without privacy.
+        Exact values; NaN for rows without a known exact value, and for rows without privacy.
     """
     estimator = cache(sweep.estimator)
     members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
-    budgets = [one.value for one in sweep.budgets.values()]
-    find = exact_miss if metric == "samples" else partial(exact, metric)
-    found = []
+    budgets = [variant.value for variant in sweep.budgets.values()]
+    compute = exact_miss if metric == "samples" else partial(exact, metric)
+    values = []
     for row in table.to_dict("records"):
-        budget = next((one for one in budgets if rows_of_budget(row, one)), None)
+        budget = next((budget for budget in budgets if rows_of_budget(row, budget)), None)
         if budget is None:  # an estimator without privacy
-            found.append(np.nan)
+            values.append(np.nan)
             continue
         law = members(row["family"], row["n"], budget)[row["distribution"]]
-        found.append(find(estimator(row["estimator"], row["family"]), law, row["n"], budget))
-    return np.array(found)
+        values.append(compute(estimator(row["estimator"], row["family"]), law, row["n"], budget))
+    return np.array(values)
 
 
 def exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
-    """Find the smallest n at which a coarse step misses with probability at most BETA.
+    """Find the smallest n at which an estimator's coarse step fails with probability at most 0.1.
+
+    The coarse step of an estimator locates the data, for example by a private choice of a histogram
+    bin. Exact probabilities that this step fails come from `exact_values`. The smallest n is found
+    by bisection. The probability 0.1 is the constant `BETA`.
 
     Parameters
     ----------
     curves : DataFrame
-        A row for each curve.
+        A row for each estimator, family and budget.
     results : Results
-        Results of the run: its largest n is the largest answer.
+        Results of the run. Its largest n bounds the search from above.
     sweep : Sweep
+        The sweep that was run.
 
     Returns
     -------
     ndarray of shape (rows,)
-        The smallest n of each curve.
+        The smallest n for each row, at most the largest n of the run.
     """
     low, high = np.ones(len(curves)), np.full(len(curves), float(results.summary["n"].max()))
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
-        good = exact_values(curves.assign(n=middle.astype(int)), sweep, "samples") <= BETA
-        low, high = np.where(good, low, middle), np.where(good, middle, high)
+        reached = exact_values(curves.assign(n=middle.astype(int)), sweep, "samples") <= BETA
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
     return high
 
 
 def check_exact(
-    table: pd.DataFrame, apart: list[str], sweep: Sweep, metric: str, where: str
+    table: pd.DataFrame, curve_columns: list[str], sweep: Sweep, metric: str, where: str
 ) -> None:
     """Check that the last row of each curve has a known exact value.
+
+    A curve is a group of rows with equal values in `curve_columns`. Its other rows are not checked.
 
     Parameters
     ----------
     table : DataFrame
-        Keys of the planned results.
-    apart : list of str
+        A row for each planned result, with its distribution, estimator, budget, n and parameters.
+    curve_columns : list of str
         Columns that identify a curve.
     sweep : Sweep
+        The planned sweep.
     metric : str
-        As in `exact_values`.
+        Statistic for which the exact value is computed, as in `exact_values`.
     where : str
-        Key for the message.
+        Place in the configuration that needs exact values, for error messages.
 
     Raises
     ------
     ConfigError
-        If a value is not known.
+        If an exact value is not known.
     """
-    one = table.drop_duplicates(apart, keep="last")
-    for place in np.flatnonzero(np.isnan(exact_values(one, sweep, metric))):
-        row = one.iloc[place]
-        about = f"{row['estimator']} on {row['family']} under {row['privacy']}"
-        raise ConfigError(f"{where}: no exact {metric} is known for {about}")
+    last_rows = table.drop_duplicates(curve_columns, keep="last")
+    for place in np.flatnonzero(np.isnan(exact_values(last_rows, sweep, metric))):
+        row = last_rows.iloc[place]
+        setting = f"{row['estimator']} on {row['family']} under {row['privacy']}"
+        raise ConfigError(f"{where}: no exact {metric} is known for {setting}")
 
 
-def first_n(grid: pd.Series[int], near: Callable[[pd.Series[int]], bool]) -> float:
-    """Find the n from which the exact exponent of a grid agrees with the theorem's.
+def first_n(grid: pd.Series[int], agrees: Callable[[pd.Series[int]], bool]) -> float:
+    """Find the n from which on an exact exponent agrees with the theorem's exponent.
 
-    The grid is multiplied by 2, 4, 8 and so on, up to `MAX_N`. It must also agree at the largest
-    factor, else the exponent only passes the theorem's on its way to another limit.
+    The exact exponent is the slope fitted to exact values at several n, the grid. The grid is
+    multiplied by 2, 4, 8 and so on, while its largest n is at most `MAX_N` = 10^15. The answer is
+    the smallest n of the grid at the first factor at which the exponents agree. The exponents must
+    also agree at the largest factor. Else the exact exponent only passes the theorem's exponent on
+    its way to another limit.
 
     Parameters
     ----------
     grid : Series of int
-        The n of a curve, with repetitions. Multiplication keeps their ratios.
-    near : callable
-        Returns whether the exact exponent on a grid is within the tolerance of the theorem's.
+        The n of all rows of a curve. Values may repeat.
+    agrees : callable
+        Function that takes a grid. It returns True if the exact exponent on this grid is within
+        the tolerance of the theorem's exponent.
 
     Returns
     -------
     float
-        Smallest n of the first grid that agrees; NaN if none does.
+        Smallest n of the first multiplied grid that agrees. NaN if no grid agrees, or the grid with
+        the largest factor does not.
     """
     doublings = int(np.log2(MAX_N / int(grid.max())))
-    if doublings < 1 or not near(grid * 2**doublings):
+    if doublings < 1 or not agrees(grid * 2**doublings):
         return np.nan
-    factor = next(2**i for i in range(1, doublings + 1) if near(grid * 2**i))
+    factor = next(2**i for i in range(1, doublings + 1) if agrees(grid * 2**i))
     return float(grid.min() * factor)

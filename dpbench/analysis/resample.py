@@ -1,6 +1,7 @@
 """Bootstrap over trials: replicates of a statistic for every row of a table, and intervals.
 
-Each row has its own random stream, so that its replicates do not depend on other rows.
+Each row has its own random generator. Its seed depends only on the data and the setting of the row.
+Therefore the replicates of a row do not depend on the other rows of the table.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.results import Results
-from dpbench.analysis.summary import order_statistic, ordered, quantile
+from dpbench.analysis.summary import order_statistic, quantile, sort_errors
 from dpbench.arrays import Floats
 from dpbench.seeds import stream
 from dpbench.sweep.metrics import METRICS, Metric
@@ -24,7 +25,7 @@ __all__ = [
     "interval",
     "quantile_replicates",
     "replicates",
-    "resampled",
+    "resample_trials",
 ]
 
 DRAWS = 1000
@@ -33,7 +34,7 @@ LEVEL = 0.95
 
 
 class Measurement(NamedTuple):
-    """Number with its 95% interval."""
+    """Measured number with the lower and upper end of its 95% interval."""
 
     measured: float
     low: float
@@ -41,7 +42,10 @@ class Measurement(NamedTuple):
 
 
 def interval(numbers: Floats) -> Measurement:
-    """Return the first number with its 95% percentile interval; the others are its replicates."""
+    """Return a measured number with the 95% percentile interval of its bootstrap replicates.
+
+    The first element of `numbers` is the measured number. All other elements are its replicates.
+    """
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(numbers[1:], [tail, 1 - tail])
     return Measurement(float(numbers[0]), float(low), float(high))
@@ -50,48 +54,53 @@ def interval(numbers: Floats) -> Measurement:
 def replicates(
     results: Results, column: str, *, joint: bool = False, shared: bool = False
 ) -> Floats:
-    """Return a column of a summary with bootstrap replicates.
+    """Return the values of one column of a summary, each followed by its bootstrap replicates.
 
-    Quantiles and rates resample the kept per-trial values. A mean uses its normal approximation,
-    unless `joint` is set and its values were kept.
+    Replicates of a quantile come from resampled trials. Replicates of a rate are drawn from a Beta
+    distribution. Replicates of a mean or a root mean square use a normal approximation. If `joint`
+    is True and the per-trial values were kept, replicates of every statistic come from resampled
+    trials.
 
     Parameters
     ----------
     results : Results
-        Summary with kept values.
+        Summary with kept per-trial values.
     column : str
-        A metric, see `dpbench.sweep.metrics.METRICS`.
+        The column, a metric in `dpbench.sweep.metrics.METRICS`.
     joint : bool, default False
-        Whether rows on equal data resample equal trials, see `resampled`.
+        Whether rows whose estimators ran on the same data draw the same trials when resampling;
+        see `resample_trials`.
     shared : bool, default False
-        Whether rows of different budgets are on equal data.
+        Whether estimators ran on the same data under all budgets. Used only with `joint`.
 
     Returns
     -------
     ndarray of shape (rows, 1 + draws)
-        The column, then its replicates.
+        In each row, the measured value and then its replicates.
     """
     table = results.summary
-    known = table[column].to_numpy(float)
+    measured = table[column].to_numpy(float)
     metric = METRICS[column]
     names = ["|".join(map(str, row)) for row in table[KEY].itertuples(index=False)]
     if joint and metric.of in results.values:
-        resamples = resampled(table, results.values[metric.of], shared=shared)
-        draws = np.stack([_statistic(one[1:], metric) for one in resamples])
+        resamples = resample_trials(table, results.values[metric.of], shared=shared)
+        draws = np.stack([_compute_statistic(arrays[1:], metric) for arrays in resamples])
     elif metric.statistic == "mean":
         noise = [stream("bootstrap", "mean", name).standard_normal(DRAWS) for name in names]
-        draws = known[:, None] + table[[f"{column}_se"]].to_numpy() * np.stack(noise)
+        draws = measured[:, None] + table[[f"{column}_se"]].to_numpy() * np.stack(noise)
     else:
         values = zip(names, results.values[metric.of], strict=True)
-        draws = np.stack([_of_trials(*one, metric) for one in values])
-    return np.concatenate([known[:, None], draws], axis=1)
+        draws = np.stack([_trial_replicates(*named, metric) for named in values])
+    return np.concatenate([measured[:, None], draws], axis=1)
 
 
-def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
-    """Return replicates of a rate, a root mean square or a quantile; NaN if values are unknown.
+def _trial_replicates(name: str, values: Floats, metric: Metric) -> Floats:
+    """Return bootstrap replicates of a rate, a root mean square or a quantile over trials.
 
-    A rate of k in N trials has replicates from Beta(k + 1/2, N - k + 1/2), whose quantiles are
-    Jeffreys' interval. A bootstrap of N trials without a miss would never show a miss.
+    Return NaN if the values of the trials are unknown. A rate is the share of trials with an event.
+    If the event occurs in k of N trials, replicates of the rate are drawn from
+    Beta(k + 1/2, N - k + 1/2). The quantiles of these replicates are Jeffreys' interval. If k = 0,
+    a plain bootstrap would instead give a rate of 0 in every replicate.
     """
     trials, rng, total = len(values), stream("bootstrap", name), values.sum()
     if not trials or (metric.statistic == "rate" and not np.isfinite(total)):
@@ -104,7 +113,7 @@ def _of_trials(name: str, values: Floats, metric: Metric) -> Floats:
         return np.asarray(
             np.sqrt(np.maximum(squares.mean() + spread * rng.standard_normal(DRAWS), 0))
         )
-    return quantile_replicates(ordered(values), metric.q, rng, DRAWS)
+    return quantile_replicates(sort_errors(values), metric.q, rng, DRAWS)
 
 
 def quantile_replicates(
@@ -112,23 +121,26 @@ def quantile_replicates(
 ) -> Floats:
     """Return bootstrap replicates of a sample quantile, over resampled trials.
 
-    The value of rank j among N resampled trials is the value of rank ceil(N B) among the original
-    trials, where B ~ Beta(j, N - j + 1) is the j-th smallest of N uniform numbers. This draws one
-    number instead of N indices.
+    Let N be the number of trials, and j the rank of the quantile among N sorted values. Let B be
+    the j-th smallest of N uniform random numbers, so B ~ Beta(j, N - j + 1). The value of rank j
+    among N resampled trials is then the value of rank ceil(N B) among the original trials. So a
+    replicate needs one random number instead of N.
 
     Parameters
     ----------
     ascending : ndarray of shape (..., trials)
-        Values in increasing order.
+        Values of the trials in increasing order.
     q : float in (0, 1]
+        Level of the quantile.
     rng : Generator
+        Source of randomness.
     draws : int
         Number of replicates.
 
     Returns
     -------
     ndarray of shape (..., draws)
-        Replicates, independent along all axes.
+        Replicates, all drawn independently.
     """
     trials = ascending.shape[-1]
     rank = order_statistic(q, trials)
@@ -137,8 +149,11 @@ def quantile_replicates(
     return np.take_along_axis(ascending, places, axis=-1)
 
 
-def _statistic(values: Floats, metric: Metric) -> Floats:
-    """Compute a mean, a rate, a root mean square or a quantile along the last axis."""
+def _compute_statistic(values: Floats, metric: Metric) -> Floats:
+    """Compute the statistic of a metric along the last axis of the values.
+
+    The statistic is a mean, a rate, a root mean square or a quantile.
+    """
     if metric.statistic in ("mean", "rate"):
         return np.asarray(np.mean(values, axis=-1))
     if metric.statistic == "rms":
@@ -146,10 +161,12 @@ def _statistic(values: Floats, metric: Metric) -> Floats:
     return quantile(values, metric.q)
 
 
-def resampled(table: pd.DataFrame, values: Sequence[Floats], *, shared: bool) -> Iterator[Floats]:
-    """Resample the trials of every row, with equal indices for rows on equal data.
+def resample_trials(
+    table: pd.DataFrame, values: Sequence[Floats], *, shared: bool
+) -> Iterator[Floats]:
+    """Resample the trials of every row of a summary, with equal indices for rows on equal data.
 
-    Errors on equal data are dependent, and comparisons between such rows keep the dependence.
+    Errors on equal data are dependent. Equal indices keep this dependence in comparisons of rows.
 
     Parameters
     ----------
@@ -163,10 +180,11 @@ def resampled(table: pd.DataFrame, values: Sequence[Floats], *, shared: bool) ->
     Yields
     ------
     ndarray of shape (1 + JOINT_DRAWS, trials)
-        The values of a row, then its resamples. Values that are not finite are +infinity.
+        The values of a row, then `JOINT_DRAWS` (400) resamples of them. Values that are not finite
+        become +infinity.
     """
-    about = ["distribution", "n", *([] if shared else BUDGET)]
-    for row, vector in zip(table[about].itertuples(index=False), values, strict=True):
+    data_columns = ["distribution", "n", *([] if shared else BUDGET)]
+    for row, vector in zip(table[data_columns].itertuples(index=False), values, strict=True):
         rng = stream("bootstrap", "joint", "|".join(map(str, row)))
         index = rng.integers(len(vector), size=(JOINT_DRAWS, len(vector)))
         finite = np.where(np.isfinite(vector), vector, np.inf)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.claims import completed_row
+from dpbench.analysis.claims import add_theorem_columns
 from dpbench.analysis.factors import factors
 from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.results import Failure
@@ -23,7 +23,7 @@ from dpbench.registry import ConfigError
 from dpbench.runner.store import Memory, Store
 from dpbench.sweep.metrics import ERRORS
 from dpbench.sweep.plan import Cell, key_table
-from dpbench.sweep.selection import completed
+from dpbench.sweep.selection import add_missing_columns
 
 __all__ = ["Result", "read_result"]
 
@@ -39,11 +39,12 @@ class Result:
     summary, claims, samples : DataFrame
         The tables ``summary.csv``, ``claims.csv`` and ``sample_complexity.csv``.
     failures : list of Failure
-        Settings that raised an error.
+        Error messages of the settings that raised an error. A setting is an estimator with a
+        budget.
     cells : list of Cell
-        Cells of the run.
+        Cells of the run. A cell is a family at one n, with all settings that run on its data.
     blocks : Store or Memory
-        Store of the blocks, from which `errors` reads.
+        Store of the errors of all trials, from which the method `errors` reads.
     seed : int
         Seed of the run.
     """
@@ -59,51 +60,59 @@ class Result:
 
     @cached_property
     def factors(self) -> pd.DataFrame:
-        """Return ``factors.csv``; see `dpbench.analysis.factors.factors`."""
+        """Return the table ``factors.csv``: the best estimators' errors divided by lower bounds.
+
+        See `dpbench.analysis.factors.factors`.
+        """
         return self.factors_of(self.summary)
 
     def factors_of(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the factors of some rows of the summary, exact where exact errors are known."""
+        """Divide the best estimators' errors by lower bounds, for some rows of the summary.
+
+        A quotient is exact if the exact error is known. Else it comes from trials.
+        """
         return factors(rows, partial(exact_values, sweep=self.study, metric="q90"))
 
-    def errors(self, **about: Any) -> pd.DataFrame:
-        """Return the errors of every trial, with their parts.
+    def errors(self, **selected: Any) -> pd.DataFrame:
+        """Return the error of every trial, with its parts: sampling error, bias and noise.
 
         Parameters
         ----------
-        **about
-            Selected value, or list of values, by column of the summary:
-            ``estimator="minimax", n=1000, epsilon=0.1``. By default all rows.
+        **selected
+            Selected value, or list of values, for columns of the summary, as in
+            ``estimator="minimax", n=1000, epsilon=0.1``. By default all rows are selected.
 
         Returns
         -------
         DataFrame
-            A row for each key and trial: the columns of a key, ``trial``, ``error, sampling, bias,
-            noise, private``, and further values of blocks; see `dpbench.sweep.block.Block`.
+            A row for each result and trial. The columns are those that identify the result
+            (distribution, estimator, budget, n and parameters), ``trial``, ``error``, its parts
+            ``sampling``, ``bias`` and ``noise``, ``private`` (bias + noise), and further
+            measurements of trials; see `dpbench.sweep.block.Block`.
 
         Raises
         ------
         KeyError
-            If there is no such column.
+            If the summary has no column of a selected name.
         """
         keys = key_table(self.study, self.cells, bounds=False)
-        wanted = pd.Series(data=True, index=keys.index)
-        for name, value in about.items():
+        mask = pd.Series(data=True, index=keys.index)
+        for name, value in selected.items():
             if name not in keys:
                 raise KeyError(f"{name!r}: no such column; choose from {', '.join(map(str, keys))}")
-            alone = value is None or np.isscalar(value)
-            wanted &= keys[name].isin([value] if alone else list(value))
+            is_single = value is None or np.isscalar(value)
+            mask &= keys[name].isin([value] if is_single else list(value))
         tables, first = [keys.iloc[:0].assign(trial=0, **dict.fromkeys(ERRORS, np.nan))], 0
         for cell in self.cells:
             last = first + len(cell.members) * len(cell.settings)
-            at = np.flatnonzero(wanted.iloc[first:last])
-            for index, task in enumerate(cell.tasks(self.seed) if at.size else ()):
+            places = np.flatnonzero(mask.iloc[first:last])
+            for index, task in enumerate(cell.tasks(self.seed) if places.size else ()):
                 block = self.blocks.read(task)
                 trials = np.arange(task.trials) + index * task.trials
-                kept = trials < cell.trials
-                table = keys.iloc[np.repeat(first + at, kept.sum())].reset_index(drop=True)
-                values = {name: v[at][:, kept].ravel() for name, v in block.values.items()}
-                tables.append(table.assign(trial=np.tile(trials[kept], at.size), **values))
+                in_run = trials < cell.trials
+                table = keys.iloc[np.repeat(first + places, in_run.sum())].reset_index(drop=True)
+                values = {name: v[places][:, in_run].ravel() for name, v in block.values.items()}
+                tables.append(table.assign(trial=np.tile(trials[in_run], places.size), **values))
             first = last
         return pd.concat(tables[1:] or tables, ignore_index=True)
 
@@ -115,20 +124,21 @@ class Result:
         Parameters
         ----------
         name : str or mapping
-            Label of a figure of the study, or the configuration of a new figure as in a sweep.
+            Label of a figure of the study, or the configuration of a new figure.
         width : {'page', 'column'}
-            Width of the canvas: a whole page, or a column of a paper.
+            Width of the canvas: a whole page by default, or a column of a paper.
         font : {'sans', 'serif'}
-            Font family.
+            Font family, without serifs by default.
 
         Returns
         -------
         Canvas
+            The canvas, a figure of matplotlib.
 
         Raises
         ------
         ConfigError
-            If there is no such figure, or the study did not run what it shows.
+            If the study has no figure of this label, or did not run the results that it shows.
         """
         with style(width, font):
             canvas: Canvas = self._figure(name).figure(self)
@@ -142,10 +152,10 @@ class Result:
         Parameters
         ----------
         name : str or mapping
-            As in `figure`.
+            Label of a figure of the study, or the configuration of a new figure.
         ax : Axes, optional
-            Axes to draw on, by default pyplot's current axes. Several panels are drawn in a grid
-            in their place.
+            Axes to draw on, by default pyplot's current axes. If the figure has several panels, a
+            grid of new axes takes the place of these axes.
         panel : int, optional
             The only panel to draw, from 0. By default draw all.
 
@@ -153,6 +163,12 @@ class Result:
         -------
         Axes
             The axes `ax`.
+
+        Raises
+        ------
+        ConfigError
+            If the study has no figure of this label, or did not run the results that it shows, or
+            the figure has no such panel.
         """
         if ax is None:
             import matplotlib.pyplot as plt
@@ -163,11 +179,11 @@ class Result:
 
     def _figure(self, name: str | Mapping[str, Any]) -> Figure:
         if isinstance(name, str):
-            known = self.study.all_figures
-            if name not in known:
-                choices = known or ["none: the sweep has no figures"]
+            figures = self.study.all_figures
+            if name not in figures:
+                choices = figures or ["none: the sweep has no figures"]
                 raise ConfigError(f"figure: {name!r}: no such figure; {choose_from(name, choices)}")
-            return known[name]
+            return figures[name]
         figure = Figure.build(name, "figure")
         keys = key_table(self.study, self.cells, bounds=False)
         figure.check(self.study, keys, "figure")
@@ -175,7 +191,10 @@ class Result:
 
     @property
     def scoreboard(self) -> str:
-        """Return verdicts, factors over lower bounds, sample complexities and failures as text."""
+        """Return a text with verdicts on claims, errors over lower bounds and sample complexities.
+
+        Failures of settings stand at its end.
+        """
         return render(
             self.study,
             summary=self.summary,
@@ -199,7 +218,7 @@ def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Resu
     folder : Path
         Folder of the run.
     manifest : mapping
-        Contents of its ``manifest.json``.
+        Contents of the file ``manifest.json`` in this folder.
 
     Returns
     -------
@@ -207,32 +226,37 @@ def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Resu
     """
     return Result(
         study=study,
-        summary=_table(folder / "summary.csv"),
-        claims=_claims(_table(folder / "claims.csv"), study),
-        samples=_table(folder / "sample_complexity.csv"),
-        failures=[Failure(one["failure"], one["name"]) for one in manifest["failures"]],
+        summary=_read_table(folder / "summary.csv"),
+        claims=_complete_claims(_read_table(folder / "claims.csv"), study),
+        samples=_read_table(folder / "sample_complexity.csv"),
+        failures=[Failure(failure["failure"], failure["name"]) for failure in manifest["failures"]],
         cells=study.plan(manifest["configuration"].get("trials")).cells,
         blocks=Store(folder, manifest["computer"]),
         seed=manifest["seed"],
     )
 
 
-def _claims(table: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """Add the columns that the claims of an older run lack, see `completed_row`."""
+def _complete_claims(table: pd.DataFrame, study: Study) -> pd.DataFrame:
+    """Add the columns that ``claims.csv`` of an older run lacks; see `add_theorem_columns`."""
     if "theorem_verdict" in table or table.empty:
         return table
-    about = [(row, study.all_claims[row["claim"]]) for row in table.to_dict("records")]
+    pairs = [(row, study.all_claims[row["claim"]]) for row in table.to_dict("records")]
     return pd.DataFrame(
-        completed_row(row, finite=bool(getattr(one, "finite", False)), subject=one.subject)
-        for row, one in about
+        add_theorem_columns(
+            row, finite=bool(getattr(claim, "finite", False)), subject=claim.subject
+        )
+        for row, claim in pairs
     )
 
 
-def _table(path: Path) -> pd.DataFrame:
-    """Read a table of a run; only empty cells are missing values, because 'none' is a label."""
+def _read_table(path: Path) -> pd.DataFrame:
+    """Read a CSV file of a run as a table; return an empty table if there is no such file.
+
+    Only empty cells are missing values, because the text ``none`` is a label.
+    """
     if not path.exists():
         return pd.DataFrame()
     labels = ("claim", "request", "distribution", "family", "estimator", "privacy", "bound_name")
-    known = dict.fromkeys(labels, str)  # labels may look like numbers
-    table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=known)
-    return completed(table.fillna({"bound_name": ""}))
+    types = dict.fromkeys(labels, str)  # labels may look like numbers
+    table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types)
+    return add_missing_columns(table.fillna({"bound_name": ""}))

@@ -1,4 +1,4 @@
-"""Collect blocks of trials into a summary, and pick the worst case of a family."""
+"""Summarise the trials of a run in a table, and pick the worst distribution of each family."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.sweep.plan import Cell, Sweep, key_table
 from dpbench.sweep.selection import BUDGET, KEY
 
-__all__ = ["CURVE", "Failure", "Results", "collect", "held_out", "worst_case"]
+__all__ = ["CURVE", "Failure", "Results", "collect", "select_held_out", "worst_case"]
 
 CURVE = ["family", "k", "estimator", *BUDGET]
-# Errors that are summarised in one call, which bounds the memory; a larger cell is one call.
-AT_ONCE = 1 << 18
-ORDER = ["family", "distribution", "estimator", *BUDGET, "n"]
+# Number of errors that are summarised in one call, to bound the memory; a larger cell is one call.
+MAX_BATCH_ERRORS = 1 << 18
+SORT_COLUMNS = ["family", "distribution", "estimator", *BUDGET, "n"]
 
 
 class Failure(NamedTuple):
-    """Error of a setting in a block: its text, and the `replay_name` that runs it again."""
+    """Error message of an estimator that raised an error, and the name of the failed block.
+
+    A block is a group of trials that run together. With the name a user can run the block again.
+    The name identifies the distribution, n, estimator, budget and number of the block.
+    """
 
     text: str
     replay: str
@@ -34,105 +38,127 @@ class Failure(NamedTuple):
 
 @dataclass
 class Results:
-    """Summary of a run, with the values of every trial that were kept, and the failures.
+    """Summary of a run, with the kept per-trial values and the failures.
 
     Parameters
     ----------
     summary : DataFrame
-        A row for each key. The columns are, in this order: `KEY` without ``mu``; statistics of
-        errors; ``lower_bound``; statistics that only some estimators have; ``mu``; ``bound_name``,
-        the proof of the bound; and the swept parameters.
+        A row for each distribution, setting, n and swept parameters. The columns are, in this
+        order: the columns that identify the row (`KEY`) except ``mu``; statistics of errors;
+        ``lower_bound``; statistics that only some estimators have; ``mu``, an amount of privacy;
+        ``bound_name``, the proof of the bound; and the swept parameters.
     values : dict of str to list of ndarray of shape (trials,)
-        Kept per-trial values by name, an array for each row: NaN where a trial has no value, empty
-        if the row was not kept.
+        Kept per-trial values by name, an array for each row. A trial without a value has NaN. A
+        row whose values were not kept has an empty array.
     failures : list of Failure
         Settings that raised an error in a block.
-    found : dict
-        Cache of quantile replicates, which several claims share.
+    replicate_cache : dict
+        Cache of bootstrap replicates of quantiles, which several claims share.
     """
 
     summary: pd.DataFrame
     values: dict[str, list[Floats]]
     failures: list[Failure]
-    found: dict[Hashable, Floats] = field(default_factory=dict)
+    replicate_cache: dict[Hashable, Floats] = field(default_factory=dict)
 
-    def chosen(self, rows: pd.Series[bool] | Bools) -> Results:
-        """Return the results of the rows that a mask selects."""
-        at = np.flatnonzero(rows)
-        values = {name: [vectors[i] for i in at] for name, vectors in self.values.items()}
+    def select(self, rows: pd.Series[bool] | Bools) -> Results:
+        """Return results with only those rows of the summary for which a mask is True."""
+        places = np.flatnonzero(rows)
+        values = {name: [vectors[i] for i in places] for name, vectors in self.values.items()}
         return Results(
-            self.summary.iloc[at].reset_index(drop=True), values, self.failures, self.found
+            self.summary.iloc[places].reset_index(drop=True),
+            values,
+            self.failures,
+            self.replicate_cache,
         )
 
 
 def collect(
     sweep: Sweep,
     cells: Sequence[Cell],
-    found: Iterable[tuple[int, Sequence[Block]]],
+    cell_blocks: Iterable[tuple[int, Sequence[Block]]],
     keep: Mapping[str, Bools | bool],
     *,
     bounds: bool = True,
 ) -> Results:
-    """Summarise the blocks of all cells.
+    """Compute the summary of a run from the errors of all trials.
+
+    A cell is a family at one n, with all estimators and budgets that run on its data. A block has
+    the errors of a group of trials of one cell.
 
     Parameters
     ----------
     sweep : Sweep
+        The sweep of the cells.
     cells : sequence of Cell
-        Its cells, in the order of `key_table`.
-    found : iterable of (int, sequence of Block)
+        Cells of the sweep, in the order of `dpbench.sweep.plan.key_table`.
+    cell_blocks : iterable of (int, sequence of Block)
         Index of each cell with its blocks, in any order.
     keep : mapping of str to bool or ndarray of bool
-        Names of per-trial values to keep, with the rows of `key_table` to keep them for.
+        Names of per-trial values to keep. Each has a mask of the rows whose values are kept, in the
+        order of `key_table`, or True for all rows.
     bounds : bool, default True
         Whether the summary has lower bounds.
 
     Returns
     -------
     Results
-        Its rows are in the order of `ORDER`.
+        Results with rows sorted by family, distribution, estimator, budget and n.
     """
     *ends, size = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
     rows_of = np.split(np.arange(size), ends)
     columns: dict[str, NDArray[np.number[Any]]] = {}
-    kept = {name: [np.empty(0)] * size for name in keep}
+    kept_values = {name: [np.empty(0)] * size for name in keep}
     failures: dict[int, list[Failure]] = {}
-    for batch in _batches(cells, found):
+    for batch in _batches(cells, cell_blocks):
         rows = np.concatenate([rows_of[index] for index, _ in batch])
-        values = _stacked([_joined(blocks, cells[index].trials) for index, blocks in batch])
-        values["signed"] = _of(values, "sign") * values["error"]
-        step = max(1, AT_ONCE // values["error"].shape[1])
-        for at in (slice(i, i + step) for i in range(0, len(rows), step)):
-            for name, column in statistics({k: v[at] for k, v in values.items()}).items():
-                columns.setdefault(name, np.empty(size, column.dtype))[rows[at]] = column
-        for name, wanted in keep.items():
-            vectors = _of(values, name)
-            for i in np.flatnonzero(np.broadcast_to(wanted, size)[rows]):
-                kept[name][rows[i]] = vectors[i].copy()  # a view would keep the batch in memory
-        failures |= {index: _failures(cells[index], blocks) for index, blocks in batch}
+        values = _stack_arrays(
+            [_join_blocks(blocks, cells[index].trials) for index, blocks in batch]
+        )
+        values["signed"] = _array_of(values, "sign") * values["error"]
+        step = max(1, MAX_BATCH_ERRORS // values["error"].shape[1])
+        for part in (slice(i, i + step) for i in range(0, len(rows), step)):
+            for name, column in statistics({k: v[part] for k, v in values.items()}).items():
+                columns.setdefault(name, np.empty(size, column.dtype))[rows[part]] = column
+        for name, mask in keep.items():
+            vectors = _array_of(values, name)
+            for i in np.flatnonzero(np.broadcast_to(mask, size)[rows]):
+                kept_values[name][rows[i]] = vectors[
+                    i
+                ].copy()  # a view would keep the batch in memory
+        failures |= {index: _list_failures(cells[index], blocks) for index, blocks in batch}
     keys = key_table(sweep, cells, bounds=bounds)  # slow, and the blocks need not wait for it
     table = pd.concat([keys, pd.DataFrame(columns)], axis=1)
-    younger = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
-    extras = [name for one in younger for name in (one, f"{one}_se") if name in columns]
-    plain = [name for name in columns if name not in extras]
-    first = [name for name in KEY if name != "mu"]  # mu came later and stands behind
+    extra_metrics = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
+    extras = [
+        name
+        for metric_name in extra_metrics
+        for name in (metric_name, f"{metric_name}_se")
+        if name in columns
+    ]
+    common = [name for name in columns if name not in extras]
+    first = [name for name in KEY if name != "mu"]  # mu stands last, because it was added later
     bound = ["lower_bound"] if bounds else []
-    table = table[[*dict.fromkeys([*first, *plain, *bound, *extras, *keys])]]
-    order = table.sort_values(ORDER, kind="stable").index.to_numpy()
+    table = table[[*dict.fromkeys([*first, *common, *bound, *extras, *keys])]]
+    order = table.sort_values(SORT_COLUMNS, kind="stable").index.to_numpy()
     return Results(
         table.iloc[order].reset_index(drop=True),
-        {name: [of_rows[i] for i in order] for name, of_rows in kept.items()},
+        {name: [of_rows[i] for i in order] for name, of_rows in kept_values.items()},
         [failure for index in range(len(cells)) for failure in failures[index]],
     )
 
 
 def _batches(
-    cells: Sequence[Cell], found: Iterable[tuple[int, Sequence[Block]]]
+    cells: Sequence[Cell], cell_blocks: Iterable[tuple[int, Sequence[Block]]]
 ) -> Iterator[list[tuple[int, Sequence[Block]]]]:
-    """Group cells with equal numbers of trials, because one call for each cell would be slow."""
+    """Yield batches of cells with equal numbers of trials, each cell with its blocks of trials.
+
+    A cell is a family at one n, with all estimators and budgets that run on its data. Statistics
+    are computed for a whole batch, because one call for each cell would be slow.
+    """
     batch, size = list[tuple[int, Sequence[Block]]](), 0
-    for index, blocks in found:
-        if batch and (size >= AT_ONCE or cells[index].trials != cells[batch[0][0]].trials):
+    for index, blocks in cell_blocks:
+        if batch and (size >= MAX_BATCH_ERRORS or cells[index].trials != cells[batch[0][0]].trials):
             yield batch
             batch, size = [], 0
         batch.append((index, blocks))
@@ -141,55 +167,58 @@ def _batches(
         yield batch
 
 
-def _joined(blocks: Sequence[Block], trials: int) -> dict[str, Floats]:
-    """Join the arrays of blocks along trials, and cut them to the requested trials."""
+def _join_blocks(blocks: Sequence[Block], trials: int) -> dict[str, Floats]:
+    """Join the arrays of several blocks of trials, and keep the first `trials` trials."""
     # A block in which every release failed lacks the values that only some estimators release.
-    return {k: v[:, :trials] for k, v in _stacked([b.values for b in blocks], axis=1).items()}
+    return {k: v[:, :trials] for k, v in _stack_arrays([b.values for b in blocks], axis=1).items()}
 
 
-def _stacked(parts: Sequence[Mapping[str, Floats]], axis: int = 0) -> dict[str, Floats]:
-    """Concatenate arrays by name, with NaN for parts that lack a name."""
+def _stack_arrays(parts: Sequence[Mapping[str, Floats]], axis: int = 0) -> dict[str, Floats]:
+    """Merge several mappings from names to arrays: concatenate the arrays of each name.
+
+    If a mapping lacks a name, an array of NaN takes the place of the missing array.
+    """
     if len(parts) == 1:
         return dict(parts[0])
     names = dict.fromkeys(name for part in parts for name in part)
-    return {name: np.concatenate([_of(part, name) for part in parts], axis) for name in names}
+    return {name: np.concatenate([_array_of(part, name) for part in parts], axis) for name in names}
 
 
-def _of(part: Mapping[str, Floats], name: str) -> Floats:
+def _array_of(part: Mapping[str, Floats], name: str) -> Floats:
     return part[name] if name in part else np.full_like(part["error"], np.nan)
 
 
-def _failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:
-    keys = [(label, one) for label, _ in cell.members for one in cell.settings]
-    found = []
+def _list_failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:
+    keys = [(label, setting) for label, _ in cell.members for setting in cell.settings]
+    failures = []
     for i, block in enumerate(blocks):
         for key, text in block.failures.items():
             member, setting = keys[key]
-            at = f"{setting.label} on {member} at n = {cell.n}, {setting.budget}, block {i}"
-            found.append(Failure(f"{at}: {text}", replay_name(member, cell.n, setting, i)))
-    return sorted(found)
+            place = f"{setting.label} on {member} at n = {cell.n}, {setting.budget}, block {i}"
+            failures.append(Failure(f"{place}: {text}", replay_name(member, cell.n, setting, i)))
+    return sorted(failures)
 
 
 def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats]:
-    """Take the largest value over the members of each family, in every replicate.
+    """Take the largest value over the members of each family, in every bootstrap replicate.
 
-    The largest of several equally bad members is too high, by a factor that does not depend on n.
-    Its replicates spread by an eighth to a quarter more than it does, so that intervals of
-    exponents are conservative.
+    If several members are equally bad, the maximum of their values is too high, by a factor that
+    does not depend on n. The spread of the maximum's replicates exceeds the true spread of the
+    maximum by an eighth to a quarter. Therefore intervals of exponents are conservative.
 
     Parameters
     ----------
     table : DataFrame
         Rows of a summary.
     draws : ndarray of shape (rows, draws)
-        Values of a column with their replicates.
+        For each row, the value of a column, followed by its replicates.
 
     Returns
     -------
     curves : DataFrame
         The first row of each family, estimator, budget and n.
     worst : ndarray of shape (len(curves), draws)
-        The largest values over the members.
+        For each of these rows, the largest values over the members of the family.
     """
     code = table.groupby([*CURVE, "n"], dropna=False).ngroup().to_numpy()
     order = np.argsort(code, kind="stable")
@@ -198,54 +227,73 @@ def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats
     return curves, np.maximum.reduceat(draws[order], starts, axis=0)
 
 
-def held_out(results: Results, column: str, apart: list[str], one: list[str]) -> Results:
-    """Choose the worst candidate on one half of the trials, and keep its rows of the other half.
+def select_held_out(
+    results: Results, column: str, group_columns: list[str], candidate_columns: list[str]
+) -> Results:
+    """Choose the worst candidate on one half of the trials, and measure it on the other half.
 
-    The largest of several noisy numbers is too high, and its bootstrap interval does not cover if
-    they tie. A candidate that was chosen on other trials has no such bias. The score is the
-    geometric mean over a candidate's rows; only candidates with the most rows take part, and an
-    unknown value (NaN) is the worst.
+    A candidate is a group of rows with equal values in `candidate_columns`, for example an
+    estimator under a budget on a distribution at one n. The largest of several noisy numbers is too
+    high. If the true numbers tie, its bootstrap interval misses the true number too often. The
+    measurement of a candidate that was chosen on other trials has no such bias.
+
+    The worst candidate has the largest geometric mean of absolute values over its rows. In each
+    group of candidates, only those with the largest number of rows take part. An unknown value
+    (NaN) counts as infinite.
 
     Parameters
     ----------
     results : Results
         Results that hold the per-trial values of the metric.
     column : str
-        A metric, see `dpbench.sweep.metrics.METRICS`.
-    apart : list of str
-        Grouping columns: one candidate is chosen in each group.
-    one : list of str
+        Metric to compare, a column in `dpbench.sweep.metrics.METRICS`.
+    group_columns : list of str
+        Columns that identify a group. In each group one candidate is chosen.
+    candidate_columns : list of str
         Columns that identify a candidate.
 
     Returns
     -------
     Results
-        The chosen rows, with statistics of the second half of the trials.
+        Rows of the chosen candidates, with statistics of the second half of the trials.
     """
-    of, table = METRICS[column].of, results.summary
-    halves = [np.array_split(values, 2) for values in results.values[of]]
-    first, second = (np.array([_value(half[i], column) for half in halves]) for i in (0, 1))
-    kept = [half[1] for half in halves]
-    table = table.assign(**{column: second}, trials=[len(values) for values in kept])
+    measurement, table = METRICS[column].of, results.summary
+    halves = [np.array_split(values, 2) for values in results.values[measurement]]
+    first, second = (
+        np.array([_compute_metric(half[i], column) for half in halves]) for i in (0, 1)
+    )
+    second_halves = [half[1] for half in halves]
+    table = table.assign(**{column: second}, trials=[len(values) for values in second_halves])
     if METRICS[column].statistic == "mean":
-        table[f"{column}_se"] = np.array([mean_and_se(values)[1] for values in kept])
-    choice, code = (table.groupby(names, dropna=False).ngroup() for names in (apart, one))
+        table[f"{column}_se"] = np.array([mean_and_se(values)[1] for values in second_halves])
+    group, candidate = (
+        table.groupby(names, dropna=False).ngroup() for names in (group_columns, candidate_columns)
+    )
     with np.errstate(divide="ignore"):
-        scores = pd.Series(np.log(np.where(np.isnan(first), np.inf, abs(first)))).groupby(code)
+        scores = pd.Series(np.log(np.where(np.isnan(first), np.inf, abs(first)))).groupby(candidate)
     # An error of 0 at one n and a failure at another give NaN: count it as the worst.
     means, sizes = scores.transform("mean").fillna(np.inf), scores.transform("size")
-    everywhere = sizes == sizes.groupby(choice).transform("max")
-    worst = means[everywhere].groupby(choice).idxmax()
-    return Results(table, {of: kept}, results.failures).chosen(code.isin(code[worst]))
+    is_complete = sizes == sizes.groupby(group).transform("max")
+    worst = means[is_complete].groupby(group).idxmax()
+    return Results(table, {measurement: second_halves}, results.failures).select(
+        candidate.isin(candidate[worst])
+    )
 
 
-def _value(values: Floats, column: str) -> float:
-    """Compute a metric from some trials; NaN if a quantity other than an error lacks a trial."""
+def _compute_metric(values: Floats, column: str) -> float:
+    """Compute a metric, for example the 0.9 quantile of the error, from one value per trial.
+
+    A mean or root mean square is over the trials that have a value. In a quantile of errors, a
+    trial without a value counts as an infinite error. All other metrics are NaN if a trial has no
+    value. If `values` is empty, return infinity.
+    """
     metric = METRICS[column]
     if not values.size:
-        return np.inf  # the first half of a single trial has no value
+        return np.inf  # the second half of a single trial is empty
     if metric.statistic == "mean":
         return float(mean_and_se(values)[0])
+    if metric.statistic == "rms":
+        return float(np.sqrt(mean_and_se(values**2)[0]))
     if metric.statistic == "rate" or (metric.of not in ERRORS and np.isnan(values).any()):
         return float(values.mean())
     return float(quantile(values, metric.q))

@@ -1,4 +1,8 @@
-"""Find the smallest n with P(error > alpha) <= beta, from curves and by direct search."""
+"""Find the smallest n with P(error > alpha) <= beta, from curves of errors and by direct search.
+
+Here alpha is the error to reach, and beta the accepted probability of a larger error. A curve of
+errors consists of the errors at the n of a sweep. A direct search runs more n than the sweep.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 from scipy.special import bdtr, bdtrc, chdtri
 
-from dpbench.analysis.resample import JOINT_DRAWS, interval, resampled
+from dpbench.analysis.resample import JOINT_DRAWS, interval, resample_trials
 from dpbench.analysis.results import CURVE, Results, worst_case
 from dpbench.analysis.summary import quantile
 from dpbench.arrays import Floats
@@ -35,11 +39,11 @@ Search = Generator[Cell, Results, tuple[float, float, float]]
 
 # Exponents of n in errors are at most 4 here (local model, k = 2). An error that falls faster
 # between two n is at a threshold and follows no power law.
-STEEPEST = 4.0
-BEYOND_GRID = 10  # a direct search ends at this multiple of the largest n of the curve
-RATIO = 1.1  # the bracket of a direct search is narrowed to this ratio
+MAX_DECLINE = 4.0
+MAX_GRID_MULTIPLE = 10  # a direct search ends at this multiple of the largest n of the curve
+BRACKET_RATIO = 1.1  # ratio of upper to lower n to which a direct search narrows its bracket
 STRIDE = 4  # factor between the n tried until some n fails and some n works
-BEYOND = 1.04  # factor by which the steps to an end of the interval grow
+STEP_GROWTH = 1.04  # factor by which the steps to an end of the interval grow
 TAIL = 0.025  # level of the binomial test that accepts an end of the interval
 TERMS = ("sampling", "privacy", "range")
 COLUMNS = [
@@ -49,166 +53,182 @@ COLUMNS = [
 
 
 def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Floats:
-    """Find the n from which on a curve of errors stays at or below alpha.
+    """Find the n from which on a curve of error quantiles stays at or below alpha.
 
-    The crossing lies between the first grid point from which on every quantile is at most alpha,
-    and the point before it. It is interpolated log-log, except at a threshold: there the error
-    falls faster than n^-STEEPEST or is not positive, and n may lie anywhere between both points.
+    The grid is the list of n at which the quantiles are known. Let n_j be the first n of the grid
+    from which on every quantile is at most alpha. The crossing lies between n_(j-1) and n_j. It is
+    interpolated linearly in logarithms, except at a threshold. At a threshold the error falls
+    faster than n^-4 (`MAX_DECLINE`) or is not positive. The crossing may then lie anywhere between
+    n_(j-1) and n_j.
 
     Parameters
     ----------
     n : ndarray of shape (m,)
-        Increasing sample sizes.
+        The grid: increasing sample sizes.
     quantiles : ndarray of shape (m, draws)
-        Error quantiles at each n, the measured ones first, then replicates.
+        Quantiles of the error at each n. Column 0 is measured, all others are bootstrap replicates.
     alpha : float
         The error to reach.
     between : ndarray of shape (draws,)
-        Positions in (0, 1) between both points, used at a threshold. They are random except for
-        the first, so that an interval covers the gap.
+        Positions in (0, 1) between n_(j-1) and n_j, used at a threshold. All but the first are
+        random, so that the interval of the crossing covers the range from n_(j-1) to n_j.
 
     Returns
     -------
     ndarray of shape (draws,)
-        The crossing n; NaN outside of the grid.
+        The crossing in each column of `quantiles`; NaN if it lies outside of the grid.
     """
-    good = np.logical_and.accumulate((quantiles <= alpha)[::-1], axis=0)[::-1]
-    first = np.where(good.any(axis=0), good.argmax(axis=0), 0)
+    reached = np.logical_and.accumulate((quantiles <= alpha)[::-1], axis=0)[::-1]
+    first = np.where(reached.any(axis=0), reached.argmax(axis=0), 0)
     column, last = np.arange(quantiles.shape[1]), np.maximum(first, 1)
-    at = last - 1
-    step = np.log(n[last] / n[at])
+    before = last - 1
+    step = np.log(n[last] / n[before])
     with np.errstate(divide="ignore", invalid="ignore"):
-        high, low = np.log(quantiles[at, column]), np.log(quantiles[last, column])
+        high, low = np.log(quantiles[before, column]), np.log(quantiles[last, column])
         power = (high - np.log(alpha)) / (high - low)
-        smooth = high - low <= STEEPEST * step
-        # Replicates between the points of the measured crossing are read off in its way.
-        smooth = np.where(at == at[0], smooth[0], smooth) & np.isfinite(high) & np.isfinite(low)
-    found = n[at] * np.exp(step * np.clip(np.where(smooth, power, between), 0.0, 1.0))
-    return np.where(first > 0, found, np.nan)
+        smooth = high - low <= MAX_DECLINE * step
+        # Replicates with the same two grid points as the measured crossing use its interpolation.
+        smooth = (
+            np.where(before == before[0], smooth[0], smooth) & np.isfinite(high) & np.isfinite(low)
+        )
+    crossing_n = n[before] * np.exp(step * np.clip(np.where(smooth, power, between), 0.0, 1.0))
+    return np.where(first > 0, crossing_n, np.nan)
 
 
 def smallest_n(
     results: Results, sweep: Sweep, alphas: Sequence[float], beta: float
 ) -> tuple[pd.DataFrame, Floats]:
-    """Read the smallest n for each alpha off every curve of errors, worst over members.
+    """Find the smallest n at which curves of measured errors reach each alpha.
+
+    A curve has the 1 - beta quantiles of the error at several n, each on the worst member of the
+    family.
 
     Parameters
     ----------
     results : Results
         Results with the errors of every trial.
     sweep : Sweep
+        The sweep that was run.
     alphas : sequence of float
         Errors to reach.
     beta : float in (0, 1)
-        Probability with which a larger error is accepted.
+        Accepted probability of a larger error.
 
     Returns
     -------
     table : DataFrame
-        A row for each curve and alpha: the curve's first row, with ``alpha, beta``, the smallest n
-        as ``samples``, and its 95% interval ``low, high``; NaN where the grid does not reach.
-    draws : ndarray of shape (len(table), 1 + draws)
-        ``samples`` with its bootstrap replicates.
+        One row for each curve and alpha. It has the columns of `results.summary`, with the values
+        at the smallest n of the curve's grid, and five more columns. These are ``alpha``, ``beta``,
+        the smallest n that reaches alpha (``samples``), and the ends of its 95% interval (``low``,
+        ``high``). The last three are NaN if the curve crosses alpha outside of its grid of n.
+    draws : ndarray of shape (len(table), 1 + B)
+        For each row of `table`, ``samples`` followed by its B = `JOINT_DRAWS` bootstrap replicates.
     """
     table, errors = results.summary, results.values["error"]
     shared = sweep.shares_data(table["family"].unique())
-    keys = [(id(one), beta, shared) for one in errors]  # `results` holds the arrays: ids are unique
-    new = np.array([key not in results.found for key in keys])
-    fresh = resampled(table[new], [errors[i] for i in np.flatnonzero(new)], shared=shared)
-    for i, one in zip(np.flatnonzero(new), fresh, strict=True):
-        results.found[keys[i]] = quantile(one, 1 - beta)
-    draws = np.stack([results.found[key] for key in keys])
+    # Ids are unique, because `results` holds the arrays.
+    keys = [(id(vector), beta, shared) for vector in errors]
+    new = np.array([key not in results.replicate_cache for key in keys])
+    fresh = resample_trials(table[new], [errors[i] for i in np.flatnonzero(new)], shared=shared)
+    for i, resamples in zip(np.flatnonzero(new), fresh, strict=True):
+        results.replicate_cache[keys[i]] = quantile(resamples, 1 - beta)
+    draws = np.stack([results.replicate_cache[key] for key in keys])
     points, worst = worst_case(table, draws)
-    found, rows = [], list[Row]()
+    crossings, rows = [], list[Row]()
     for _, curve in points.groupby(CURVE, dropna=False):
-        n, about = curve["n"].to_numpy(float), curve.iloc[0]
+        n, first = curve["n"].to_numpy(float), curve.iloc[0]
         for alpha in alphas:
-            rng = stream("bootstrap", "between", _name(about, sweep), str(alpha))
+            rng = stream("bootstrap", "between", _stream_name(first, sweep), str(alpha))
             between = rng.random(JOINT_DRAWS + 1)
             between[0] = 0.5
-            found.append(crossing(n, worst[curve.index], alpha, between))
-            value, low, high = interval(found[-1])
-            row = {**about.to_dict(), "alpha": alpha, "beta": beta, "samples": value}
+            crossings.append(crossing(n, worst[curve.index], alpha, between))
+            value, low, high = interval(crossings[-1])
+            row = {**first.to_dict(), "alpha": alpha, "beta": beta, "samples": value}
             # Replicates of the largest of several members are too high: keep the value inside.
             rows.append({**row, "low": np.minimum(low, value), "high": np.maximum(high, value)})
-    return pd.DataFrame(rows), np.stack(found)
+    return pd.DataFrame(rows), np.stack(crossings)
 
 
 def check_sizes(keys: pd.DataFrame, where: str) -> None:
-    """Check that every curve has at least two n.
+    """Check that each estimator runs at two or more n, for every family and budget.
 
     Parameters
     ----------
     keys : DataFrame
-        Keys of the planned results.
+        A row for each planned result, with its distribution, estimator, budget, n and parameters.
     where : str
-        Key of the claim or request, for the message.
+        Place of the claim or request in the configuration, for error messages.
 
     Raises
     ------
     ConfigError
-        If a curve has a single n.
+        If an estimator runs at only one n for some family and budget.
     """
     for (family, _, estimator, *_), sizes in keys.groupby(CURVE, dropna=False)["n"]:
         if sizes.nunique() < 2:
             raise ConfigError(f"{where}: {estimator} runs at one n on {family}; two are needed")
 
 
-def _name(about: pd.Series, sweep: Sweep) -> str:
-    """Return the name of a curve's random stream."""
-    family, estimator = sweep.families[about["family"]], sweep.estimators[about["estimator"]]
-    of_estimator = estimator.label("radius"), _parameter(estimator, "radius")
-    of_family = family.label("d", "norm"), about["d"], _parameter(family, "norm")
-    return "|".join(map(str, [*about[[*CURVE, "n"]], *of_estimator, *of_family]))
+def _stream_name(row: pd.Series, sweep: Sweep) -> str:
+    """Return the name of the random numbers that place a curve's crossing between two n.
+
+    The name contains the curve's family, estimator, budget, first n and parameters.
+    """
+    family, estimator = sweep.families[row["family"]], sweep.estimators[row["estimator"]]
+    of_estimator = estimator.label("radius"), _parameter_value(estimator, "radius")
+    of_family = family.label("d", "norm"), row["d"], _parameter_value(family, "norm")
+    return "|".join(map(str, [*row[[*CURVE, "n"]], *of_estimator, *of_family]))
 
 
-def _parameter(one: Variant[Any], name: str) -> float:
-    value = one.parameters.get(name)
+def _parameter_value(variant: Variant[Any], name: str) -> float:
+    value = variant.parameters.get(name)
     return np.nan if value is None else float(value)
 
 
 def search(like: Cell, alpha: float, beta: float, start: int, largest: int) -> Search:
-    """Search for the smallest n with P(error > alpha) <= beta, at its worst over the family.
+    """Search for the smallest n with P(error > alpha) <= beta on the worst member of the family.
 
     An n fails if more than a share beta of the trials errs by more than alpha, else it works. The
-    search brackets the largest n that fails and the smallest n beyond it, within the ratio
-    `RATIO`. From there it steps outwards to the ends of the interval: exact binomial tests at
-    2.5% each say that P(error > alpha) is above beta at the lower end and below beta at the upper
-    end. If no n passes a test, the end is the smallest or the largest n tried.
+    search brackets the largest n that fails and the next larger n that works. It narrows this
+    bracket until the ratio of both n is at most `BRACKET_RATIO` = 1.1. Then it steps outwards to
+    find the ends of a 95% interval. At the lower end, an exact binomial test at the level 2.5%
+    finds P(error > alpha) above beta. At the upper end, the test finds it below beta. If no n
+    passes a test, the end is the smallest or the largest n tried.
 
     Parameters
     ----------
     like : Cell
-        Family, setting (exactly one) and number of trials to run at each n.
+        Cell with the family, the setting (exactly one) and the number of trials to run at each n.
     alpha : float
         The error to reach.
     beta : float in (0, 1)
-        Probability with which a larger error is accepted.
+        Accepted probability of a larger error.
     start, largest : int
-        The first n to run, and the largest n that may be run.
+        First n to run, and largest n that may be run.
 
     Yields
     ------
     Cell
-        The cell to run next. Send its results.
+        The cell to run next. The caller sends the results of this cell into the generator.
 
     Returns
     -------
     tuple of float
-        The geometric middle of the bracket and both ends of the interval; NaN if no n works.
+        The geometric middle of the bracket and both ends of the interval. They are NaN if no n
+        that was tried fails, or no larger n up to `largest` works.
     """
-    tries = _Tries(like, alpha, beta, largest)
+    tries = _SearchedSizes(like, alpha, beta, largest)
     low, high = yield from tries.bracket(start)
     if not low or high > largest:
         return np.nan, np.nan, np.nan
-    fails = yield from tries.end("greater", low, -1)
-    works = yield from tries.end("less", high, 1)
+    fails = yield from tries.find_end("greater", low, -1)
+    works = yield from tries.find_end("less", high, 1)
     return math.sqrt(float(low + 1) * float(high)), float(fails), float(works)
 
 
 @dataclass(frozen=True)
-class _Tries:
-    """Sample sizes tried by a search, with the share of trials that err by more than alpha."""
+class _SearchedSizes:
+    """Sample sizes tried by a search, each with the share of trials with an error above alpha."""
 
     like: Cell
     alpha: float
@@ -216,104 +236,117 @@ class _Tries:
     largest: int
     misses: dict[int, float] = field(default_factory=dict)
 
-    def ask(self, n: int) -> Generator[Cell, Results, None]:
+    def run_size(self, n: int) -> Generator[Cell, Results, None]:
         like = self.like
         cell = cell_at(like.family_label, like.family, n, like.settings, like.trials)
         self.misses[n] = _exceedance((yield cell), cell, self.alpha)
 
     def bracket(self, start: int) -> Generator[Cell, Results, tuple[int, int]]:
-        """Find the largest n that fails and the smallest n beyond it.
+        """Run n, from `start` on, until the largest n that fails and the next n are close.
 
-        The first is 0 if no n fails; the second is `largest` + 1 if no larger n works.
+        An n fails if more than a share beta of the trials has an error above alpha, else it works.
+        Return the largest n that fails, or 0 if no n fails. Return also the next larger n that was
+        run and works. If there is none, return in its place `largest` + 1, where `largest` is the
+        largest n that may be run.
         """
-        wanted, low, high = start, 0, self.largest + 1
-        while wanted not in self.misses:
-            yield from self.ask(wanted)
+        next_n, low, high = start, 0, self.largest + 1
+        while next_n not in self.misses:
+            yield from self.run_size(next_n)
             low = max((n for n, miss in self.misses.items() if miss > self.beta), default=0)
             high = min((n for n in self.misses if n > low), default=self.largest + 1)
             if high > self.largest:
-                wanted = STRIDE * max(self.misses)
+                next_n = STRIDE * max(self.misses)
             elif not low:
-                wanted = min(self.misses) // STRIDE
-            elif high - low > 1 and high / low > RATIO:
-                wanted = round(math.sqrt(float(low) * float(high)))
-            wanted = min(max(wanted, 1), self.largest)
+                next_n = min(self.misses) // STRIDE
+            elif high - low > 1 and high / low > BRACKET_RATIO:
+                next_n = round(math.sqrt(float(low) * float(high)))
+            next_n = min(max(next_n, 1), self.largest)
         return low, high
 
-    def end(
-        self, side: Literal["less", "greater"], at: int, sign: int
+    def find_end(
+        self, side: Literal["less", "greater"], origin: int, sign: int
     ) -> Generator[Cell, Results, int]:
-        """Find the n nearest to `at`, up or down by `sign`, that is `surely` on a side of beta.
+        """Find one end of the interval for the smallest n that works, by steps from n = `origin`.
 
-        Return the last n tried in this direction if there is none.
+        An n works if P(error > alpha) is at most beta. The steps go up if `sign` is 1, and down if
+        it is -1. Return the n nearest to `origin` that passes `is_significant`, the test of
+        P(error > alpha) against beta. If no n passes, return the outermost n run in this direction.
         """
-        n, step, last = at, 1, self.largest if sign > 0 else 1
+        n, step, last = origin, 1, self.largest if sign > 0 else 1
         while True:
-            sure = [sign * one for one in self.misses if self.surely(side, one)]
-            nearest = min((one for one in sure if one >= sign * at), default=None)
-            wanted = min(max(round(at * BEYOND ** (sign * step * (step + 1) / 2)), 1), self.largest)
-            if nearest is not None and (nearest <= sign * wanted or n == last):
+            significant = [sign * size for size in self.misses if self.is_significant(side, size)]
+            nearest = min((size for size in significant if size >= sign * origin), default=None)
+            next_n = min(
+                max(round(origin * STEP_GROWTH ** (sign * step * (step + 1) / 2)), 1), self.largest
+            )
+            if nearest is not None and (nearest <= sign * next_n or n == last):
                 return sign * nearest
             if n == last:
-                return sign * max(sign * one for one in self.misses)
-            n, step = wanted, step + 1
+                return sign * max(sign * size for size in self.misses)
+            n, step = next_n, step + 1
             if n not in self.misses:
-                yield from self.ask(n)
+                yield from self.run_size(n)
 
-    def surely(self, side: Literal["less", "greater"], n: int) -> bool:
-        """Test at the level `TAIL` that P(error > alpha) at n lies on a side of beta."""
+    def is_significant(self, side: Literal["less", "greater"], n: int) -> bool:
+        """Test whether P(error > alpha) at n is significantly ``less`` or ``greater`` than beta.
+
+        The test is the exact binomial test at the level `TAIL` = 2.5%.
+        """
         trials = self.like.trials
         count = round(self.misses[n] * trials)
-        above = 1.0 if count == 0 else bdtrc(count - 1, trials, self.beta)
-        return bool((bdtr(count, trials, self.beta) if side == "less" else above) < TAIL)
+        upper_tail = 1.0 if count == 0 else bdtrc(count - 1, trials, self.beta)
+        return bool((bdtr(count, trials, self.beta) if side == "less" else upper_tail) < TAIL)
 
 
 def _exceedance(results: Results, cell: Cell, alpha: float) -> float:
-    """Return the share of the cell's trials with an error above alpha, largest over members."""
+    """Return the share of trials with an error above alpha, on the family's worst distribution."""
     table, (setting,) = results.summary, cell.settings
     rows = rows_of_budget(table, setting.budget) & (table["n"] == cell.n)
     rows &= (table["family"] == cell.family_label) & (table["estimator"] == setting.label)
-    return max(float(np.mean(~(e <= alpha))) for e in results.chosen(rows).values["error"])
+    return max(float(np.mean(~(e <= alpha))) for e in results.select(rows).values["error"])
 
 
 def run_searches(
     searches: Sequence[Search], run: Callable[[list[Cell]], Results], say: Callable[[str], None]
 ) -> list[tuple[float, float, float]]:
-    """Carry all searches to their ends, in rounds that run one n of each open search.
+    """Run several direct searches, in rounds, until all of them have ended.
+
+    A direct search finds the smallest n that reaches an error. Each round runs one n for every
+    search that has not ended.
 
     Parameters
     ----------
     searches : sequence of Search
-        Searches that have not begun, see `search`.
+        Searches that have not started, see `search`.
     run : callable
-        Runs a list of cells and returns their results.
+        Function that runs a list of cells and returns their results.
     say : callable
-        Prints a line of progress.
+        Function that prints a line of progress.
 
     Returns
     -------
     list of tuple of float
-        The smallest n of each search with the ends of its interval.
+        For each search, the smallest n and both ends of its 95% interval.
     """
-    wanted = {i: next(one) for i, one in enumerate(searches)}
-    found = [(np.nan, np.nan, np.nan)] * len(searches)
+    pending = {i: next(generator) for i, generator in enumerate(searches)}
+    intervals = [(np.nan, np.nan, np.nan)] * len(searches)
     for number in itertools.count(1):
-        if not wanted:
+        if not pending:
             break
-        say(f"direct search, round {number}: {len(wanted)} of {len(searches)} still open")
-        results = run(list(wanted.values()))
-        for i in list(wanted):
+        say(f"direct search, round {number}: {len(pending)} of {len(searches)} still open")
+        results = run(list(pending.values()))
+        for i in list(pending):
             try:
-                wanted[i] = searches[i].send(results)
+                pending[i] = searches[i].send(results)
             except StopIteration as end:
-                found[i] = end.value
-                del wanted[i]
-    return found
+                intervals[i] = end.value
+                del pending[i]
+    return intervals
 
 
 @validated
 class SampleComplexity(Selection):
-    """Request for the smallest n with P(error <= alpha) >= 1 - beta, for several alpha.
+    """Request for the smallest n with P(error <= alpha) >= 1 - beta, for several errors alpha.
 
     Parameters
     ----------
@@ -322,11 +355,13 @@ class SampleComplexity(Selection):
     points : int
         Number of alpha, logarithmically spaced from low to high.
     beta : float in (0, 1)
-        Probability with which an error above alpha is accepted.
+        Accepted probability of an error above alpha.
     search : float, optional
-        An alpha for which a direct search also runs n of its own.
+        An alpha for which a direct search also runs n that the sweep does not run. By default there
+        is no direct search.
     trials : int
-        Trials of the direct search at each n. The command line does not change them.
+        Number of trials of the direct search at each n. Options of the command line do not change
+        it.
     """
 
     low: Alpha
@@ -340,35 +375,41 @@ class SampleComplexity(Selection):
     def _ordered(self) -> Self:
         if self.low > self.high:
             raise ValueError(f"low is {self.low}, above high {self.high}")
-        least = int(np.ceil(np.log(TAIL) / np.log1p(-self.beta)))
-        if self.search is not None and self.trials < least:
-            needed = f"a search at beta = {self.beta:g} needs {least} to end"
+        min_trials = int(np.ceil(np.log(TAIL) / np.log1p(-self.beta)))
+        if self.search is not None and self.trials < min_trials:
+            needed = f"a search at beta = {self.beta:g} needs {min_trials} to end"
             raise ValueError(f"trials is {self.trials}; {needed}")
         return self
 
     @property
     def alphas(self) -> list[float]:
-        """Return the alpha of the curves and of the search, in increasing order."""
+        """Return the errors alpha of the request in increasing order.
+
+        They include the alpha of the direct search, if there is one.
+        """
         grid = {float(alpha) for alpha in np.geomspace(self.low, self.high, self.points)}
         return sorted(grid | ({self.search} if self.search else set()))
 
     def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
-        """Check that the sweep runs at least two n of every curve that the request selects.
+        """Check that the request selects results, with each estimator at two or more n.
 
         Parameters
         ----------
         sweep : Sweep
+            The planned sweep.
         keys : DataFrame
-            Keys of the planned results.
+            A row for each planned result, with its distribution, estimator, budget, n and
+            parameters.
         where : str
-            The request's key, for messages.
+            Place of the request in the configuration, for error messages.
 
         Raises
         ------
         ConfigError
-            If nothing is selected, or a single n.
+            If the request selects no results, or if it selects an estimator at only one n for some
+            family and budget.
         """
-        chosen = keys[sweep.about(self, keys, where)]
+        chosen = keys[sweep.select_rows(self, keys, where)]
         if chosen.empty:
             raise ConfigError(f"{where}: the sweep runs nothing that the request selects")
         check_sizes(chosen, where)
@@ -383,66 +424,85 @@ def measure(
     run: Callable[[list[Cell]], Results],
     say: Callable[[str], None],
 ) -> pd.DataFrame:
-    """Answer a request for sample complexities, from curves and by direct search.
+    """Find the smallest n with P(error > alpha) <= beta for each alpha of a request.
+
+    The smallest n comes from curves and, for one alpha, also from a direct search. A curve has the
+    quantiles of the error at the n of the sweep. A direct search runs more n.
 
     Parameters
     ----------
     label : str
+        Label of the request.
     request : SampleComplexity
+        The request, with the selected settings and the errors alpha.
     sweep : Sweep
+        The sweep that was run.
     cells : sequence of Cell
+        Cells of the run.
     results : Results
+        Results of the cells, with the errors of every trial.
     run : callable
-        Runs the cells of a direct search and returns their results.
+        Function that runs the cells of a direct search and returns their results.
     say : callable
-        Prints a line of progress.
+        Function that prints a line of progress.
 
     Returns
     -------
     DataFrame
-        A row for each curve, alpha and method, with the columns `COLUMNS`. A term is NaN if the
-        theorem has no such term.
+        A row for each curve, alpha and method (``curve`` or ``search``), with the columns `COLUMNS`
+        of ``sample_complexity.csv``. A theorem states the smallest n as a sum of terms. The columns
+        that end in ``_term`` have these terms, NaN if the theorem has no such term.
     """
-    chosen = results.chosen(sweep.about(request, results.summary))
+    chosen = results.select(sweep.select_rows(request, results.summary))
     table, _ = smallest_n(chosen, sweep, request.alphas, request.beta)
     rows: list[Row] = table.assign(method="curve").to_dict("records")
-    sought = [row for row in rows if row["alpha"] == request.search]
-    searches = [_search(row, _curve(row, cells), request.trials) for row in sought]
-    for row, ends in zip(sought, run_searches(searches, run, say), strict=True):
-        found = dict(zip(("samples", "low", "high"), ends, strict=True))
-        rows.append({**row, "method": "search", **found})
-    finished = []
+    searched_rows = [row for row in rows if row["alpha"] == request.search]
+    searches = [
+        _start_search(row, _reduce_cells(row, cells), request.trials) for row in searched_rows
+    ]
+    for row, ends in zip(searched_rows, run_searches(searches, run, say), strict=True):
+        answer = dict(zip(("samples", "low", "high"), ends, strict=True))
+        rows.append({**row, "method": "search", **answer})
+    complete_rows = []
     for row in rows:
-        radius = _parameter(sweep.estimators[row["estimator"]], "radius")
-        about = {"request": label, "distribution": row["family"], "radius": radius}
-        finished.append({**row, **about, **_terms(row, _curve(row, cells)[0])})
-    return pd.DataFrame(finished)[COLUMNS]
+        radius = _parameter_value(sweep.estimators[row["estimator"]], "radius")
+        columns = {"request": label, "distribution": row["family"], "radius": radius}
+        complete_rows.append({**row, **columns, **_terms(row, _reduce_cells(row, cells)[0])})
+    return pd.DataFrame(complete_rows)[COLUMNS]
 
 
-def _curve(row: Row, cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells of a row's curve, reduced to the row's setting."""
+def _reduce_cells(row: Row, cells: Sequence[Cell]) -> list[Cell]:
+    """Select the cells of a row's family, and keep only the row's setting in each of them.
+
+    A cell is a family at one n, with all settings (estimators with budgets) that run on its data.
+    """
     return [
-        replace(cell, settings=(one,))
+        replace(cell, settings=(setting,))
         for cell in cells
         if cell.family_label == row["family"]
-        for one in cell.settings
-        if one.label == row["estimator"] and rows_of_budget(row, one.budget)
+        for setting in cell.settings
+        if setting.label == row["estimator"] and rows_of_budget(row, setting.budget)
     ]
 
 
-def _search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
+def _start_search(row: Row, curve: Sequence[Cell], trials: int) -> Search:
     cell, sizes = replace(curve[0], trials=trials), [cell.n for cell in curve]
     # Start at half of the n that the curve gives, so that the search is independent of it.
     start = row["samples"] / 2 if np.isfinite(row["samples"]) else np.median(sizes)
     fits = largest_n(cell.family, cell.n, cell.settings[0])
-    largest = min(BEYOND_GRID * max(sizes), fits)
+    largest = min(MAX_GRID_MULTIPLE * max(sizes), fits)
     return search(cell, row["alpha"], row["beta"], max(1, round(start)), largest)
 
 
 def _terms(row: Row, cell: Cell) -> dict[str, float]:
-    """Return the terms of the theorem's n, with ln n evaluated at the measured n.
+    """Return three terms whose sum predicts the smallest n that reaches the error alpha of a row.
 
-    The sampling term assumes isotropic errors N(0, variance/n). Terms for privacy are for d = 1.
+    Each term is the n that one cause of error requires: ``sampling``, ``privacy`` (noise) or
+    ``range`` (locating the data). The sampling term assumes that the sampling error is Gaussian
+    with variance v/(d n) in each of d coordinates. Here v is the largest variance of any member.
+    The other two terms come from the theorem on the estimator. They are NaN if d > 1, without
+    privacy, or if the theorem has no such term. Where a theorem contains ln n, n is the measured
+    smallest n of the row. If the measured n is unknown, n is the sample size of `cell`.
     """
     n = row["samples"] if np.isfinite(row["samples"]) else cell.n
     variance = max(member.variance for _, member in cell.members)

@@ -1,4 +1,7 @@
-"""Define a study: a sweep with claims, requests and figures, checked before anything runs."""
+"""Define a study: a sweep with claims, requests for sample complexities, and figures.
+
+The whole study is checked before anything runs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from dpbench.registry import (
     Registered,
     as_config_error,
     from_mapping,
-    named,
+    labelled_entries,
     validated,
 )
 from dpbench.sweep.metrics import METRICS
@@ -30,34 +33,36 @@ from dpbench.sweep.plan import Cell, Part, Sweep, key_table, make_cells
 from dpbench.sweep.selection import Selection
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["Figure", "Names", "Study", "StudyPart", "SweepPlan", "gathered"]
+__all__ = ["Figure", "Names", "Study", "StudyPart", "SweepPlan", "gather_entries"]
 
-SELECTED = ("families", "estimators", "budgets")
+SELECTION_KEYS = ("families", "estimators", "budgets")
 # Printed names of entries, by name.
 Names = Mapping[str, str] | None
 
 
 class Figure(Registered, ABC):
-    """Base class of the figures of a study; `dpbench.report` has the kinds."""
+    """Base class of the figures of a study; the subclasses are in `dpbench.report`."""
 
     caption: str
 
     @abstractmethod
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
-        """Check that a plan runs enough to draw the figure.
+        """Check that the planned results suffice to draw the figure.
 
         Parameters
         ----------
         study : Study
+            The planned study.
         keys : DataFrame
-            Keys of the planned results, see `dpbench.sweep.plan.key_table`.
+            A row for each planned result, with its distribution, estimator, budget, n and
+            parameters; see `dpbench.sweep.plan.key_table`.
         where : str
-            The figure's key, for messages.
+            Place of the figure in the configuration, for error messages.
 
         Raises
         ------
         ConfigError
-            If the figure selects nothing, or rows that it cannot show.
+            If the figure selects nothing, or selects results that it cannot show.
         """
 
     @abstractmethod
@@ -71,7 +76,9 @@ class Figure(Registered, ABC):
         result : Result
             Results of the study.
         names : mapping of str to str, optional
-            Printed names of entries, by default each name with spaces for underscores.
+            Names to print in the figure. A key is the name of an estimator, family or budget in
+            the configuration. By default the names in the configuration are printed, with spaces
+            for underscores.
         ax : Axes, optional
             Axes to draw on, in the caller's style. By default draw on a new canvas, which needs
             `dpbench.output.style.style` around the call.
@@ -81,6 +88,7 @@ class Figure(Registered, ABC):
         Returns
         -------
         Canvas
+            The new canvas, or the figure of the caller's axes.
 
         Raises
         ------
@@ -90,71 +98,82 @@ class Figure(Registered, ABC):
 
 
 # Names of the theorems that each kind of claim can test.
-STATEMENTS = {kind: [name for name, one in THEOREMS.items() if one.kind == kind] for kind in KINDS}
-ABOUT_CLAIMS = "a claim whose theorem is of the kind {}"
+STATEMENTS = {
+    kind: [name for name, theorem in THEOREMS.items() if theorem.kind == kind] for kind in KINDS
+}
+CLAIM_TITLE = "a claim whose theorem is of the kind {}"
 Claims = Annotated[
-    dict[str, Claim], named(KINDS, build_claim, title=ABOUT_CLAIMS, choice=("theorem", STATEMENTS))
+    dict[str, Claim],
+    labelled_entries(KINDS, build_claim, title=CLAIM_TITLE, choice=("theorem", STATEMENTS)),
 ]
 Requests = Annotated[
-    dict[str, SampleComplexity], named(SampleComplexity, title="a sample complexity")
+    dict[str, SampleComplexity], labelled_entries(SampleComplexity, title="a sample complexity")
 ]
-Figures = Annotated[dict[str, Figure], named(Figure, Figure.build)]
+Figures = Annotated[dict[str, Figure], labelled_entries(Figure, Figure.build)]
 
 
 @validated
 class StudyPart(Part):
-    """Part of a sweep, with claims and figures about it.
+    """Part of a study: estimators that run on some families at some n, with claims and figures.
 
     Parameters
     ----------
     claims, figures : mapping
-        As in a `Study`. Those without ``families``, ``estimators`` or ``budgets`` take the part's.
+        Claims and figures about this part, by label. A claim or figure without a selection of
+        families, estimators or budgets takes the selection of the part.
     """
 
     claims: Claims = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)
 
 
-def _part(spec: Any, where: str) -> StudyPart:
-    """Build a part, and hand its selection to claims and figures that have none."""
+def _build_part(spec: Any, where: str) -> StudyPart:
+    """Build a part of a study from its configuration.
+
+    Claims and figures of the part without a selection of families, estimators or budgets take the
+    selection of the part.
+    """
     part = from_mapping(StudyPart, spec, where)
 
-    def selected(one: Any) -> Any:
-        if not isinstance(one, Selection):
-            return one
-        missing = {key: getattr(part, key) for key in SELECTED if getattr(one, key) is None}
-        return replace(one, **missing)
+    def add_selection(entry: Any) -> Any:
+        if not isinstance(entry, Selection):
+            return entry
+        missing = {key: getattr(part, key) for key in SELECTION_KEYS if getattr(entry, key) is None}
+        return replace(entry, **missing)
 
-    claims: Any = {label: selected(one) for label, one in part.claims.items()}
-    figures: Any = {label: selected(one) for label, one in part.figures.items()}
+    claims: Any = {label: add_selection(entry) for label, entry in part.claims.items()}
+    figures: Any = {label: add_selection(entry) for label, entry in part.figures.items()}
     return replace(part, claims=claims, figures=figures)
 
 
-def gathered(sweep: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Collect the configured claims or figures of a sweep, those under parts first.
+def gather_entries(sweep: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """Collect all configured claims, or all configured figures, of a sweep.
+
+    Claims and figures that are configured under a part of the sweep come first.
 
     Parameters
     ----------
     sweep : mapping
         Configuration of the sweep.
     section : {'claims', 'figures'}
-        Key of the section.
+        Key under which the configuration has the claims or figures.
 
     Returns
     -------
     dict of str to mapping
-        Configurations by label, with the selection of their part.
+        Configurations by label. A claim or figure under a part may have no selection of families,
+        estimators or budgets. Then it takes the selection of the part.
     """
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for part in sweep.get("parts", {}).values():
-        shared = {key: part[key] for key in SELECTED if key in part}
-        found |= {label: {**shared, **one} for label, one in (part.get(section) or {}).items()}
-    return found | (sweep.get(section) or {})
+        shared = {key: part[key] for key in SELECTION_KEYS if key in part}
+        entries |= {label: {**shared, **spec} for label, spec in (part.get(section) or {}).items()}
+    return entries | (sweep.get(section) or {})
 
 
 @validated
 class Study(Sweep):
-    """Sweep with claims, sample complexities and figures.
+    """Sweep with claims, requests for sample complexities, and figures.
 
     Parameters
     ----------
@@ -169,12 +188,14 @@ class Study(Sweep):
     fail_on_inconsistent : bool
         Whether an inconsistent claim makes the run fail.
     next : str, optional
-        Sweep that the run recommends at its end.
+        Name of a further sweep that the run recommends at its end.
     """
 
     first_names: ClassVar[dict[str, str]] = {"fail_on_inconsistent": "gate"}
 
-    parts: Annotated[Mapping[str, StudyPart], named(StudyPart, _part, least=1, title="a part")]
+    parts: Annotated[
+        Mapping[str, StudyPart], labelled_entries(StudyPart, _build_part, least=1, title="a part")
+    ]
     claims: Claims = Field(default_factory=dict)
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)
@@ -183,71 +204,98 @@ class Study(Sweep):
 
     @cached_property
     def all_claims(self) -> dict[str, Claim]:
-        """Return all claims by label, those under parts first."""
-        return {label: claim for label, (_, claim) in self._everywhere("claims").items()}
+        """Return all claims by label, beginning with the claims of the parts of the study."""
+        return {label: claim for label, (_, claim) in self._collect_entries("claims").items()}
 
     @cached_property
     def all_figures(self) -> dict[str, Figure]:
-        """Return all figures by label, those under parts first."""
-        return {label: figure for label, (_, figure) in self._everywhere("figures").items()}
+        """Return all figures by label, beginning with the figures of the parts of the study."""
+        return {label: figure for label, (_, figure) in self._collect_entries("figures").items()}
 
-    def _everywhere(self, section: str) -> dict[str, tuple[str, Any]]:
-        """Return the entries of a section by label, each with its key in the configuration.
+    def _collect_entries(self, section: str) -> dict[str, tuple[str, Any]]:
+        """Return all claims, or all figures, by label, each with its place in the configuration.
 
         Raise ConfigError if a label occurs twice.
         """
         places = [(f"sweep.parts.{label}.{section}", part) for label, part in self.parts.items()]
-        found: dict[str, tuple[str, Any]] = {}
+        entries: dict[str, tuple[str, Any]] = {}
         for where, holder in (*places, (f"sweep.{section}", self)):
-            for label, one in getattr(holder, section).items():
-                if label in found:
+            for label, entry in getattr(holder, section).items():
+                if label in entries:
                     raise ConfigError(
-                        f"{where}.{label}: {found[label][0]} has this label, too; rename one"
+                        f"{where}.{label}: {entries[label][0]} has this label, too; rename one"
                     )
-                found[label] = (f"{where}.{label}", one)
-        return found
+                entries[label] = (f"{where}.{label}", entry)
+        return entries
 
     def plan(self, trials: int | None = None) -> SweepPlan:
-        """Make the cells to run, and check that all claims, requests and figures can be answered.
+        """Plan all runs, and check that they suffice for all claims, requests and figures.
 
-        With `trials`, every part runs this number of trials instead of its own. Raise ConfigError
-        at the first key that cannot be used.
+        The plan is a list of cells. A cell is a family at one n, with all estimators and budgets
+        that run on its data.
+
+        Parameters
+        ----------
+        trials : int, optional
+            Number of trials of every part, by default each part's own number.
+
+        Returns
+        -------
+        SweepPlan
+
+        Raises
+        ------
+        ConfigError
+            If a claim, request or figure cannot be evaluated. The message names the place of the
+            first of them in the configuration.
         """
         cells = make_cells(self, trials=trials)
         keys = key_table(self, cells, bounds=False)
         requests = self.sample_complexity.items()
         searched = [(f"sweep.sample_complexity.{label}", request) for label, request in requests]
-        claims, figures = (self._everywhere(section).values() for section in ("claims", "figures"))
-        for where, one in (*claims, *searched, *figures):
+        claims, figures = (
+            self._collect_entries(section).values() for section in ("claims", "figures")
+        )
+        for where, entry in (*claims, *searched, *figures):
             with as_config_error(where):
-                one.check(self, keys, where)
-        return SweepPlan(self, cells, self._kept(keys))
+                entry.check(self, keys, where)
+        return SweepPlan(self, cells, self._kept_masks(keys))
 
-    def _kept(self, keys: pd.DataFrame) -> dict[str, Bools]:
-        """Return `SweepPlan.measures`."""
+    def _kept_masks(self, keys: pd.DataFrame) -> dict[str, Bools]:
+        """Choose the per-trial values that the run keeps for the bootstrap of claims and requests.
+
+        `keys` has a row for each planned result. Return a mapping from the name of a per-trial
+        value, for example ``error``, to a mask. The mask is True for the rows whose values are
+        kept.
+        """
         names = {claim.measures for claim in self.all_claims.values()} - {None}
         names |= {"error"} if self.sample_complexity else set()
-        kept = {name: np.zeros(len(keys), bool) for name in names if name}
+        masks = {name: np.zeros(len(keys), bool) for name in names if name}
         for claim in self.all_claims.values():
-            metric = METRICS.get(claim.statement.metric)  # also of a mean, if its values are kept
-            if metric is not None and metric.of in kept:
-                kept[metric.of] |= claim.rows(keys, self).to_numpy()
+            # A mean is resampled, too, if another claim keeps its values.
+            metric = METRICS.get(claim.statement.metric)
+            if metric is not None and metric.of in masks:
+                masks[metric.of] |= claim.rows(keys, self).to_numpy()
         for request in self.sample_complexity.values():
-            kept["error"] |= self.about(request, keys).to_numpy()
-        return kept
+            masks["error"] |= self.select_rows(request, keys).to_numpy()
+        return masks
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """Study with the cells to run.
+    """Study with the list of all its cells, the units of work to run.
 
     Parameters
     ----------
     study : Study
+        The study to run.
     cells : list of Cell
+        Cells of the study, sorted by family and n. A cell is a family at one n, with all estimators
+        and budgets that run on its data.
     measures : mapping of str to ndarray of bool
-        Per-trial values to keep, because claims and requests resample them. Each has a mask of
-        the rows of `key_table`.
+        Per-trial values to keep, because claims and requests resample them. A key is the name of a
+        value, for example ``error``. Its mask is True for the rows of
+        `dpbench.sweep.plan.key_table` whose values are kept.
     """
 
     study: Study

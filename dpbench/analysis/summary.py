@@ -1,4 +1,4 @@
-"""Compute statistics over the trials of many keys at once."""
+"""Compute statistics over trials, for example quantiles of errors, for many results at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dpbench.arrays import Floats, Ints
 from dpbench.sweep.metrics import ERRORS, METRICS, Metric
 
 __all__ = [
-    "NORMAL", "interval_ranks", "mean_and_se", "order_statistic", "ordered", "quantile",
-    "quantile_interval", "statistics", "trimmed",
+    "NORMAL", "interval_ranks", "mean_and_se", "order_statistic", "quantile",
+    "quantile_interval", "sort_errors", "statistics", "trim_tails",
 ]  # fmt: skip
 
 TRIM = 0.1  # share of the trials that a trimmed mean cuts at each end
@@ -20,13 +20,15 @@ NORMAL = 1.96  # 0.975 quantile of the standard normal distribution
 
 
 def order_statistic(q: float, trials: int) -> int:
-    """Return the rank, from 1, of the sample quantile.
+    """Return the rank, from 1, of the sample q-quantile among values in increasing order.
 
-    The sample q-quantile is the smallest value with a share q of all values below or at it.
+    The sample q-quantile is the smallest value that at least a share q of all values do not
+    exceed.
 
     Parameters
     ----------
     q : float in [0, 1]
+        Level of the quantile.
     trials : int
         Number of values.
 
@@ -39,34 +41,36 @@ def order_statistic(q: float, trials: int) -> int:
 
 
 def quantile(errors: Floats, q: float) -> Floats:
-    """Return the sample quantile along the last axis.
+    """Return the sample q-quantile of errors along the last axis.
 
     Parameters
     ----------
     errors : ndarray of shape (..., trials)
-        Values in any order. Those that are not finite count as +infinity.
+        Values in any order. Values that are not finite count as +infinity.
     q : float in [0, 1]
+        Level of the quantile; see `order_statistic`.
 
     Returns
     -------
     ndarray of shape (...)
+        The quantiles.
     """
     rank = order_statistic(q, errors.shape[-1]) - 1
     # Copy, because a view would keep all trials in memory as long as the quantiles.
-    return np.array(np.partition(_infinite(errors), rank, axis=-1)[..., rank])
+    return np.array(np.partition(_replace_nonfinite(errors), rank, axis=-1)[..., rank])
 
 
-def ordered(errors: Floats) -> Floats:
-    """Sort along the last axis; values that are not finite count as +infinity."""
-    return np.sort(_infinite(errors), axis=-1)
+def sort_errors(errors: Floats) -> Floats:
+    """Sort errors along the last axis; errors that are not finite count as +infinity."""
+    return np.sort(_replace_nonfinite(errors), axis=-1)
 
 
-def _infinite(errors: Floats) -> Floats:
+def _replace_nonfinite(errors: Floats) -> Floats:
     return np.where(np.isfinite(errors), errors, np.inf)
 
 
-def trimmed(ascending: Floats) -> Floats:
-    """Cut the share `TRIM` from each end of values in increasing order along the last axis."""
+def trim_tails(ascending: Floats) -> Floats:
+    """Cut off the smallest 10% and the largest 10% of sorted values along the last axis."""
     trials = ascending.shape[-1]
     cut = int(TRIM * trials)
     return ascending[..., cut : trials - cut]
@@ -80,11 +84,13 @@ def quantile_interval(ascending: Floats, q: float) -> tuple[Floats, Floats, Floa
     ascending : ndarray of shape (..., trials)
         Absolute errors in increasing order.
     q : float in (0, 1)
+        Level of the quantile.
 
     Returns
     -------
     quantile, low, high : ndarray of shape (...)
-        The end low is 0, or high infinite, if no order statistic is far enough out.
+        The quantile and the ends of its interval. With too few trials no order statistic can be an
+        end of the interval. Then low is 0 or high is infinite.
     """
     trials, shape = ascending.shape[-1], ascending.shape[:-1]
     low, high = interval_ranks(q, trials)
@@ -96,30 +102,37 @@ def quantile_interval(ascending: Floats, q: float) -> tuple[Floats, Floats, Floa
 
 
 def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
-    """Compute the statistics of a summary from per-trial values, (keys, trials) arrays by name.
+    """Compute the statistics of a summary from per-trial values.
 
-    A trial without a finite release is a failure. In quantiles and trimmed means it counts as an
-    infinite error, so that failures never improve them. ``mean_error``, ``rmse``, ``bias``
-    and ``signed_sd`` are over the trials with a release; the last two are statistics of signed
-    errors, for numbers only. ``q90_low`` and ``q90_high`` are the ends of a distribution-free 95%
-    interval for ``q90`` from order statistics. A statistic of values that no trial has is NaN.
+    A trial without a finite release is a failure. In quantiles and trimmed means a failure counts
+    as an infinite error, because failures must not improve these statistics. ``mean_error``,
+    ``rmse``, ``bias`` and ``signed_sd`` are over the trials with a release. ``bias`` and
+    ``signed_sd`` are the mean and the standard deviation of signed errors. Both are NaN if the mean
+    is a vector, because only the error of a number has a sign. ``q90_low`` and ``q90_high`` are the
+    ends of a distribution-free 95% interval for ``q90`` from order statistics. Some quantities, for
+    example the width of an interval, may be measured in no trial. Then their statistics are NaN.
+
+    Parameters
+    ----------
+    values : mapping of str to ndarray of shape (keys, trials)
+        Per-trial values by name, at least ``error``.
 
     Returns
     -------
     dict of str to ndarray of shape (keys,)
-        Statistics by column.
+        Statistics by name of their column in the summary.
     """
     error = values["error"]
     trials, released = error.shape[1], np.isfinite(error)
-    count, kept = released.sum(axis=1), np.where(released, error, 0.0)
+    count, finite_errors = released.sum(axis=1), np.where(released, error, 0.0)
     mean, mean_se = mean_and_se(error)
     signed, signed_se = mean_and_se(values.get("signed", np.full_like(error, np.nan)))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        rmse = np.sqrt((kept**2).sum(axis=1) / count)
-    ascending = ordered(error)
+        rmse = np.sqrt((finite_errors**2).sum(axis=1) / count)
+    ascending = sort_errors(error)
     q90, q90_low, q90_high = quantile_interval(ascending, 0.9)
     trimmed_mean, trimmed_se = _trimmed_mean(ascending)
-    found: dict[str, Floats | Ints] = {
+    columns: dict[str, Floats | Ints] = {
         "trials": np.full(len(error), trials),
         "failures": trials - count,
         "failure_rate": 1 - count / trials,
@@ -137,49 +150,59 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
         "signed_sd": signed_se * np.sqrt(count),
     }
     for column, metric in METRICS.items():
-        if column not in found:
-            known = metric.of in values
-            nothing = np.full(len(error), np.nan)
-            found[column] = _of_metric(metric, values[metric.of], count) if known else nothing
-    return found
+        if column not in columns:
+            has_values = metric.of in values
+            unknown = np.full(len(error), np.nan)
+            columns[column] = (
+                _compute_metric(metric, values[metric.of], count) if has_values else unknown
+            )
+    return columns
 
 
-def _of_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
-    """Compute a metric that is a rate or a quantile; NaN for keys whose values are unknown."""
+def _compute_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
+    """Compute a rate or a quantile over the trials of each row of values.
+
+    A metric is a statistic of one measurement, for example the 0.9 quantile of the error. Return
+    NaN for rows without values of this measurement.
+    """
     unknown = np.isnan(measured).all(axis=1)
     if metric.of in ERRORS:  # NaN without a release, and if other code draws the noise
         unknown &= released > 0
     if metric.statistic == "rate":
-        statistic = np.minimum(ordered(measured), 1.0).mean(axis=1)
+        statistic = np.minimum(sort_errors(measured), 1.0).mean(axis=1)
     else:
         statistic = quantile(measured, metric.q)
     return np.where(unknown, np.nan, statistic)
 
 
 def mean_and_se(values: Floats) -> tuple[Floats, Floats]:
-    """Return the mean of the finite values along the last axis, and its standard error."""
-    known = np.isfinite(values)
-    count = known.sum(axis=-1)
+    """Return the mean of the finite values along the last axis, and the mean's standard error."""
+    finite = np.isfinite(values)
+    count = finite.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        mean = np.where(known, values, 0.0).sum(axis=-1) / count
-        spread = np.where(known, values - mean[..., None], 0.0)
+        mean = np.where(finite, values, 0.0).sum(axis=-1) / count
+        spread = np.where(finite, values - mean[..., None], 0.0)
         return mean, np.sqrt((spread**2).sum(axis=-1) / (count - 1) / count)
 
 
 def interval_ranks(q: float, trials: int) -> tuple[int, int]:
-    """Return the ranks of the order statistics that end a 95% interval for the q-quantile.
+    """Return the ranks of two order statistics that enclose the q-quantile with 95% probability.
+
+    An order statistic of rank r is the r-th smallest of the values.
 
     Parameters
     ----------
     q : float in (0, 1)
+        Level of the quantile.
     trials : int
         Number of values.
 
     Returns
     -------
     low, high : int
-        Ranks from 1, each missing the quantile with probability of at most 2.5%. They are 0 and
-        trials + 1 if there is no such order statistic.
+        Ranks from 1. The order statistic of rank low exceeds the quantile with probability at most
+        2.5%. The order statistic of rank high lies below the quantile with probability at most
+        2.5%. If there is no such order statistic, low is 0 or high is trials + 1.
     """
     below = bdtr(np.arange(trials + 1), trials, q)
     low, high = np.searchsorted(below, 0.025, side="right"), np.searchsorted(below, 0.975)
@@ -187,8 +210,11 @@ def interval_ranks(q: float, trials: int) -> tuple[int, int]:
 
 
 def _trimmed_mean(ascending: Floats) -> tuple[Floats, Floats]:
-    """Return trimmed means with standard errors by Winsorised variance (Tukey, McLaughlin 1963)."""
-    trials, middle = ascending.shape[1], trimmed(ascending)
+    """Return the 10% trimmed mean of each row of sorted errors, and its standard error.
+
+    The standard error is based on the Winsorised variance (Tukey and McLaughlin 1963).
+    """
+    trials, middle = ascending.shape[1], trim_tails(ascending)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         winsorised = np.clip(ascending, middle[:, :1], middle[:, -1:])
         spread = winsorised.std(axis=1, ddof=1) if trials > 1 else np.full(len(ascending), np.nan)

@@ -1,14 +1,15 @@
 """Audits of privacy claims by lower bounds and replays; they can refute a claim, never prove it.
 
 - `audit_pair` (releases.py) releases many times on two neighbouring datasets.
-- `audit_replay` (replay.py) runs once on each dataset, given equal releases, and compares the
-  inputs of mechanisms with their stated sensitivities.
+- `audit_replay` (replay.py) runs an estimator on two neighbouring datasets. The second run gets the
+  releases of the first. The inputs of mechanisms may differ by at most their stated sensitivities.
 - pairs.py: neighbouring datasets that expose mistakes; estimators add their own (`audit_pairs`).
-- attack.py: tests that distinguish the releases; bounds.py: lower bounds on the parameter from
-  the counts of a test.
+- attack.py: tests that infer the dataset from a release; bounds.py: lower bounds on the privacy
+  parameter from the counts of a test.
 - controls.py: estimators broken on purpose; an audit that does not refute them shows nothing.
-- `noise_times` scales the noise of all mechanisms, to measure the power of an audit or a claim.
-- cases.py: configuration of ``sweep=audit``; report.py: tables and figures; the job is
+- `noise_times` scales the noise of all mechanisms. With less noise than an estimator claims, it
+  measures whether an audit detects this mistake.
+- cases.py: configuration of ``sweep=audit``; report.py: tables and figures. An audit is run by
   `dpbench.jobs.audit`.
 """
 

@@ -1,7 +1,11 @@
 """Attacks: tests that distinguish two neighbouring datasets by the releases on them.
 
-Pilot runs choose a score (a function from a release to a number) and an attack (a statistic of the
-scores). The bound is computed from the other runs, so it is valid for every choice.
+An audit releases many times on both datasets. The first releases are the pilot. They choose the
+attacks. The other releases give the lower bound on the privacy parameter. The bound is therefore
+valid for every choice of attacks.
+
+A score is a function from a release to a number. An attack computes a lower bound on the privacy
+parameter from the scores of many releases.
 """
 
 from __future__ import annotations
@@ -20,22 +24,22 @@ from dpbench.arrays import Bools, Floats
 from dpbench.audit.bounds import RenyiTest, event_bound, guess_bound
 from dpbench.privacy import ZCDP, Budget, PureDP
 
-__all__ = ["Attack", "Released", "attacks"]
+__all__ = ["Attack", "PairReleases", "choose_attacks"]
 
 Score = Callable[[Floats], Floats]
 
-EVENTS = 4  # events that share the error
+EVENTS = 4  # number of tried events, which share the error equally
 LEVELS = expit(np.linspace(-7, 7, 57))  # quantile levels of tail events, from 0.001 to 0.999
-MOST_ATOMS = 8  # most frequent scores that are tried as events
+MAX_ATOM_EVENTS = 8  # most frequent scores that are tried as events
 LIKELIHOOD_BINS = 16  # bins of a score for empirical likelihood ratios
 ORDERS = (1.1, 1.3, 1.5)  # orders of Renyi divergence of `RenyiTest`
 CLIPS = (0.5, 1.0, 2.0, 4.0)  # clips of the log-likelihood ratio of `RenyiTest`
 # Step of a score as a share of its range: smaller differences are floating-point rounding.
-QUANTUM = 1e-9
+RELATIVE_STEP = 1e-9
 
 
-class Released(NamedTuple):
-    """Releases on both datasets of a pair.
+class PairReleases(NamedTuple):
+    """Releases on both datasets of a neighbouring pair.
 
     Parameters
     ----------
@@ -48,7 +52,7 @@ class Released(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Event that the score of a release passes a test."""
+    """Set of releases whose score (a number computed from the release) passes a test."""
 
     score: Score
     test: Callable[[Floats], Bools]
@@ -59,65 +63,80 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Attack:
-    """Attack chosen from pilot runs.
+    """Test that distinguishes two neighbouring datasets by their releases.
+
+    The test is chosen from the pilot, the first releases on both datasets.
 
     Attributes
     ----------
     promise : float
-        Bound that is expected if further runs are distributed like the pilot.
+        Lower bound on the privacy parameter that is expected from the releases after the pilot.
     bound : callable
-        Function (released, error) -> lower bound on the privacy parameter, for releases that are
-        not in the pilot; the bound exceeds the true parameter with probability at most `error`.
+        Function (released, error) -> lower bound on the privacy parameter. `released` holds
+        releases that are not in the pilot. The bound exceeds the true parameter with probability at
+        most `error`.
     """
 
     promise: float
-    bound: Callable[[Released, float], float]
+    bound: Callable[[PairReleases, float], float]
 
 
-def attacks(
-    pilot: Released, direction: Floats, budget: Budget, runs: int, error: float
+def choose_attacks(
+    pilot: PairReleases, direction: Floats, budget: Budget, runs: int, error: float
 ) -> list[tuple[Attack, float]]:
-    """Return the most promising attacks, each with its share of the error.
+    """Choose attacks that promise the largest lower bounds on the privacy parameter.
+
+    An attack is a test that distinguishes two neighbouring datasets by their releases. The pilot,
+    the first releases of an audit, chooses the attacks. Each attack gives a lower bound from the
+    further releases, with a share of the audit's error probability.
 
     Parameters
     ----------
-    pilot : Released
-        Pilot releases.
+    pilot : PairReleases
+        First releases on both datasets.
     direction : ndarray of shape (m,)
-        Direction in which the estimands of the two datasets differ.
+        Direction in which the estimated quantity differs between the two datasets.
     budget : Budget
         Claimed budget; its notion selects the attacks.
     runs : int
-        Approximate number of further runs on each dataset.
+        Approximate number of further releases on each dataset.
     error : float
-        Probability that any of the bounds exceeds the true parameter. Under pure DP half of it
-        goes to guesses and half to events, under zCDP half to a divergence; else all to events.
+        Probability, in (0, 1), that any of the bounds exceeds the true parameter. Under pure DP
+        half of it goes to an attack that guesses the dataset. Under zCDP half goes to a test of a
+        Renyi divergence. Attacks that count an event share the rest.
 
     Returns
     -------
     list of (Attack, float)
+        Attacks, and their shares of `error`.
     """
     # Split the pilot: fit the scores on one half and compare them on the other, to avoid
     # overfitting.
-    first, second = (Released(*(side[half::2] for side in pilot)) for half in (0, 1))
-    scores = [_coarse(score, first) for score in _scores(first, direction)]
-    one: Attack | None = None
+    first, second = (PairReleases(*(side[half::2] for side in pilot)) for half in (0, 1))
+    scores = [_round_score(score, first) for score in _scores(first, direction)]
+    special: Attack | None = None
     if isinstance(budget, PureDP):
-        one = _guess(first, second, scores, runs, error / 2)
+        special = _choose_guess(first, second, scores, runs, error / 2)
     elif isinstance(budget, ZCDP):
-        one = _divergence(first, second, scores, runs, error / 2)
-    events = _best_events(first, second, scores, budget, runs, error / 2 if one else error)
-    shared = 0.5 if one else 1.0
-    found = [(attack, shared / EVENTS) for attack in events]
-    return [*found, (one, shared)] if one else found
+        special = _choose_divergence_test(first, second, scores, runs, error / 2)
+    events = _choose_events(first, second, scores, budget, runs, error / 2 if special else error)
+    event_share = 0.5 if special else 1.0
+    event_attacks = [(attack, event_share / EVENTS) for attack in events]
+    return [*event_attacks, (special, event_share)] if special else event_attacks
 
 
-def _scores(pilot: Released, direction: Floats) -> Iterator[Score]:
-    """Yield scores: the number itself, or projections and log-likelihood ratios of a vector.
+def _scores(pilot: PairReleases, direction: Floats) -> Iterator[Score]:
+    """Yield scores, functions that compute one number from a release.
 
-    A vector is projected on `direction` and on its first coordinate. Log-likelihood ratios use the
-    two coordinates with the largest standardised shift, and all of them: once with independent
-    Laplace noise, once with Gaussian noise of the pilot's covariance.
+    If a release is one number, this number is the only score. If a release is a vector, there are
+    two projections. One is on `direction`, in which the estimated quantity differs between the
+    datasets. The other is on the first coordinate axis. There are also two log-likelihood ratios of
+    the two datasets. One ratio assumes independent Laplace noise. The other ratio assumes Gaussian
+    noise with the covariance of the `pilot` releases.
+
+    Each ratio uses the two coordinates with the largest shift between the datasets, relative to
+    their spread. If there are more than two coordinates, each ratio is also computed from all of
+    them.
     """
     if pilot.left.shape[1] == 1:
         yield lambda released: released[:, 0]
@@ -133,59 +152,75 @@ def _scores(pilot: Released, direction: Floats) -> Iterator[Score]:
     spread = np.abs(residuals).mean(axis=0)
     spread = np.where(spread > 0, spread, np.finfo(float).tiny)
     order = np.argsort(-np.abs(m1 - m0) / spread, kind="stable")
-    for chosen in (order[:2], order)[: len(order) - 1]:
-        yield from _likelihood_ratios(m0, m1, residuals, spread, chosen)
+    for coordinates in (order[:2], order)[: len(order) - 1]:
+        yield from _likelihood_ratios(m0, m1, residuals, spread, coordinates)
 
 
 def _likelihood_ratios(
-    m0: Floats, m1: Floats, residuals: Floats, spread: Floats, chosen: NDArray[np.intp]
+    m0: Floats, m1: Floats, residuals: Floats, spread: Floats, coordinates: NDArray[np.intp]
 ) -> Iterator[Score]:
-    """Yield Laplace and Gaussian log-likelihood ratios of some coordinates, up to a constant."""
+    """Yield two log-likelihood ratios of the two datasets, as functions of a release.
+
+    Each ratio is known only up to an additive constant and a factor. It uses only the `coordinates`
+    of a release. The first ratio assumes independent Laplace noise. The second ratio assumes
+    Gaussian noise with the covariance of the `residuals`. A residual is a pilot release minus the
+    median of the pilot releases on its dataset.
+    """
 
     def laplace(released: Floats) -> Floats:
         distances = np.abs(released - m0) - np.abs(released - m1)
-        return np.asarray((distances / spread)[:, chosen].sum(axis=1))
+        return np.asarray((distances / spread)[:, coordinates].sum(axis=1))
 
     yield laplace
-    covariance = np.cov(residuals[:, chosen] / spread[chosen], rowvar=False)
-    shift = ((m1 - m0) / spread)[chosen]
+    covariance = np.cov(residuals[:, coordinates] / spread[coordinates], rowvar=False)
+    shift = ((m1 - m0) / spread)[coordinates]
     # A ridge, because coordinates that share their noise have a singular covariance.
-    normal = np.linalg.solve(covariance + 1e-9 * np.eye(len(chosen)), shift) / spread[chosen]
-    yield lambda released: released[:, chosen] @ normal
+    normal = (
+        np.linalg.solve(covariance + 1e-9 * np.eye(len(coordinates)), shift) / spread[coordinates]
+    )
+    yield lambda released: released[:, coordinates] @ normal
 
 
-def _coarse(score: Score, pilot: Released) -> Score:
-    """Return the score rounded to steps of `QUANTUM` times its range.
+def _round_score(score: Score, pilot: PairReleases) -> Score:
+    """Round a score, a function from a release to a number, to multiples of a tiny step.
 
-    Claims are about real numbers. In floating point a constant score may differ in its last digit
-    between the datasets, which would refute claims that hold.
+    The step is `RELATIVE_STEP` times the range of the score over the `pilot` releases. Privacy
+    claims are about real numbers. In floating point a constant score may differ in its last digit
+    between the datasets. Without rounding, this difference would refute claims that hold.
     """
-    pooled = _finite(np.concatenate([score(side) for side in pilot]))
-    step = QUANTUM * float(np.ptp(pooled)) if pooled.size else 0.0
+    pooled = _drop_non_finite(np.concatenate([score(side) for side in pilot]))
+    step = RELATIVE_STEP * float(np.ptp(pooled)) if pooled.size else 0.0
     if step == 0 or not np.isfinite(step):
         return score
     return lambda released: np.round(score(released) / step) * step
 
 
-def _finite(values: Floats) -> Floats:
+def _drop_non_finite(values: Floats) -> Floats:
     return values[np.isfinite(values)]
 
 
-def _medians(pilot: Released, score: Score) -> tuple[float, float] | None:
-    """Return the medians of the score on both sides; None unless they differ."""
-    both = [_finite(score(side)) for side in pilot]
-    if not all(side.size for side in both):
+def _medians(pilot: PairReleases, score: Score) -> tuple[float, float] | None:
+    """Return the median scores of releases on the left and on the right dataset.
+
+    A score is a number computed from a release. The result is None if the medians are equal, or if
+    a dataset has no finite score.
+    """
+    finite_scores = [_drop_non_finite(score(side)) for side in pilot]
+    if not all(side.size for side in finite_scores):
         return None
-    m0, m1 = (float(np.median(side)) for side in both)
+    m0, m1 = (float(np.median(side)) for side in finite_scores)
     return (m0, m1) if m0 != m1 else None
 
 
-def _guess(
-    first: Released, second: Released, scores: list[Score], runs: int, error: float
+def _choose_guess(
+    first: PairReleases, second: PairReleases, scores: list[Score], runs: int, error: float
 ) -> Attack | None:
-    """Choose the guessing attack with the largest promise; None if all medians coincide.
+    """Choose the guessing attack that promises the largest lower bound on epsilon.
 
-    It guesses left or right if a score lies beyond the pilot's medians, and abstains in between.
+    A guessing attack guesses on which of two datasets, left or right, a release was made. It uses a
+    score (a number computed from the release) and the median score on each dataset in the pilot.
+    The attack abstains if the score is between the medians. Otherwise it guesses the dataset with
+    the nearer median. The result is None if no score has different medians on the two datasets.
     """
     size = sum(map(len, second))
     best: Attack | None = None
@@ -193,18 +228,24 @@ def _guess(
         medians = _medians(first, score)
         if medians is None:
             continue
-        right, guesses = _guessed(score, *medians, second)
+        right, guesses = _count_guesses(score, *medians, second)
         # Shrink the share of right guesses, because even a perfect pilot may be followed by errors.
-        likely = (right + 0.5) / (guesses + 1) * guesses
+        expected_right = (right + 0.5) / (guesses + 1) * guesses
         share = 2 * runs / size
-        promise = guess_bound(int(likely * share), int(guesses * share), error)
+        promise = guess_bound(int(expected_right * share), int(guesses * share), error)
         if best is None or promise > best.promise:
             best = Attack(promise, partial(_judge_guesses, score, *medians))
     return best
 
 
-def _guessed(score: Score, m0: float, m1: float, released: Released) -> tuple[int, int]:
-    """Return the number of right guesses and the number of guesses."""
+def _count_guesses(score: Score, m0: float, m1: float, released: PairReleases) -> tuple[int, int]:
+    """Count the correct guesses and all guesses of the dataset on which a release was made.
+
+    The guess depends on the score, a number computed from the release. Let `m0` and `m1` be the
+    median scores of pilot releases on the left and on the right dataset. Let m0 < m1. Then a score
+    of at most m0 is a guess for left, and a score of at least m1 a guess for right. If m0 > m1,
+    both inequalities are reversed. Scores between the medians give no guess.
+    """
     sign = 1.0 if m1 > m0 else -1.0
     left, right = (sign * score(side) for side in released)
     for_left, for_right = [(s <= sign * m0).sum() for s in (left, right)]
@@ -212,36 +253,53 @@ def _guessed(score: Score, m0: float, m1: float, released: Released) -> tuple[in
     return int(for_left + against_right), int(for_left + for_right + against_left + against_right)
 
 
-def _judge_guesses(score: Score, m0: float, m1: float, rest: Released, error: float) -> float:
-    return guess_bound(*_guessed(score, m0, m1, rest), error)
+def _judge_guesses(score: Score, m0: float, m1: float, rest: PairReleases, error: float) -> float:
+    return guess_bound(*_count_guesses(score, m0, m1, rest), error)
 
 
-def _divergence(
-    first: Released, second: Released, scores: list[Score], runs: int, error: float
+def _choose_divergence_test(
+    first: PairReleases, second: PairReleases, scores: list[Score], runs: int, error: float
 ) -> Attack | None:
-    """Choose the clipped log-likelihood ratio, direction and order with the largest promise."""
+    """Choose the test of a Renyi divergence that promises the largest lower bound on rho.
+
+    The tested divergence is between the releases on the left and on the right dataset. The
+    candidates differ in the estimate of the log-likelihood ratio, and in the bound at which this
+    ratio is clipped. They also differ in the order of the divergence and in its direction, left
+    against right or right against left. The result is None if there is no estimate of the ratio.
+    """
     best: Attack | None = None
-    ratios = [ratio for score in scores for ratio in _ratios(first, score)]
+    ratios = [ratio for score in scores for ratio in _log_likelihood_ratios(first, score)]
     for ratio in ratios:
-        values = Released(*(ratio(side) for side in second))
+        values = PairReleases(*(ratio(side) for side in second))
         for swapped, clip in itertools.product((False, True), CLIPS):
-            g, others = _clipped_ratios(values, swapped, clip)
+            g_p, g_q = _clipped_ratios(values, swapped, clip)
             for order in ORDERS:
-                bets, promise = RenyiTest.placed(g, others, order, clip, runs, error)
+                bets, promise = RenyiTest.choose_bets(g_p, g_q, order, clip, runs, error)
                 if best is None or promise > best.promise:
                     best = Attack(promise, partial(_judge_ratios, ratio, swapped, bets))
     return best
 
 
-def _clipped_ratios(ratios: Released, swapped: bool, clip: float) -> list[Floats]:
-    """Return clipped ln(P/Q) on releases of P and of Q; P is the left side, or right if swapped."""
+def _clipped_ratios(ratios: PairReleases, swapped: bool, clip: float) -> list[Floats]:
+    """Return the clipped log-likelihood ratio ln(P/Q) on releases from P, and on releases from Q.
+
+    P is the distribution of a release on the left dataset, and Q on the right dataset. If
+    `swapped`, P belongs to the right dataset and Q to the left. For each release, `ratios` holds
+    the log-likelihood ratio of left to right. The result is clipped to [-clip, clip].
+    """
     left, right = (np.clip(side, -clip, clip) for side in ratios)
     return [-right, -left] if swapped else [left, right]
 
 
-def _ratios(pilot: Released, score: Score) -> Iterator[Score]:
-    """Yield ln(left/right) of a score: Gaussian, and from counts in bins; 0 if not finite."""
-    values = [_finite(score(side)) for side in pilot]
+def _log_likelihood_ratios(pilot: PairReleases, score: Score) -> Iterator[Score]:
+    """Yield two estimates of a log-likelihood ratio, as functions of a release.
+
+    The ratio compares the distributions of a score on the left and on the right dataset. A score is
+    a number computed from a release. The first estimate fits a normal density to the pilot's scores
+    on each dataset, with a common variance. The second estimate counts the pilot's scores in bins.
+    If a score is NaN, the ratio is 0.
+    """
+    values = [_drop_non_finite(score(side)) for side in pilot]
     if min(side.size for side in values) < 2:
         return
     m0, m1 = (float(side.mean()) for side in values)
@@ -257,27 +315,35 @@ def _ratios(pilot: Released, score: Score) -> Iterator[Score]:
 
 
 def _judge_ratios(
-    ratio: Score, swapped: bool, bets: RenyiTest, rest: Released, error: float
+    ratio: Score, swapped: bool, bets: RenyiTest, rest: PairReleases, error: float
 ) -> float:
-    values = Released(*(ratio(side) for side in rest))
-    g, others = _clipped_ratios(values, swapped, bets.clip)
-    return bets.bound(g, others, error)
+    values = PairReleases(*(ratio(side) for side in rest))
+    g_p, g_q = _clipped_ratios(values, swapped, bets.clip)
+    return bets.bound(g_p, g_q, error)
 
 
-def _best_events(
-    first: Released,
-    second: Released,
+def _choose_events(
+    first: PairReleases,
+    second: PairReleases,
     scores: list[Score],
     budget: Budget,
     runs: int,
     error: float,
 ) -> Iterator[Attack]:
-    """Yield the `EVENTS` events with the largest promise, as more likely left or right."""
+    """Yield the attacks by events that promise the largest lower bounds on the privacy parameter.
+
+    Each attack counts the releases in one event, on the left and on the right dataset. Each event
+    is tried twice: as more likely on the left dataset, and as more likely on the right. The number
+    of attacks is `EVENTS`.
+    """
     share = error / EVENTS
-    events = [*_outcomes(), *(event for score in scores for event in _events(first, score))]
+    events = [
+        *_non_finite_events(),
+        *(event for score in scores for event in _events(first, score)),
+    ]
     m0, m1 = len(second.left), len(second.right)
-    k0, k1 = (_hits(events, side) for side in second)
-    # Expected counts of the further runs; shrunk, because a pilot is unsure of rare events.
+    k0, k1 = (_count_hits(events, side) for side in second)
+    # Expected counts in the further runs, shrunk because the pilot estimates rare events badly.
     e0, e1 = np.floor((k0 + 0.5) / (m0 + 1) * runs), np.floor((k1 + 0.5) / (m1 + 1) * runs)
     promise = np.concatenate(
         [event_bound(a, runs, b, runs, budget, share) for a, b in ((e0, e1), (e1, e0))]
@@ -287,46 +353,56 @@ def _best_events(
         yield Attack(float(promise[index]), partial(_judge_event, event, bool(swapped), budget))
 
 
-def _hits(events: list[Event], released: Floats) -> NDArray[np.int_]:
-    """Return the number of releases in each event; each score is computed once."""
-    values = {score: score(released) for score in dict.fromkeys(one.score for one in events)}
+def _count_hits(events: list[Event], released: Floats) -> NDArray[np.int_]:
+    """Count the releases in each event.
+
+    An event is a test of a score, a number computed from a release. Several events may test one
+    score, so each score is computed only once.
+    """
+    values = {score: score(released) for score in dict.fromkeys(event.score for event in events)}
     return np.array([np.count_nonzero(test(values[score])) for score, test in events])
 
 
 def _judge_event(
-    event: Event, swapped: bool, budget: Budget, rest: Released, error: float
+    event: Event, swapped: bool, budget: Budget, rest: PairReleases, error: float
 ) -> float:
-    one, other = (rest.right, rest.left) if swapped else (rest.left, rest.right)
-    counts = event(one).sum(), len(one), event(other).sum(), len(other)
+    first, second = (rest.right, rest.left) if swapped else (rest.left, rest.right)
+    counts = event(first).sum(), len(first), event(second).sum(), len(second)
     return float(event_bound(*counts, budget, error))
 
 
-def _outcomes() -> Iterator[Event]:
-    """Yield the events that some released number is NaN, +inf or -inf."""
-    for kind in (np.isnan, np.isposinf, np.isneginf):
-        yield Event(_as_it_is, partial(_any_number, kind))
+def _non_finite_events() -> Iterator[Event]:
+    """Yield three events: some released number is NaN, some is +inf, and some is -inf."""
+    for test in (np.isnan, np.isposinf, np.isneginf):
+        yield Event(_keep_releases, partial(_test_any_number, test))
 
 
-def _as_it_is(released: Floats) -> Floats:
+def _keep_releases(released: Floats) -> Floats:
     return released
 
 
-def _any_number(kind: Callable[..., Any], released: Floats) -> Bools:
-    return np.asarray(kind(released).any(axis=1))
+def _test_any_number(test: Callable[..., Any], released: Floats) -> Bools:
+    return np.asarray(test(released).any(axis=1))
 
 
-def _events(pilot: Released, score: Score) -> Iterator[Event]:
-    """Yield events of a score: tails at pooled quantiles, atoms, and likelihood-ratio sets."""
+def _events(pilot: PairReleases, score: Score) -> Iterator[Event]:
+    """Yield events about a score (a number computed from a release).
+
+    There are three kinds of events. A tail event begins at a quantile of the pilot's scores on both
+    datasets together. A value event is that the score equals one of the most frequent scores. A bin
+    event is that the score lies in a union of bins. The bins of a union have the largest (or
+    smallest) ratios of the frequency on the left dataset to the frequency on the right.
+    """
     values = [score(side) for side in pilot]
-    pooled = _finite(np.concatenate(values))
+    pooled = _drop_non_finite(np.concatenate(values))
     if pooled.size == 0:
         return
-    for at in np.unique(np.quantile(pooled, LEVELS, method="inverted_cdf")):
-        yield Event(score, partial(_compares, np.less_equal, at))
-        yield Event(score, partial(_compares, np.greater_equal, at))
+    for threshold in np.unique(np.quantile(pooled, LEVELS, method="inverted_cdf")):
+        yield Event(score, partial(_compare_scores, np.less_equal, threshold))
+        yield Event(score, partial(_compare_scores, np.greater_equal, threshold))
     atoms, counts = np.unique(pooled, return_counts=True)
-    for atom in atoms[np.argsort(-counts, kind="stable")][:MOST_ATOMS]:
-        yield Event(score, partial(_compares, np.equal, atom))
+    for atom in atoms[np.argsort(-counts, kind="stable")][:MAX_ATOM_EVENTS]:
+        yield Event(score, partial(_compare_scores, np.equal, atom))
     edges = _edges(pooled)
     left, right = (_counts(side, edges) + 0.5 for side in values)
     order = np.argsort(-left / right, kind="stable")
@@ -341,8 +417,8 @@ def _events(pilot: Released, score: Score) -> Iterator[Event]:
         yield superlevel(order[size:])  # more likely on the right
 
 
-def _compares(how: Callable[..., Any], at: float, values: Floats) -> Bools:
-    return np.asarray(how(values, at))
+def _compare_scores(comparison: Callable[..., Any], threshold: float, values: Floats) -> Bools:
+    return np.asarray(comparison(values, threshold))
 
 
 def _edges(pooled: Floats) -> Floats:
@@ -350,10 +426,13 @@ def _edges(pooled: Floats) -> Floats:
 
 
 def _bins(values: Floats, edges: Floats) -> NDArray[np.intp]:
-    """Return the index of the bin of every value; -1 for NaN."""
+    """Return the index of the bin that holds each value, and -1 for NaN.
+
+    `edges` holds the sorted edges between the bins.
+    """
     return np.where(np.isnan(values), -1, np.searchsorted(edges, values, side="right"))
 
 
 def _counts(values: Floats, edges: Floats) -> NDArray[np.intp]:
-    found = _bins(values, edges)
-    return np.bincount(found[found >= 0], minlength=len(edges) + 1)
+    indices = _bins(values, edges)
+    return np.bincount(indices[indices >= 0], minlength=len(edges) + 1)

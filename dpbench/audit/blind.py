@@ -1,22 +1,32 @@
 """Explain why an audit does not refute an estimator whose noise is halved.
 
-A row of an audit is blind if halved noise would not be refuted in 95% of audits. The reason is
-computed from two runs on a pair, recorded step by step, the second run given the releases of the
-first:
+A row of an audit (an estimator under a budget) is blind if fewer than 95% of audits would refute
+the estimator with halved noise. The reason is computed from one run on each dataset of a
+neighbouring pair. A step is a call of a mechanism. Both runs record their steps. In the second run
+each step returns the output that it released in the first run. The computation has three parts:
 
-1. A Gaussian step with noise of standard deviation s_j on numbers that the pair changes by m_j is
-   a shift of a normal distribution by mu, mu^2 = sum (m_j/s_j)^2. A pure step loses at most an
-   epsilon: sum |m_j|/b_j for Laplace noise of scale b_j; for the exponential mechanism its epsilon
-   times the range of the change of the scores over twice their sensitivity; otherwise its cost.
-2. All steps together show at most N(0, 1) against N(mu, 1), where mu^2 is summed over the Gaussian
-   steps, and randomised response at E, the sum of the pure epsilons, because it dominates every
-   pure mechanism. Halving the noise of a step doubles its mu or its epsilon.
-3. By the lemma of Neyman and Pearson the best events are {likelihood ratio >= t}; their
-   probabilities have a closed form. `runs_to_refute` is the smallest number of runs for which the
-   best event, with expected counts, gives a bound above the claim.
+1. Each step distinguishes the datasets to some degree. Let m_j be the change of the j-th input of
+   the step between the datasets. A step with Gaussian noise of standard deviations s_j
+   distinguishes them like N(0, 1) and N(mu, 1), where mu^2 = sum (m_j/s_j)^2. A step under pure DP
+   has a privacy loss. For Laplace noise of scales b_j the loss is sum |m_j|/b_j. For the
+   exponential mechanism let r be the range of the changes of the scores, and let D be the scores'
+   sensitivity. The loss is the step's epsilon times r/(2D). For any other step the loss is the
+   step's epsilon times the change of its input, divided by the sensitivity. If the change is
+   unknown, the loss is the step's epsilon.
+2. All Gaussian steps together distinguish the datasets at most as well as N(0, 1) and N(mu, 1).
+   Here mu^2 is the sum of the steps' mu^2. All pure steps together distinguish them at most as well
+   as randomised response at the sum of their losses. The reason is that randomised response
+   dominates every pure mechanism. Halving the noise of a step doubles its mu or its loss.
+3. Part 2 gives each of the two datasets a distribution: of a normal variable and an independent
+   output of randomised response. According to the lemma of Neyman and Pearson, the best events to
+   tell both distributions apart are {likelihood ratio >= t} for thresholds t. Their probabilities
+   have a closed form. An event's counts in the runs give a lower bound on the privacy parameter.
+   `runs_to_refute` tries several numbers of runs. It returns the smallest number at which the
+   expected counts of the best event give a lower bound above the claimed parameter.
 
-If this number exceeds the runs of the audit, no test of the release can refute halved noise on this
-pair. Otherwise the release shows less than its steps.
+If this number of runs exceeds the runs of the audit, no event of the release is expected to refute
+halved noise on this pair. Otherwise the release distinguishes the datasets worse than all its steps
+together.
 """
 
 from __future__ import annotations
@@ -38,35 +48,46 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import DenseSample
 
-__all__ = ["Reason", "Seen", "reasons", "runs_to_refute", "steps_of", "why_blind"]
+__all__ = [
+    "Reason", "StepEvidence", "explain_blind_row", "explain_half_noise", "runs_to_refute",
+    "trace_steps",
+]  # fmt: skip
 
-FEWEST, MOST = 100, 1e9  # smallest and largest number of runs that `runs_to_refute` tries
-SMOOTH = "noise for a"  # start of the name of smooth-sensitivity noise on receipts; not on tapes
-MOSTLY = 0.5  # share of failed releases from which on failure is the reason
-NOISE = ("add_noise", "add_l2_noise", "add_joint_noise", "add_geometric_noise", "above_threshold")
+# Smallest and largest number of runs that `runs_to_refute` tries.
+MIN_REFUTING_RUNS, MAX_REFUTING_RUNS = 100, 1e9
+SMOOTH_PREFIX = "noise for a"  # start of the mechanism's name in payments; not on tapes
+FAILURE_SHARE = 0.5  # share of failed releases from which on failure is the reason
+ADDITIVE = (
+    "add_noise", "add_l2_noise", "add_joint_noise", "add_geometric_noise", "above_threshold",
+)  # fmt: skip
 
 
-class Seen(NamedTuple):
-    """Upper bound on the evidence of one step: a shift of a normal distribution, or an epsilon.
+class StepEvidence(NamedTuple):
+    """Upper bound on the evidence by which one step distinguishes two neighbouring datasets.
+
+    A step is a recorded call of a mechanism. The evidence is a shift of a normal distribution, or
+    an epsilon of pure DP.
 
     Parameters
     ----------
     additive : bool
         Whether the step adds noise.
     known : bool
-        Whether the change of the step's input is known; otherwise it is assumed to be the largest.
-        It is unknown if the tape has no values, or if the records are ends of the intervals to
-        choose from.
+        Whether the change of the step's input between the datasets is known; otherwise it is taken
+        as the full sensitivity. It is unknown if the record of the run has no input values, or if
+        the step chooses among intervals whose ends are records.
     mu, epsilon : float
-        Shift of a Gaussian step, and epsilon of a pure step; the other is 0.
+        Shift by a Gaussian step, in standard deviations (0 for a pure step), and epsilon of a pure
+        step (0 for a Gaussian step).
     full : pair of float
         `mu` and `epsilon` if the input changes by its full sensitivity.
     share : float
-        Share of the budget.
+        Share of the budget that the step costs, from 0 to 1.
     weight : float
-        One over the number of parallel steps on disjoint records; a pair changes one of them.
+        One over the number of parallel steps on disjoint records, because only one of these steps
+        has the replaced record.
     draws : int
-        Number of noises that are averaged.
+        Number of independent noises that the step averages.
     """
 
     additive: bool
@@ -81,7 +102,7 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Reason:
-    """Reason why a row is blind: a word for its kind, and a sentence with numbers."""
+    """Reason why an audit misses halved noise: a word for its kind, and a sentence with numbers."""
 
     kind: str
     text: str
@@ -90,8 +111,11 @@ class Reason:
         return f"{self.kind}: {self.text}"
 
 
-class _Paid(NamedTuple):
-    """Payment: budget, mechanism, number of repetitions, and `Seen.weight`."""
+class _Payment(NamedTuple):
+    """Payment to a ledger for one mechanism: budget, name, number of repetitions, and weight.
+
+    The weight is one over the number of parallel mechanisms on disjoint records.
+    """
 
     budget: Budget
     mechanism: str
@@ -99,16 +123,16 @@ class _Paid(NamedTuple):
     weight: float
 
 
-class _Receipts(Tape):
-    """Tape that also keeps each payment."""
+class _PaymentTape(Tape):
+    """Tape (record of a run's mechanism calls) that also keeps each payment to the ledger."""
 
     def __init__(self, earlier: Sequence[Step] = ()) -> None:
         super().__init__(earlier)
-        self.paid: list[_Paid] = []
+        self.paid: list[_Payment] = []
 
 
-class _Watched(Ledger):
-    """Ledger that writes each payment to its tape, a `_Receipts`."""
+class _PaymentLedger(Ledger):
+    """Ledger that records each payment for a mechanism on its tape, a `_PaymentTape`."""
 
     times, weight = 1, 1.0
 
@@ -130,14 +154,17 @@ class _Watched(Ledger):
 
     def pay(self, mechanism: str = "", sensitivity: Any = None) -> None:
         super().pay(mechanism, sensitivity)
-        assert isinstance(self.tape, _Receipts)
-        self.tape.paid.append(_Paid(self.budget, mechanism, self.times, self.weight))
+        assert isinstance(self.tape, _PaymentTape)
+        self.tape.paid.append(_Payment(self.budget, mechanism, self.times, self.weight))
 
 
-def steps_of(
+def trace_steps(
     estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Generator
-) -> list[Seen]:
-    """Return the evidence of each step of a run about a pair; empty if a run raises.
+) -> list[StepEvidence]:
+    """Return the evidence by which each mechanism call of a run distinguishes two datasets.
+
+    The estimator runs on both datasets of a pair; the second run is given the releases of the
+    first. The result is empty if a run raises.
 
     Parameters
     ----------
@@ -152,93 +179,121 @@ def steps_of(
 
     Returns
     -------
-    list of Seen
+    list of StepEvidence
     """
-    tapes: list[_Receipts] = []
+    tapes: list[_PaymentTape] = []
     for data in (pair.left, pair.right):
-        tape = _Receipts(tapes[0].steps if tapes else ())
+        tape = _PaymentTape(tapes[0].steps if tapes else ())
         try:
-            estimator.run(DenseSample(data[None]), _Watched(budget, rng, tape=tape))
+            estimator.run(DenseSample(data[None]), _PaymentLedger(budget, rng, tape=tape))
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001, a plug-in may raise anything
             return []
         tapes.append(tape)
-    whole, found = budget.cost[0], []
-    for paid, one, other in zip(
-        tapes[0].paid, *(_mechanisms(tape) for tape in tapes), strict=False
+    total_cost, evidence = budget.cost[0], []
+    for payment, left_step, right_step in zip(
+        tapes[0].paid, *(_mechanism_steps(tape) for tape in tapes), strict=False
     ):
-        if not isinstance(paid.budget, _BadEvent):
-            share = paid.weight * paid.times * budget.cost_of(paid.budget)[0] / whole
-            found.append(_seen(paid, share, one, other))
-    return found
+        if not isinstance(payment.budget, _BadEvent):
+            share = payment.weight * payment.times * budget.cost_of(payment.budget)[0] / total_cost
+            evidence.append(_bound_evidence(payment, share, left_step, right_step))
+    return evidence
 
 
-def _mechanisms(tape: Tape) -> list[Step]:
-    """Return for each payment the step that follows it, or the payment if there is none."""
-    found: list[Step] = []
+def _mechanism_steps(tape: Tape) -> list[Step]:
+    """Return the mechanism calls on a tape, one for each payment to the ledger.
+
+    A tape records the payments and mechanism calls of a run. A call follows its payment. If no call
+    follows a payment, the payment itself is returned.
+    """
+    steps: list[Step] = []
     for step in tape.steps:
         if step.mechanism == "pay":
-            found.append(step)
+            steps.append(step)
         else:
-            found[-1] = step
-    return found
+            steps[-1] = step
+    return steps
 
 
-def _seen(paid: _Paid, share: float, one: Step, other: Step) -> Seen:
-    """Bound the evidence of one step: item 1 at the top of this file."""
-    part, known = paid.budget, one.like(other) and one.values.size > 0
-    about: Any = {"share": share, "weight": paid.weight, "draws": one.draws, "known": known}
-    about["additive"] = one.mechanism in NOISE or paid.mechanism.startswith(SMOOTH)
-    l1, l2 = (np.asarray(one.sensitivity.get(norm, 1.0)) for norm in ("l1", "l2"))
-    if one.mechanism == "add_noise" and (sd := part._sd(l1, l2)) is not None:
-        full = float(np.sqrt(paid.times / one.draws)) / sd
-        mu = float(np.linalg.norm(_moves(one, other) / l2 * np.sqrt(one.draws))) / sd
-        return Seen(mu=min(mu, full) if known else full, epsilon=0.0, full=(full, 0.0), **about)
-    epsilon = part.exponential_epsilon if one.mechanism == "exponential" else part.pure_epsilon
-    lost, most = epsilon * (_part_moved(one, other) if known else 1.0), paid.times * epsilon
-    return Seen(mu=0.0, epsilon=min(lost, most), full=(0.0, most), **about)
+def _bound_evidence(payment: _Payment, share: float, left: Step, right: Step) -> StepEvidence:
+    """Bound the evidence by which one mechanism call distinguishes two datasets.
+
+    The bound is computed from the inputs of the call on the two datasets, which `left` and `right`
+    record. For a call with Gaussian noise the evidence is a shift mu: N(0, 1) against N(mu, 1). For
+    other calls the evidence is an epsilon of pure DP. `share` is the share of the budget that the
+    call costs.
+    """
+    part, known = payment.budget, left.is_comparable(right) and left.values.size > 0
+    common: Any = {"share": share, "weight": payment.weight, "draws": left.draws, "known": known}
+    common["additive"] = left.mechanism in ADDITIVE or payment.mechanism.startswith(SMOOTH_PREFIX)
+    l1, l2 = (np.asarray(left.sensitivity.get(norm, 1.0)) for norm in ("l1", "l2"))
+    if left.mechanism == "add_noise" and (sd := part._sd(l1, l2)) is not None:
+        full = float(np.sqrt(payment.times / left.draws)) / sd
+        mu = float(np.linalg.norm(_input_changes(left, right) / l2 * np.sqrt(left.draws))) / sd
+        return StepEvidence(
+            mu=min(mu, full) if known else full, epsilon=0.0, full=(full, 0.0), **common
+        )
+    epsilon = part.exponential_epsilon if left.mechanism == "exponential" else part.pure_epsilon
+    lost, largest = epsilon * (_cost_share(left, right) if known else 1.0), payment.times * epsilon
+    return StepEvidence(mu=0.0, epsilon=min(lost, largest), full=(0.0, largest), **common)
 
 
-def _moves(one: Step, other: Step) -> Floats:
-    gaps = np.abs(one.values - other.values)
-    return np.where(np.isnan(one.values) & np.isnan(other.values), 0.0, gaps)
+def _input_changes(left: Step, right: Step) -> Floats:
+    gaps = np.abs(left.values - right.values)
+    return np.where(np.isnan(left.values) & np.isnan(right.values), 0.0, gaps)
 
 
-def _part_moved(one: Step, other: Step) -> float:
-    """Return the share of a pure step's epsilon that a change costs; 1 if it is unknown."""
-    (norm, stated), *_ = one.sensitivity.items()
-    if one.mechanism == "add_noise":
-        stated = one.sensitivity["l1"]
-        return float(np.sum(_moves(one, other) / stated) * one.draws)
-    if one.mechanism == "exponential":
-        moved = one.values - other.values
-        return float(np.max(np.ptp(moved, axis=1) / (2 * np.asarray(stated))))
+def _cost_share(left: Step, right: Step) -> float:
+    """Return the privacy loss of a pure-DP mechanism call, divided by the call's epsilon.
+
+    The loss is caused by the change of the call's input between two datasets. The result depends on
+    the kind of mechanism.
+
+    For additive noise the result is the l1 norm of the change divided by the stated l1 sensitivity,
+    times the number of averaged noises. For the exponential mechanism it is the range of the
+    changes of the scores, divided by twice the scores' sensitivity. For other mechanisms it is the
+    change divided by the stated sensitivity. If the sensitivity is stated as a box or a ball, the
+    result is 1.
+    """
+    (norm, sensitivity), *_ = left.sensitivity.items()
+    if left.mechanism == "add_noise":
+        sensitivity = left.sensitivity["l1"]
+        return float(np.sum(_input_changes(left, right) / sensitivity) * left.draws)
+    if left.mechanism == "exponential":
+        change = left.values - right.values
+        return float(np.max(np.ptp(change, axis=1) / (2 * np.asarray(sensitivity))))
     if norm in ("box", "ball"):
         return 1.0
-    moved = _moves(one, other)
-    return float(np.max(moved if norm == "max" else np.linalg.norm(moved)) / np.max(stated))
+    change = _input_changes(left, right)
+    return float(np.max(change if norm == "max" else np.linalg.norm(change)) / np.max(sensitivity))
 
 
 def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> float:
-    """Return the number of runs with which the best event refutes a claim; infinite above `MOST`.
+    """Return the smallest number of runs at which a privacy claim is expected to be refuted.
+
+    The claim is refuted if the counts of an event on two datasets give a lower bound above the
+    claimed parameter. The best event is used.
 
     Parameters
     ----------
     mu, epsilon : float
-        Evidence of all steps: N(0, 1) against N(mu, 1), and randomised response at epsilon.
+        Evidence by which all mechanism calls of a release together distinguish the datasets, both
+        at least 0. The calls with Gaussian noise distinguish them like N(0, 1) and N(mu, 1). The
+        other calls distinguish them like randomised response at epsilon.
     budget : Budget
         Claimed budget.
     error : float
-        Probability that the bound exceeds the true parameter.
+        Probability that the lower bound from the event exceeds the true parameter, in (0, 1).
 
     Returns
     -------
     float
-        Runs on each dataset.
+        Runs on each dataset, the smallest of some numbers from 100 to 10^9; infinite if even 10^9
+        runs do not refute the claim.
     """
-    p, q = _best_events(mu, epsilon)
-    sizes = np.geomspace(FEWEST, MOST, 57)
+    p, q = _event_probabilities(mu, epsilon)
+    sizes = np.geomspace(MIN_REFUTING_RUNS, MAX_REFUTING_RUNS, 57)
 
     def refutes(size: float) -> bool:
         n = int(size)
@@ -247,55 +302,58 @@ def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> f
 
     if not refutes(sizes[-1]):
         return np.inf
-    low, high = 0, len(sizes) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if refutes(sizes[middle]) else (middle + 1, high)
-    return float(sizes[low])
+    first, last = 0, len(sizes) - 1
+    while first < last:
+        middle = (first + last) // 2
+        first, last = (first, middle) if refutes(sizes[middle]) else (middle + 1, last)
+    return float(sizes[first])
 
 
-def _best_events(mu: float, epsilon: float) -> tuple[Floats, Floats]:
-    """Return the probabilities of {log-likelihood ratio >= t} on both datasets, for a grid of t.
+def _event_probabilities(mu: float, epsilon: float) -> tuple[Floats, Floats]:
+    """Return the probabilities of {log-likelihood ratio >= t} on both datasets, for many t.
 
-    On one dataset this logarithm is N(mu^2/2, mu^2) + epsilon with probability 1/(1 + e^-epsilon),
-    and N(mu^2/2, mu^2) - epsilon otherwise. On the other dataset mu^2/2 and epsilon change their
-    sign.
+    An observation has two independent parts: a normal variable, and an output of randomised
+    response at `epsilon`. The normal variable is N(mu, 1) on the first dataset and N(0, 1) on the
+    second. On the first dataset the log-likelihood ratio is N(mu^2/2, mu^2) + epsilon with
+    probability 1/(1+e^-epsilon), and N(mu^2/2, mu^2) - epsilon otherwise. On the second dataset
+    the ratio is N(-mu^2/2, mu^2) - epsilon with probability 1/(1+e^-epsilon), and
+    N(-mu^2/2, mu^2) + epsilon otherwise.
     """
-    more = float(expit(epsilon))
+    likelier = float(expit(epsilon))
     if mu == 0:
-        return np.array([more]), np.array([1 - more])
+        return np.array([likelier]), np.array([1 - likelier])
     reach = epsilon + mu**2 / 2 + 6 * mu
     t = np.linspace(-reach, reach, 801)
     p, q = (
-        more * ndtr((sign * epsilon + sign * mu**2 / 2 - t) / mu)
-        + (1 - more) * ndtr((-sign * epsilon + sign * mu**2 / 2 - t) / mu)
+        likelier * ndtr((sign * epsilon + sign * mu**2 / 2 - t) / mu)
+        + (1 - likelier) * ndtr((-sign * epsilon + sign * mu**2 / 2 - t) / mu)
         for sign in (1, -1)
     )
     return p, q
 
 
-def why_blind(
-    pairs: Sequence[Sequence[Seen]],
+def explain_half_noise(
+    pairs: Sequence[Sequence[StepEvidence]],
     budget: Budget,
     runs: int,
     error: float,
     failed: float,
     additive_only: bool,
 ) -> Reason:
-    """Return why half of the noise is not refuted.
+    """Return the reason why an audit does not refute an estimator with halved noise.
 
     Parameters
     ----------
-    pairs : sequence of sequence of Seen
-        Steps on every pair.
+    pairs : sequence of sequence of StepEvidence
+        Evidence of the steps (calls of mechanisms) on every audited pair of datasets.
     budget : Budget
         Claimed budget.
     runs : int
         Runs on each dataset of a pair.
     error : float
-        Probability that the bound of an event exceeds the true parameter.
+        Probability that the lower bound from counts of an event exceeds the true parameter.
     failed : float
-        Share of releases with halved noise that are not finite.
+        Share of releases with halved noise that are not finite, from 0 to 1.
     additive_only : bool
         Whether only the noise of additive mechanisms is halved.
 
@@ -303,97 +361,116 @@ def why_blind(
     -------
     Reason
     """
-    if failed >= MOSTLY or not all(pairs):
+    if failed >= FAILURE_SHARE or not all(pairs):
         return Reason("failure", f"{failed:.0%} of the releases fail")
-    shown = [_runs(steps, budget, error, additive_only, full=False) for steps in pairs]
-    here, steps = min(shown), pairs[int(np.argmin(shown))]
-    touched = [step for step in steps if step.additive or not additive_only]
-    if not touched:
+    pair_runs = [_half_runs(steps, budget, error, additive_only, full=False) for steps in pairs]
+    least_runs, steps = min(pair_runs), pairs[int(np.argmin(pair_runs))]
+    halved = [step for step in steps if step.additive or not additive_only]
+    if not halved:
         return Reason("other noise", "no step has additive noise")
-    share = sum(step.share for step in touched) / sum(step.share for step in steps)
-    whole = _runs(steps, budget, error, additive_only, full=True)
-    if whole > runs and len(touched) < len(steps):
-        return Reason("share", f"{share:.0%} of the budget is for such noise, {_in(whole)}")
-    if whole > runs:
+    share = sum(step.share for step in halved) / sum(step.share for step in steps)
+    largest = _half_runs(steps, budget, error, additive_only, full=True)
+    if largest > runs and len(halved) < len(steps):
+        return Reason("share", f"{share:.0%} of the budget is for such noise, {_say_runs(largest)}")
+    if largest > runs:
         delta = getattr(budget, "delta", None)
-        about = "a factor 2 shows" if delta is None else f"at delta {delta:g} a factor 2 shows"
-        return Reason("noise" if delta is None else "delta", f"{about} {_in(whole)}")
-    if here > runs:
-        parts = [step.share * _moved(step) for step in touched]
-        moved = sum(parts) / sum(step.share for step in touched)
-        return Reason("pairs", f"they move the steps by {moved:.0%} of the claim, {_in(here)}")
-    return _hidden(steps, touched, here)
+        condition = "a factor 2 shows" if delta is None else f"at delta {delta:g} a factor 2 shows"
+        return Reason("noise" if delta is None else "delta", f"{condition} {_say_runs(largest)}")
+    if least_runs > runs:
+        parts = [step.share * _evidence_share(step) for step in halved]
+        change = sum(parts) / sum(step.share for step in halved)
+        return Reason(
+            "pairs",
+            f"they move the steps by {change:.0%} of the claim, {_say_runs(least_runs)}",
+        )
+    return _explain_hidden_evidence(steps, halved, least_runs)
 
 
-def _hidden(steps: Sequence[Seen], touched: Sequence[Seen], here: float) -> Reason:
-    """Return why the release is not refuted although its steps together would be."""
-    if (draws := max(step.draws for step in touched)) > 1:
+def _explain_hidden_evidence(
+    steps: Sequence[StepEvidence], halved: Sequence[StepEvidence], least_runs: float
+) -> Reason:
+    """Return the reason why a release distinguishes two datasets worse than its mechanism calls."""
+    if (draws := max(step.draws for step in halved)) > 1:
         return Reason("local", f"{draws} noises average")
     if len(steps) > 1:
-        return Reason("other steps", f"all {len(steps)} would show it {_in(here)}, the release not")
+        return Reason(
+            "other steps",
+            f"all {len(steps)} would show it {_say_runs(least_runs)}, the release not",
+        )
     if not steps[0].known:
         return Reason("one way", "records cut up what it chooses from, and move scores one way")
-    return Reason("attack", f"the best test would show it {_in(here)}")
+    return Reason("attack", f"the best test would show it {_say_runs(least_runs)}")
 
 
-def _runs(
-    steps: Sequence[Seen], budget: Budget, error: float, additive_only: bool, full: bool
+def _half_runs(
+    steps: Sequence[StepEvidence], budget: Budget, error: float, additive_only: bool, full: bool
 ) -> float:
-    """Return the runs that refute halved noise; `full` takes every change as the largest."""
+    """Return the smallest number of runs at which a claim with halved noise should be refuted.
+
+    `steps` holds the evidence of the mechanism calls. If `full`, the input of each call is assumed
+    to change by its full sensitivity. Otherwise it changes as on the audited pair of datasets.
+    """
     mu, epsilon = 0.0, 0.0
     for step in steps:
-        times = 1 / HALF if step.additive or not additive_only else 1.0
+        factor = 1 / HALF if step.additive or not additive_only else 1.0
         parts = (step.full[0] * step.weight**0.5, step.full[1] * step.weight)
-        one, other = parts if full else (step.mu, step.epsilon)
-        mu, epsilon = float(np.hypot(mu, times * one)), epsilon + times * other
+        step_mu, step_epsilon = parts if full else (step.mu, step.epsilon)
+        mu, epsilon = float(np.hypot(mu, factor * step_mu)), epsilon + factor * step_epsilon
     return runs_to_refute(mu, epsilon, budget, error)
 
 
-def _in(runs: float) -> str:
-    """Return a phrase with the number of runs."""
+def _say_runs(runs: float) -> str:
+    """Return the phrase ``in N runs``, with N rounded to one digit, or a phrase for infinity."""
     return f"in {float(f'{runs:.0e}'):,.0f} runs" if np.isfinite(runs) else "in no number of runs"
 
 
-def _moved(step: Seen) -> float:
-    """Return the evidence of a step as a share of its largest evidence."""
+def _evidence_share(step: StepEvidence) -> float:
+    """Return the evidence of a mechanism call, divided by its value at the full sensitivity.
+
+    The evidence is a shift of a normal distribution, or an epsilon of pure DP.
+    """
     return max(x / y for x, y in zip((step.mu, step.epsilon), step.full, strict=True) if y > 0)
 
 
-def reasons(
-    steps: Sequence[Sequence[Seen]],
+def explain_blind_row(
+    steps: Sequence[Sequence[StepEvidence]],
     seen_half: bool,
     sees_additive: Callable[[], bool],
     failed: Callable[[], float],
     claim: tuple[Budget, int, float],
 ) -> tuple[str, str]:
-    """Return why halving all noise, and halving the additive noise alone, is not refuted.
+    """Return two reasons why an audit does not refute an estimator with halved noise.
+
+    The first reason is for halving all noise, the second for halving additive noise alone.
 
     Parameters
     ----------
-    steps : sequence of sequence of Seen
-        Steps on every pair.
+    steps : sequence of sequence of StepEvidence
+        Evidence of the steps (calls of mechanisms) on every audited pair of datasets.
     seen_half : bool
-        Whether halving all noise is refuted.
+        Whether the audit refutes the estimator if all its noise is halved.
     sees_additive : callable
         Function that returns whether halving the additive noise alone is refuted; called only if
         the steps do not decide it.
     failed : callable
-        Function that returns the share of releases that fail; called only if it is needed.
+        Function that returns the share of releases with halved noise that fail; called only if a
+        reason is needed.
     claim : tuple (budget, runs, error)
-        Arguments of `why_blind`.
+        Arguments of `explain_half_noise`.
 
     Returns
     -------
     tuple of two str
-        Reasons; empty if halving that noise is refuted.
+        Reasons for all noise and for additive noise. A reason is empty if the audit refutes the
+        estimator with this noise halved.
     """
-    additive = [step.additive for seen in steps for step in seen]
+    additive = [step.additive for pair_steps in steps for step in pair_steps]
     seen_additive = seen_half if all(additive) else any(additive) and sees_additive()
     if seen_half and seen_additive:
         return "", ""
-    share = failed()
-    half, alone = (
-        "" if seen else str(why_blind(steps, *claim, share, only))
-        for seen, only in ((seen_half, False), (seen_additive, True))
+    failed_share = failed()
+    all_noise, additive_noise = (
+        "" if refuted else str(explain_half_noise(steps, *claim, failed_share, additive_only))
+        for refuted, additive_only in ((seen_half, False), (seen_additive, True))
     )
-    return half, alone
+    return all_noise, additive_noise

@@ -10,16 +10,16 @@ from pydantic import Field, field_validator
 
 from dpbench.audit.controls import CONTROLS, Control
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import LEAST_RUNS
+from dpbench.audit.releases import MIN_AUDIT_RUNS
 from dpbench.audit.task import AuditTask
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import ConfigError, Label, keyed, named, validated
+from dpbench.registry import ConfigError, Label, labelled_entries, nested_entry, validated
 from dpbench.sweep.entries import Budgets, Estimators
 from dpbench.sweep.selection import Selection, select_labels
 
-__all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks", "pairs_of"]
+__all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks", "list_pairs"]
 
 
 @validated
@@ -29,12 +29,12 @@ class Case(Selection):
     Parameters
     ----------
     estimators, budgets : optional
-        Selected labels, see `Selection`; all by default. An estimator is audited under the
-        selected budgets that it supports.
+        Labels of the estimators and budgets in this case, see `Selection`; all by default. An
+        estimator is audited under the selected budgets that it supports.
     n : int
-        Number of records.
+        Number of records, from 2 to 100,000.
     d : int, optional
-        Dimension of the records; scalars by default.
+        Dimension of the records, at most 1000; scalars by default.
     """
 
     n: Annotated[int, Field(ge=2, le=100_000)]
@@ -56,21 +56,24 @@ class AuditSettings:
     cases : mapping of label to Case
         Estimators to audit, grouped by the shape of the data.
     runs : int
-        Releases on each dataset of a pair, 10,000 by default; ``trials=`` on the command line
-        overrides it.
+        Average number of releases on each dataset of a neighbouring pair, 10,000 by default.
+        ``trials=`` on the command line overrides it.
     error : float
-        Probability that any bound of the audit exceeds the true parameter. The controls that runs
-        must refute share a second error of this size, and controls for replays alone a third.
+        Probability that any bound of the audit exceeds the true parameter; 1e-5 by default. The
+        audited estimators share this probability equally. Controls (estimators broken on purpose)
+        have probabilities of their own. The controls that runs must refute share a second
+        probability of the size `error`. The controls that only replays must refute share a third
+        probability of this size.
     """
 
-    cases: Annotated[dict[str, Case], named(Case, least=1, title="a case of an audit")]
-    runs: Annotated[int, Field(ge=LEAST_RUNS, le=10_000_000)] = 10_000
+    cases: Annotated[dict[str, Case], labelled_entries(Case, least=1, title="a case of an audit")]
+    runs: Annotated[int, Field(ge=MIN_AUDIT_RUNS, le=10_000_000)] = 10_000
     error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 
 @validated
 class AuditSweep:
-    """Sweep that audits estimators.
+    """Configuration of a sweep that audits the privacy claims of estimators.
 
     Parameters
     ----------
@@ -79,16 +82,20 @@ class AuditSweep:
     estimators, budgets : mapping
         Estimators and budgets by label, as in a `dpbench.sweep.plan.Sweep`.
     audit : AuditSettings
-        Cases, runs and error.
+        Settings of the audit: cases, number of runs, and error probability.
     """
 
     name: Label
     estimators: Estimators
     budgets: Budgets
-    audit: Annotated[AuditSettings, keyed(AuditSettings, "an audit (a sweep with the key audit)")]
+    audit: Annotated[
+        AuditSettings, nested_entry(AuditSettings, "an audit (a sweep with the key audit)")
+    ]
 
     def tasks(self, seed: int, where: str = "sweep.audit") -> list[AuditTask]:
-        """Return the tasks of all cases; they share the error equally.
+        """Return one audit task for each estimator and budget of all cases.
+
+        The tasks share the error probability of the audit equally.
 
         Parameters
         ----------
@@ -104,36 +111,44 @@ class AuditSweep:
         Raises
         ------
         ConfigError
-            If an estimator is in no case, or in two under one budget.
+            If no case audits an estimator under a budget that it supports, or two cases audit it
+            under one budget.
         """
-        found: dict[tuple[str, str], tuple[Estimator, Budget, tuple[Pair, ...]]] = {}
-        made = {
-            label: Estimator.build(one.value, f"sweep.estimators.{one.name}")
-            for label, one in self.estimators.items()
+        audits: dict[tuple[str, str], tuple[Estimator, Budget, tuple[Pair, ...]]] = {}
+        estimators = {
+            label: Estimator.build(entry.value, f"sweep.estimators.{entry.name}")
+            for label, entry in self.estimators.items()
         }
         for key, case in self.audit.cases.items():
-            at = f"{where}.cases.{key}"
-            budgets = select_labels(case.budgets, self.budgets, f"{at}.budgets")
-            for name in select_labels(case.estimators, self.estimators, f"{at}.estimators"):
+            case_key = f"{where}.cases.{key}"
+            budgets = select_labels(case.budgets, self.budgets, f"{case_key}.budgets")
+            for name in select_labels(case.estimators, self.estimators, f"{case_key}.estimators"):
                 for label in budgets:
                     budget = self.budgets[label].value
-                    if made[name].supports(budget):
-                        if (name, label) in found:
-                            raise ConfigError(f"{at}: {name} under {label} is in another case, too")
-                        own = f"sweep.estimators.{name}"
-                        pairs = pairs_of(made[name], budget, case.n, case.d, own)
-                        found[name, label] = (made[name], budget, pairs)
-        for name in sorted(set(made) - {name for name, _ in found}):
+                    if estimators[name].supports(budget):
+                        if (name, label) in audits:
+                            raise ConfigError(
+                                f"{case_key}: {name} under {label} is in another case, too"
+                            )
+                        estimator_key = f"sweep.estimators.{name}"
+                        pairs = list_pairs(estimators[name], budget, case.n, case.d, estimator_key)
+                        audits[name, label] = (estimators[name], budget, pairs)
+        for name in sorted(set(estimators) - {name for name, _ in audits}):
             raise ConfigError(
                 f"sweep.estimators.{name}: no case audits it under a notion that it honours"
             )
-        return _tasks([(name, *what) for (name, _), what in found.items()], self.audit, seed)
+        return _make_tasks(
+            [(name, *arguments) for (name, _), arguments in audits.items()], self.audit, seed
+        )
 
 
-def pairs_of(
+def list_pairs(
     estimator: Estimator, budget: Budget, n: int, d: int | None, where: str
 ) -> tuple[Pair, ...]:
-    """Return the pairs of the catalogue and the estimator's own.
+    """Return the pairs of neighbouring datasets on which an estimator may be audited.
+
+    They are the pairs of `dpbench.audit.pairs.catalogue` and the estimator's own pairs
+    (`Estimator.audit_pairs`). All are converted to the neighbouring relation of the budget.
 
     Parameters
     ----------
@@ -166,24 +181,24 @@ def pairs_of(
     except MemoryError:
         raise
     except Exception as error:  # a plug-in may raise anything
-        told = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"{where}: audit_pairs: {told}") from error
-    return _under(budget, *catalogue(n, d), *own)
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{where}: audit_pairs: {reason}") from error
+    return _convert_pairs(budget, *catalogue(n, d), *own)
 
 
-def _under(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:
-    return tuple(one for pair in pairs for one in pair.convert(budget.neighbours))
+def _convert_pairs(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:
+    return tuple(converted for pair in pairs for converted in pair.convert(budget.neighbours))
 
 
-def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
-    """Return the tasks of all controls.
+def control_tasks(settings: AuditSettings, seed: int) -> list[AuditTask]:
+    """Return the audit tasks of all controls, the estimators that are broken on purpose.
 
-    Controls that only a replay must refute have a separate error, so that their number does not
-    change the bounds of the other controls.
+    Controls that only a replay must refute share a separate error probability. Their number
+    therefore does not change the bounds of the other controls.
 
     Parameters
     ----------
-    how : AuditSettings
+    settings : AuditSettings
         Settings that give the runs and the error.
     seed : int
         Seed of the audit.
@@ -194,25 +209,39 @@ def control_tasks(how: AuditSettings, seed: int) -> list[AuditTask]:
     """
     tasks = []
     for by_runs in (True, False):
-        asked = [
+        combinations = [
             (c, budget)
             for c in CONTROLS
             if ("runs" in c.seen_by) == by_runs
             for budget in c.budgets
         ]
-        found = _tasks([(c.label, c, one, _pairs_of(c, one)) for c, one in asked], how, seed)
-        both = zip(found, asked, strict=True)
-        tasks += [replace(task, seen_by=control.seen_by) for task, (control, _) in both]
+        new_tasks = _make_tasks(
+            [(c.label, c, budget, _list_control_pairs(c, budget)) for c, budget in combinations],
+            settings,
+            seed,
+        )
+        controlled = zip(new_tasks, combinations, strict=True)
+        tasks += [replace(task, seen_by=control.seen_by) for task, (control, _) in controlled]
     return tasks
 
 
-def _pairs_of(control: Control, budget: Budget) -> tuple[Pair, ...]:
+def _list_control_pairs(control: Control, budget: Budget) -> tuple[Pair, ...]:
     n, d = control.n, control.d
-    return _under(budget, *catalogue(n, d), *control.audit_pairs(n, d, budget))
+    return _convert_pairs(budget, *catalogue(n, d), *control.audit_pairs(n, d, budget))
 
 
-def _tasks(
-    asked: Sequence[tuple[str, Estimator, Budget, tuple[Pair, ...]]], how: AuditSettings, seed: int
+def _make_tasks(
+    audits: Sequence[tuple[str, Estimator, Budget, tuple[Pair, ...]]],
+    settings: AuditSettings,
+    seed: int,
 ) -> list[AuditTask]:
-    """Return one task for each entry of `asked`; they share the error equally."""
-    return [AuditTask(*about, how.runs, how.error / len(asked), seed) for about in asked]
+    """Return one audit task for each element of `audits`.
+
+    An element is a tuple (label, estimator, budget, pairs of datasets).
+
+    The tasks share the error probability of the settings equally.
+    """
+    return [
+        AuditTask(*arguments, settings.runs, settings.error / len(audits), seed)
+        for arguments in audits
+    ]

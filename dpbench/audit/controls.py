@@ -1,8 +1,8 @@
-"""Controls: estimators broken on purpose; an audit that misses one of them shows nothing.
+"""Controls: estimators broken on purpose, which test whether an audit detects mistakes.
 
-Controls are audited on the catalogue of pairs like other estimators. Each has a mistake found in
-published code, except `SlightlySmallSensitivity`. They have a separate registry, so that no sweep
-can name them.
+If an audit misses a control, its other results show nothing. Controls are audited on the catalogue
+of pairs like other estimators. Each has a mistake found in published code, except
+`SlightlySmallSensitivity`. They have a separate registry, so no sweep can name them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.log2_histogram import magnitudes
 from dpbench.privacy.neighbours import Pair
-from dpbench.privacy.quantile import audit_pairs as around_the_quantile
+from dpbench.privacy.quantile import audit_pairs as quantile_pairs
 from dpbench.privacy.smooth import largest_rate
 from dpbench.registry import Registered, validated
 from dpbench.samples import DenseSample, Sample
@@ -28,15 +28,15 @@ __all__ = ["CONTROLS", "Control"]
 
 
 class Control(Estimator, Registered, ABC):
-    """Base class of estimators with a deliberate mistake, which an audit must refute.
+    """Base class of controls: estimators with a deliberate mistake that an audit must detect.
 
     Attributes
     ----------
     budgets : tuple of Budget
         Claimed budgets.
     seen_by : tuple of str
-        Methods that must refute the claim: ``runs`` (`dpbench.audit.audit_pair`), ``replay``
-        (`dpbench.audit.audit_replay`) or both.
+        Methods that must refute the claimed budget: ``runs`` (`dpbench.audit.audit_pair`),
+        ``replay`` (`dpbench.audit.audit_replay`) or both.
     n : int
         Number of records.
     d : int or None
@@ -51,18 +51,22 @@ class Control(Estimator, Registered, ABC):
 
     @property
     def label(self) -> str:
-        """Name in the tables."""
+        """Name of the control in the tables of an audit."""
         return next(name for name, kind in self._registry.items() if kind is type(self))
 
 
-def _dense(sample: Sample) -> Floats:
+def _dense_values(sample: Sample) -> Floats:
     assert isinstance(sample, DenseSample)
     return sample.values
 
 
 @validated
 class HalvedSensitivity(Control):
-    """Mean of records in [-1, 1] with noise for sensitivity 1/n instead of 2/n."""
+    """Broken mean with noise for half of the true sensitivity.
+
+    The n records are clipped to [-1, 1]. Replacing one changes the mean by up to 2/n, but the noise
+    is scaled to 1/n.
+    """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5), GDP(1.0))
 
@@ -73,7 +77,7 @@ class HalvedSensitivity(Control):
 
 @validated
 class HalvedDeviation(HalvedSensitivity):
-    """Halved sensitivity under (epsilon, delta)-DP.
+    """Broken mean with noise for half of the true sensitivity, under (epsilon, delta)-DP.
 
     delta is 0.1, because a small delta would hide the mistake in the Gaussian tails.
     """
@@ -83,20 +87,26 @@ class HalvedDeviation(HalvedSensitivity):
 
 @validated
 class RangeOfTheData(Control):
-    """Mean clipped to the range of the records, with noise for sensitivity range/n."""
+    """Broken mean whose noise is scaled to R/n for n records with the range R.
+
+    The range is taken from the data, so a single record can change it.
+    """
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        values = _dense(sample)
+        values = _dense_values(sample)
         width = np.ptp(values, axis=1)
         return Estimate(ledger.add_noise(sample.mean(), width / sample.n), sample.mean())
 
 
 @validated
 class EmpiricalQuantiles(Control):
-    """Mean clipped to the 5% and 95% quantiles of the records, without noise on the quantiles."""
+    """Broken mean that clips the records to their exact 5% and 95% quantiles.
+
+    The quantiles get no noise, although a single record can change them.
+    """
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        low, high = np.quantile(_dense(sample), (0.05, 0.95), axis=1)
+        low, high = np.quantile(_dense_values(sample), (0.05, 0.95), axis=1)
         clipped = sample.clipped_mean(low, high)
         return Estimate(ledger.add_noise(clipped, (high - low) / sample.n), clipped)
 
@@ -108,19 +118,25 @@ class EmpiricalQuantiles(Control):
 
 @validated
 class FailsOnSpread(Control):
-    """Mean of records in [-1, 1] that releases nothing if the range of the records exceeds 10."""
+    """Broken mean that releases nothing if the range of the records exceeds 10.
+
+    The records are clipped to [-1, 1], and the noise is correct. But a single record can decide
+    whether the mean is released.
+    """
 
     seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         clipped = sample.clipped_mean(-1.0, 1.0)
         released = ledger.add_noise(clipped, 2 / sample.n)
-        return Estimate(np.where(np.ptp(_dense(sample), axis=1) > 10, np.nan, released), clipped)
+        return Estimate(
+            np.where(np.ptp(_dense_values(sample), axis=1) > 10, np.nan, released), clipped
+        )
 
 
 @validated
 class NoClipping(Control):
-    """Mean without clipping, with noise for records in [-1, 1]."""
+    """Broken mean of unclipped records, with noise for records in [-1, 1]."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return Estimate(ledger.add_noise(sample.mean(), 2 / sample.n), sample.mean())
@@ -128,9 +144,9 @@ class NoClipping(Control):
 
 @validated
 class ScaleAsLocation(Control):
-    """Sum of records in [-1, 1] with Laplace noise whose scale is passed as its location.
+    """Broken sum that passes the scale of its Laplace noise as the location of the noise.
 
-    The scale is therefore 1 instead of 2/epsilon.
+    The scale is therefore 1 instead of 2/epsilon. The records are clipped to [-1, 1].
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
@@ -145,16 +161,17 @@ class ScaleAsLocation(Control):
 
 @validated
 class AddRemoveHistogram(Control):
-    """Histogram under replacement with noise for add/remove: l1 sensitivity 1 instead of 2.
+    """Broken histogram under replacement, with noise that fits only add/remove.
 
-    The bin of a record is the index of its largest coordinate.
+    A replaced record changes two counts, so the l1 sensitivity is 2. The noise is scaled to 1. The
+    bin of a record is the index of its largest coordinate.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
     d: ClassVar[int | None] = 5
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        values = _dense(sample)
+        values = _dense_values(sample)
         one_hot = values.argmax(axis=2)[..., None] == np.arange(sample.d)
         counts = one_hot.sum(axis=1).astype(float)
         return Estimate(ledger.add_noise(counts, 1.0, l1=1.0), counts)
@@ -167,27 +184,32 @@ class AddRemoveHistogram(Control):
 
 @validated
 class AddRemoveMedian(Control):
-    """Median by the exponential mechanism under replacement with score sensitivity 1/2, not 1.
+    """Broken median by the exponential mechanism, whose scores' sensitivity fits only add/remove.
 
-    Records lie in [-1, 1]. The public code of PLAN has this mistake; it costs twice the claimed
-    epsilon, or four times the claimed rho.
+    Under replacement the sensitivity of the scores is 1, but the median states 1/2. Records lie in
+    [-1, 1]. The public code of PLAN has this mistake; it costs twice the claimed epsilon, or four
+    times the claimed rho.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (ZCDP(0.5),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         points = np.linspace(-0.95, 1, 40)
-        below = (_dense(sample)[:, :, None] < points).sum(axis=1)
+        below = (_dense_values(sample)[:, :, None] < points).sum(axis=1)
         median = points[ledger.exponential(-abs(below - sample.n / 2), 0.5)]
         return Estimate(median, median)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        return around_the_quantile(n, 0.5, -1.0, 1.0, 0.0)
+        return quantile_pairs(n, 0.5, -1.0, 1.0, 0.0)
 
 
 @validated
 class AddRemoveSum(Control):
-    """Sum of records in [-1, 1] under replacement with noise for sensitivity 1 instead of 2."""
+    """Broken sum under replacement, with noise that fits only add/remove.
+
+    The records are clipped to [-1, 1]. Replacing a record changes the sum by up to 2, but the noise
+    is scaled to 1.
+    """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
 
@@ -198,9 +220,10 @@ class AddRemoveSum(Control):
 
 @validated
 class ReplaceSum(Control):
-    """Sum of records in [2, 3] under add/remove with noise for sensitivity 1 instead of 3.
+    """Broken sum under add/remove, with noise that fits only replacement.
 
-    Sensitivity 1 holds under replacement.
+    The records are clipped to [2, 3]. Removing a record changes the sum by up to 3, but the noise
+    is scaled to 1.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (
@@ -217,13 +240,17 @@ class ReplaceSum(Control):
 
 @validated
 class ReusedNoise(Control):
-    """Means of two coordinates in [-1, 1], half of the budget each, that share one noise draw."""
+    """Broken mean of two coordinates that adds the same noise to both.
+
+    Each coordinate is clipped to [-1, 1] and pays half of the budget. The difference of the
+    released coordinates has no noise.
+    """
 
     seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
     d: ClassVar[int | None] = 2
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        clipped = np.clip(_dense(sample), -1.0, 1.0).mean(axis=1)
+        clipped = np.clip(_dense_values(sample), -1.0, 1.0).mean(axis=1)
         first, second = ledger.split(0.5, 0.5)
         second.pay()
         zero = np.zeros(len(clipped))
@@ -232,18 +259,22 @@ class ReusedNoise(Control):
 
 @validated
 class UnsortedSensitivity(Control):
-    """Trimmed mean of records in [-1, 1] with the smooth sensitivity of unsorted records.
+    """Broken trimmed mean of records in [-1, 1] with the smooth sensitivity of unsorted records.
 
-    The formula of `dpbench.estimators.smooth_sensitivity_trimmed` needs sorted records.
+    The formula of the smooth sensitivity needs sorted records, see
+    `dpbench.estimators.smooth_sensitivity_trimmed`.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
     seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        x, m, t = _dense(sample), sample.n // 5, 0.6 * largest_rate(ledger.budget)
-        ones = np.ones((sample.trials, 1))
-        p, q = np.concatenate([x[:, -m - 1 :], ones], 1), np.concatenate([x[:, m::-1], -ones], 1)
+        x, m, t = _dense_values(sample), sample.n // 5, 0.6 * largest_rate(ledger.budget)
+        bounds = np.ones((sample.trials, 1))
+        p, q = (
+            np.concatenate([x[:, -m - 1 :], bounds], 1),
+            np.concatenate([x[:, m::-1], -bounds], 1),
+        )
         ranks = np.broadcast_to(np.arange(m + 2.0), p.shape)
         gaps = np.exp(-t * ranks[:, :, None] - t * ranks[:, None]) * (p[:, :, None] - q[:, None])
         smooth = np.maximum(gaps.max(axis=(1, 2)), 0.0) / (sample.n - 2 * m)
@@ -259,9 +290,10 @@ class UnsortedSensitivity(Control):
 
 @validated
 class NoiselessQueries(Control):
-    """Sparse vector for the first 2^j that bounds half the records, with noiseless queries.
+    """Broken sparse vector technique: its threshold gets noise, but its queries get none.
 
-    Only the threshold has noise: Algorithm 5 of the comparison by Lyu, Su and Li (2017).
+    It searches the smallest power of 2 that bounds the absolute values of half of the records.
+    Algorithm 5 in the comparison by Lyu, Su and Li (2017) has this mistake.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
@@ -275,7 +307,7 @@ class NoiselessQueries(Control):
         return Estimate(first, first)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # Moving the last record from 1 to 0 makes all counts equal: one output is then impossible.
+        # If the last record moves from 1 to 0, all counts are equal, and an output is impossible.
         records = np.where(np.arange(n) < n // 2, 0.0, 1e6)
         records[-1] = 1.0
         return [Pair.replacing("between_two_counts", records, n - 1, 0.0)]
@@ -283,10 +315,10 @@ class NoiselessQueries(Control):
 
 @validated
 class SlightlySmallSensitivity(Control):
-    """Mean of records in [-1, 1] with noise for 95% of the sensitivity.
+    """Broken mean of records in [-1, 1] with noise for 95% of the sensitivity.
 
-    The release costs epsilon/0.95 = 1.053 epsilon, or 1.108 rho, too close to the claim to be
-    refuted by runs.
+    The release costs epsilon/0.95 = 1.053 epsilon, or 1.108 rho. These costs are too close to the
+    claim to be refuted by runs, so only a replay must refute them.
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0), ZCDP(0.5))
@@ -299,10 +331,12 @@ class SlightlySmallSensitivity(Control):
 
 @validated
 class TwoLooksAtSpread(Control):
-    """Mean of records in [-1, 1], released as the average of two noisy means if they spread.
+    """Broken mean of records in [-1, 1] that uses a second mechanism if the records spread.
 
-    The average of two Gaussian noises at half of the budget is distributed like one noise at the
-    whole budget. The release has the same distribution in both cases, but the number of mechanisms
+    If the range of the records exceeds 10, the release is the average of two noisy means. Each of
+    them uses half of the budget. Otherwise the release is one noisy mean at the whole budget. The
+    average of two Gaussian noises at half of the budget is distributed like one noise at the whole
+    budget. The release has the same distribution in both cases, but the number of mechanisms
     depends on the records.
     """
 
@@ -311,7 +345,7 @@ class TwoLooksAtSpread(Control):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         clipped = sample.clipped_mean(-1.0, 1.0)
-        spreads = np.ptp(_dense(sample), axis=1).max() > 10
+        spreads = np.ptp(_dense_values(sample), axis=1).max() > 10
         parts = ledger.split(0.5, 0.5) if spreads else [ledger]
         looks = [part.add_noise(clipped, 2 / sample.n) for part in parts]
         return Estimate(np.mean(looks, axis=0), clipped)

@@ -1,4 +1,4 @@
-"""Injected error: the additive noise is halved, all other noise is correct."""
+"""Injected error that an audit should detect: additive noise is halved, other noise is correct."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from dpbench.samples import Sample
 
 __all__ = ["HALF", "HalfAdditive"]
 
-HALF = 0.5  # factor by which the noise is multiplied
+HALF = 0.5  # factor of the noise
 
 
 class _HalfAdditive(Ledger):
     """Ledger that halves the noise of additive mechanisms only."""
 
-    def add_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_noise, *given, **options)
+    def add_noise(self, *arguments: Any, **options: Any) -> Any:
+        return self._half(super().add_noise, *arguments, **options)
 
-    def add_l2_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_l2_noise, *given, **options)
+    def add_l2_noise(self, *arguments: Any, **options: Any) -> Any:
+        return self._half(super().add_l2_noise, *arguments, **options)
 
-    def add_joint_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_joint_noise, *given, **options)
+    def add_joint_noise(self, *arguments: Any, **options: Any) -> Any:
+        return self._half(super().add_joint_noise, *arguments, **options)
 
-    def add_geometric_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_geometric_noise, *given, **options)
+    def add_geometric_noise(self, *arguments: Any, **options: Any) -> Any:
+        return self._half(super().add_geometric_noise, *arguments, **options)
 
-    def add_smooth_noise(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().add_smooth_noise, *given, **options)
+    def add_smooth_noise(self, *arguments: Any, **options: Any) -> Any:
+        return self._half(super().add_smooth_noise, *arguments, **options)
 
-    def above_threshold(self, *given: Any, **options: Any) -> Any:
-        return self._half(super().above_threshold, *given, **options)
+    def above_threshold(self, *arguments: Any, **options: Any) -> Any:
+        return self._half(super().above_threshold, *arguments, **options)
 
-    def _half(self, mechanism: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    def _half(self, mechanism: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         self.noise_factor = HALF  # never reset, because a ledger pays for one mechanism only
-        return mechanism(*given, **options)
+        return mechanism(*arguments, **options)
 
 
 @dataclass(frozen=True)
 class HalfAdditive:
-    """Estimator with half of its additive noise; all other noise is correct."""
+    """Wrapper of an estimator that halves its additive noise and keeps its other noise."""
 
     estimator: Estimator
 

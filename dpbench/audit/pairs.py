@@ -1,7 +1,7 @@
 """Pairs of neighbouring datasets that expose mistakes.
 
-Random neighbours hardly ever do. In each of these pairs the replaced record has a large effect on
-the release, or sits at a decision boundary of a data-dependent step.
+Random neighbours hardly ever expose a mistake. In each pair of the catalogue the replaced record
+has a large effect on the release, or sits at a decision boundary of a data-dependent step.
 """
 
 from __future__ import annotations
@@ -15,72 +15,80 @@ from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.seeds import check_generator
 
-__all__ = ["catalogue", "checked_pair"]
+__all__ = ["catalogue", "check_pair"]
 
-FAR = 1e6  # a record beyond every bound
+FAR_RECORD = 1e6  # a record beyond the bounds of every estimator
 NEAR_EQUAL = 1e-9  # half of the range of records that are almost equal
-GOLDEN = (5**0.5 - 1) / 2  # multiples of it, modulo 1, give a well mixed order
+GOLDEN_RATIO = (5**0.5 - 1) / 2  # its multiples modulo 1 are evenly spread in a mixed order
 
 
 def catalogue(n: int, d: int | None = None) -> list[Pair]:
-    """Return the pairs on which every estimator is audited, for records of scale 1.
+    """Return the pairs of neighbouring datasets on which every estimator is audited.
+
+    The pairs suit estimators for records of about unit size; some records are far outliers.
 
     Parameters
     ----------
     n : int
         Number of records, at least 4.
     d : int, optional
-        Dimension; scalar records by default. Vectors lie on the first axis and, for d > 1, on the
-        diagonal too.
+        Dimension of the records; scalar records by default. For vectors each scalar pair is placed
+        on the first axis. If d > 1, each is also placed on the diagonal, and one more pair uses two
+        axes.
 
     Returns
     -------
     list of Pair
     """
-    numbers = _of_numbers(n)
+    numbers = _scalar_pairs(n)
     if d is None:
         return numbers
     axis, diagonal = np.eye(d)[0], np.full(d, d**-0.5)
     pairs = [pair.along(axis) for pair in numbers]
     if d == 1:
         return pairs
-    # Orthogonal records have second moments that differ most.
+    # Orthogonal records, because their second moments differ most.
     corner = Pair.replacing(
-        "around_a_corner", np.outer(np.arange(n) == 0, FAR * axis), 0, FAR * np.eye(d)[1]
+        "around_a_corner",
+        np.outer(np.arange(n) == 0, FAR_RECORD * axis),
+        0,
+        FAR_RECORD * np.eye(d)[1],
     )
     return [*pairs, *(pair.along(diagonal, "_diagonal") for pair in numbers), corner]
 
 
-def _of_numbers(n: int) -> list[Pair]:
-    zeros, low = np.zeros(n), np.full(n, -FAR)
-    one_far = np.append(np.zeros(n - 1), FAR)
+def _scalar_pairs(n: int) -> list[Pair]:
+    zeros, low = np.zeros(n), np.full(n, -FAR_RECORD)
+    one_far = np.append(np.zeros(n - 1), FAR_RECORD)
     halves = np.where(np.arange(n) % 2 == 0, -1.0, 1.0)
-    almost = NEAR_EQUAL * np.linspace(-1, 1, n)
+    nearly_equal = NEAR_EQUAL * np.linspace(-1, 1, n)
     # Quantiles of a Gaussian in a well mixed order, and one outlier.
-    mixed = np.argsort(np.arange(n) * GOLDEN % 1)
+    mixed = np.argsort(np.arange(n) * GOLDEN_RATIO % 1)
     spread = ndtri((mixed + 0.5) / n)
-    spread[-1] = -FAR
-    made = {
-        "one_to_the_far_end": (zeros, 0, FAR),
+    spread[-1] = -FAR_RECORD
+    datasets = {
+        "one_to_the_far_end": (zeros, 0, FAR_RECORD),
         "all_equal_but_one": (zeros, 0, 1.0),
-        "ends_of_the_clip": (np.append(np.zeros(n - 1), -FAR), n - 1, FAR),
-        "all_low_but_one": (low, 0, FAR),
+        "ends_of_the_clip": (np.append(np.zeros(n - 1), -FAR_RECORD), n - 1, FAR_RECORD),
+        "all_low_but_one": (low, 0, FAR_RECORD),
         "two_clusters": (halves, 0, 1.0),
-        "two_far_clusters": (FAR * halves, 0, FAR),
-        "almost_constant": (almost, 0, 1.0),
-        "far_outlier": (spread, n - 1, FAR),
+        "two_far_clusters": (FAR_RECORD * halves, 0, FAR_RECORD),
+        "almost_constant": (nearly_equal, 0, 1.0),
+        "far_outlier": (spread, n - 1, FAR_RECORD),
         "outlier_in_both": (one_far, 0, 1.0),
     }
-    return [Pair.replacing(name, *what) for name, what in made.items()]
+    return [Pair.replacing(name, *pair) for name, pair in datasets.items()]
 
 
-def checked_pair(
+def check_pair(
     estimator: Estimator,
     budget: Budget,
     pair: Pair | tuple[ArrayLike, ArrayLike],
     rng: np.random.Generator,
 ) -> Pair:
-    """Return the pair after checking that the estimator claims the budget on it.
+    """Check that an audit is possible, and return its two datasets as a `Pair`.
+
+    The estimator must claim privacy under the budget's notion. The datasets must be neighbours.
 
     Parameters
     ----------
@@ -91,7 +99,7 @@ def checked_pair(
     pair : Pair or tuple of two arrays
         Neighbouring datasets of shape (n,) or (n, d).
     rng : Generator
-        Generator of the audit; it is only checked.
+        Generator of the audit; it is checked, but not used.
 
     Returns
     -------
@@ -103,7 +111,7 @@ def checked_pair(
         If the datasets are not neighbours under the budget's relation, or the estimator does not
         claim the budget's notion, or takes scalars and gets vectors.
     TypeError
-        If `rng` is a seed.
+        If `rng` is a seed instead of a generator.
     """
     check_generator(rng)
     if not isinstance(pair, Pair):

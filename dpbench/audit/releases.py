@@ -1,4 +1,4 @@
-"""Audit by runs: release on both datasets of a pair and bound the privacy parameter."""
+"""Audit by runs: release on two neighbouring datasets and bound the privacy parameter."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Bools, Floats
-from dpbench.audit.attack import Released, attacks
-from dpbench.audit.pairs import checked_pair
+from dpbench.audit.attack import PairReleases, choose_attacks
+from dpbench.audit.pairs import check_pair
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
@@ -19,35 +19,35 @@ from dpbench.samples import DenseSample
 from dpbench.sweep.block import BLOCK_NUMBERS, single_threaded_blas
 
 __all__ = [
-    "LEAST_RUNS",
-    "PILOT",
+    "MIN_AUDIT_RUNS",
+    "PILOT_SHARE",
     "PrivacyBound",
     "Split",
     "Streams",
     "audit_pair",
-    "both_sides",
-    "bound_of",
+    "bound_from_releases",
+    "bound_privacy",
     "direction",
-    "judged",
+    "release_both_sides",
 ]  # fmt: skip
 
-# Function from a purpose (the coins, or a try and a side) to its random generator.
+# Function from a purpose (coins, or a way of releasing and a side) to its random generator.
 Streams = Callable[..., np.random.Generator]
-LEAST_RUNS = 100
+MIN_AUDIT_RUNS = 100  # smallest accepted average number of runs on each dataset
 # Share of an audit's runs that are the pilot, which chooses the attack.
-PILOT = 0.2
+PILOT_SHARE = 0.2
 # Largest batch of runs, because some estimators copy the records of a batch.
-MOST_RUNS = 500
+MAX_BATCH_RUNS = 500
 
 
 @dataclass(frozen=True)
 class PrivacyBound:
-    """Result of an audit of one pair.
+    """Result of an audit on one pair of neighbouring datasets.
 
     Attributes
     ----------
     claimed : float
-        Claimed parameter: epsilon, rho under zCDP, mu under GDP.
+        Claimed privacy parameter: epsilon, or rho under zCDP, or mu under GDP.
     lower_bound : float
         Lower bound on the true parameter; NaN if the estimator raised in every run on both
         datasets.
@@ -61,7 +61,10 @@ class PrivacyBound:
 
     @property
     def verdict(self) -> Literal["refuted", "not refuted", "failed"]:
-        """Verdict: ``refuted`` if the bound exceeds the claim, ``failed`` if there is no bound."""
+        """Verdict on the claim: ``refuted``, ``not refuted``, or ``failed`` if there is no bound.
+
+        A claim is refuted if the lower bound exceeds the claimed parameter.
+        """
         if np.isnan(self.lower_bound):
             return "failed"
         return "refuted" if self.lower_bound > self.claimed else "not refuted"
@@ -96,8 +99,8 @@ def audit_pair(
         Datasets of shape (n,) or (n, d) that differ in one record; under ``add_remove`` the right
         dataset lacks this record.
     runs : int
-        Average number of releases on each dataset, at least 100: a fair coin chooses the dataset
-        of each of 2 `runs` releases.
+        Average number of releases on each dataset, at least 100. A fair coin chooses the dataset of
+        each of 2 `runs` releases.
     error : float
         Probability that the bound exceeds the true parameter, in (0, 1).
     rng : Generator
@@ -105,7 +108,7 @@ def audit_pair(
 
     Returns
     -------
-    Bound
+    PrivacyBound
 
     Raises
     ------
@@ -113,7 +116,7 @@ def audit_pair(
         If the datasets are not neighbours, or the estimator does not claim the budget's notion, or
         `runs` or `error` is out of range.
     TypeError
-        If `rng` is a seed.
+        If `rng` is a seed instead of a generator.
 
     Examples
     --------
@@ -127,16 +130,17 @@ def audit_pair(
     >>> bound.verdict
     'not refuted'
     """
-    pair = checked_pair(estimator, budget, pair, rng)
-    if runs < LEAST_RUNS or not 0 < error < 1:
+    pair = check_pair(estimator, budget, pair, rng)
+    if runs < MIN_AUDIT_RUNS or not 0 < error < 1:
         raise ValueError(
-            f"runs: {runs}, error: {error}: give at least {LEAST_RUNS} runs and an error in (0, 1)"
+            f"runs: {runs}, error: {error}: give at least {MIN_AUDIT_RUNS} runs and an error in "
+            "(0, 1)"
         )
     with single_threaded_blas():
-        return bound_of(estimator, budget, pair, runs, error, lambda *_: rng)
+        return bound_privacy(estimator, budget, pair, runs, error, lambda *_: rng)
 
 
-def bound_of(
+def bound_privacy(
     estimator: Estimator,
     budget: Budget,
     pair: Pair,
@@ -145,42 +149,52 @@ def bound_of(
     streams: Streams,
     noise_factor: float | None = None,
 ) -> PrivacyBound:
-    """Bound the privacy parameter; the first fifth of the runs chooses the attacks.
+    """Bound the privacy parameter from below by releases on two datasets, without checking them.
+
+    An attack is a test that distinguishes the datasets by their releases. The first fifth of the
+    releases chooses the attacks. The other releases give the bound.
 
     Parameters
     ----------
     estimator, budget, pair, runs, error
-        See `audit_pair`; the pair is not checked.
+        See `audit_pair`.
     streams : callable
-        Function from a purpose to its random generator.
+        Function that takes the name of a purpose and returns the random generator for this purpose.
     noise_factor : float, optional
-        Factor of all noise; correct noise by default.
+        Factor of all noise; by default the factor of the enclosing `dpbench.audit.noise_times`, or
+        1.
 
     Returns
     -------
-    Bound
+    PrivacyBound
     """
-    split = Split.drawn(runs, streams("coins"))
-    both = both_sides(estimator, budget, pair, split.counts, streams, noise_factor)
-    # `both_sides` tries at most twice, and each try has half of the error.
-    return judged(both, split, direction(estimator.estimand, pair), budget, error / 2)
+    split = Split.draw(runs, streams("coins"))
+    releases = release_both_sides(estimator, budget, pair, split.counts, streams, noise_factor)
+    # `release_both_sides` tries at most twice, and each try has half of the error.
+    return bound_from_releases(
+        releases, split, direction(estimator.estimand, pair), budget, error / 2
+    )
 
 
 @dataclass(frozen=True)
 class Split:
-    """Assignment of releases to the two datasets of a pair, and to pilot and further runs.
+    """Assignment of releases to the two datasets of a pair, by fair coins.
+
+    The first releases are the pilot, which chooses the attacks of an audit. The other releases give
+    the lower bound on the privacy parameter.
 
     Attributes
     ----------
     coins : ndarray of bool, shape (2 runs,)
-        True for a release on the left dataset. The coins are fair, because `guess_bound` needs it.
+        True for a release on the left dataset. The coins are fair, because `guess_bound` assumes
+        fair coins.
     """
 
     coins: Bools
 
     @classmethod
-    def drawn(cls, runs: int, rng: np.random.Generator) -> Split:
-        """Draw the coins of 2 `runs` releases.
+    def draw(cls, runs: int, rng: np.random.Generator) -> Split:
+        """Draw the fair coins that assign 2 `runs` releases to the two datasets of a pair.
 
         Parameters
         ----------
@@ -202,24 +216,28 @@ class Split:
 
     @property
     def early(self) -> tuple[int, int]:
-        """Numbers of pilot releases on the left and on the right dataset; these come first."""
-        pilot = self.coins[: int(PILOT * len(self.coins))]
-        return int(pilot.sum()), int((~pilot).sum())
+        """Numbers of pilot releases on the left and on the right dataset.
+
+        The pilot is the first part of the releases; it chooses the attacks of an audit.
+        """
+        coins = self.coins[: int(PILOT_SHARE * len(self.coins))]
+        return int(coins.sum()), int((~coins).sum())
 
 
-def judged(
-    both: Released | None, split: Split, direction: Floats, budget: Budget, error: float
+def bound_from_releases(
+    releases: PairReleases | None, split: Split, direction: Floats, budget: Budget, error: float
 ) -> PrivacyBound:
-    """Bound the privacy parameter from releases on both datasets of a pair.
+    """Bound the privacy parameter from below by given releases on both datasets of a pair.
 
     Parameters
     ----------
-    both : Released or None
-        Releases on each side, in the order of the coins of `split`; None if all failed.
+    releases : PairReleases or None
+        Releases on each dataset, in the order of the coins of `split`; None if all failed.
     split : Split
-        Assignment of the releases.
+        Assignment of the releases to the datasets, and to a first part (the pilot) that chooses the
+        attacks.
     direction : ndarray of shape (m,)
-        Direction in which the estimands of the two datasets differ.
+        Direction in which the estimated quantity differs between the two datasets.
     budget : Budget
         Claimed budget.
     error : float
@@ -227,35 +245,36 @@ def judged(
 
     Returns
     -------
-    Bound
+    PrivacyBound
     """
     claimed, runs = budget.amounts[0], len(split.coins) // 2
-    if both is None:
+    if releases is None:
         return PrivacyBound(claimed, np.nan, runs)
     pilot, rest = (
-        Released(*(side[of] for side, of in zip(both, ends, strict=True)))
-        for ends in (
+        PairReleases(*(side[part] for side, part in zip(releases, parts, strict=True)))
+        for parts in (
             [slice(early) for early in split.early],
             [slice(early, None) for early in split.early],
         )
     )
-    chosen = attacks(pilot, direction, budget, min(map(len, rest)), error)
-    found = max(attack.bound(rest, share * error) for attack, share in chosen)
-    return PrivacyBound(claimed, found, runs)
+    attacks = choose_attacks(pilot, direction, budget, min(map(len, rest)), error)
+    lower_bound = max(attack.bound(rest, share * error) for attack, share in attacks)
+    return PrivacyBound(claimed, lower_bound, runs)
 
 
-def both_sides(
+def release_both_sides(
     estimator: Estimator,
     budget: Budget,
     pair: Pair,
     counts: tuple[int, int],
     streams: Streams,
     noise_factor: float | None,
-) -> Released | None:
-    """Return independent releases on both datasets; None if all of them failed.
+) -> PairReleases | None:
+    """Return independent releases on both datasets of a pair; None if all of them failed.
 
-    Releases are made in batches. An exception ends a whole batch; if there is one, all releases are
-    repeated one at a time, and a release that fails is NaN, because failing is an output too.
+    Releases are made in batches. An exception ends a whole batch. If an exception occurs, all
+    releases are repeated one at a time. A release that then fails is NaN, because failing is an
+    output, too.
 
     Parameters
     ----------
@@ -268,47 +287,49 @@ def both_sides(
     counts : tuple of two int
         Numbers of releases on the left and on the right dataset.
     streams : callable
-        Function from a purpose to its random generator.
+        Function that takes the name of a purpose and returns the random generator for this purpose.
     noise_factor : float or None
-        Factor of all noise; None for correct noise.
+        Factor of all noise; None for the factor of the enclosing `dpbench.audit.noise_times`, or 1.
 
     Returns
     -------
-    Released or None
+    PairReleases or None
     """
-    size = max(1, min(MOST_RUNS, BLOCK_NUMBERS // pair.left.size))
-    for tried, batch in (("audit", size), ("audit one by one", 1)):
-        found = [
-            _releases(estimator, budget, data, runs, batch, streams(tried, side), noise_factor)
+    size = max(1, min(MAX_BATCH_RUNS, BLOCK_NUMBERS // pair.left.size))
+    for purpose, batch in (("audit", size), ("audit one by one", 1)):
+        sides = [
+            _release_batches(
+                estimator, budget, data, runs, batch, streams(purpose, side), noise_factor
+            )
             for side, data, runs in zip(
                 ("left", "right"), (pair.left, pair.right), counts, strict=True
             )
         ]
-        widths = {rows.shape[1] for side in found for rows in side if rows is not None}
-        failed = any(rows is None for side in found for rows in side)
+        widths = {rows.shape[1] for side in sides for rows in side if rows is not None}
+        failed = any(rows is None for side in sides for rows in side)
         if not failed:
             break
     if not widths:
         return None
-    nothing = np.full((1, widths.pop()), np.nan)
-    return Released(
-        *(np.concatenate([nothing if rows is None else rows for rows in side]) for side in found)
+    failed_row = np.full((1, widths.pop()), np.nan)
+    return PairReleases(
+        *(np.concatenate([failed_row if rows is None else rows for rows in side]) for side in sides)
     )
 
 
-def _releases(
+def _release_batches(
     estimator: Estimator,
     budget: Budget,
     data: Floats,
     runs: int,
-    size: int,
+    batch_size: int,
     rng: np.random.Generator,
     noise_factor: float | None,
 ) -> list[Floats | None]:
-    """Return batches of `size` releases, each of shape (size, m); None if the estimator raises."""
-    found: list[Floats | None] = []
-    for start in range(0, runs, size):
-        count = min(size, runs - start)
+    """Return batches of releases, each of shape (size, m); None for a batch that raises."""
+    batches: list[Floats | None] = []
+    for start in range(0, runs, batch_size):
+        count = min(batch_size, runs - start)
         sample = DenseSample(np.broadcast_to(data, (count, *data.shape)))
         try:
             ledger = Ledger(budget, rng, noise_factor=noise_factor)
@@ -316,19 +337,19 @@ def _releases(
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001, a plug-in may raise anything
-            found.append(None)
+            batches.append(None)
         else:
-            found.append(value.reshape(count, -1))
-    return found
+            batches.append(value.reshape(count, -1))
+    return batches
 
 
 def direction(estimand: str, pair: Pair) -> Floats:
-    """Return the direction in which the estimands of the two datasets of a pair differ.
+    """Return the direction in which the estimated quantity differs between two datasets of a pair.
 
     Parameters
     ----------
     estimand : str
-        ``mean``, ``covariance`` or ``regression``.
+        Estimated quantity: ``mean``, ``covariance`` or ``regression``.
     pair : Pair
         Neighbouring datasets.
 

@@ -1,4 +1,4 @@
-"""Audit by replay: repeat a run on the neighbouring dataset, given equal releases."""
+"""Audit by replay: repeat a run on a neighbouring dataset, with the releases of the first run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
-from dpbench.audit.pairs import checked_pair
+from dpbench.audit.pairs import check_pair
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
@@ -22,24 +22,24 @@ from dpbench.sweep.block import single_threaded_blas
 
 __all__ = ["Replay", "audit_replay", "first_reason", "largest_ratio", "replay"]
 
-# Runs on each dataset, in one batch; several, because later steps depend on earlier releases.
+# Runs on each dataset, in one batch; several runs, because later steps depend on releases.
 TRIALS = 10
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Comparison of a run on one dataset of a pair with its replay on the other.
+    """Comparison of a run with its replay, a run on a neighbouring dataset with equal releases.
 
     Attributes
     ----------
     move_over_sensitivity : float
-        Largest change of a mechanism's input divided by its stated sensitivity; NaN if no
-        mechanism could be compared.
+        Largest ratio over all mechanisms; NaN if no mechanism could be compared. The ratio is the
+        change of a mechanism's input between the datasets, divided by the stated sensitivity.
     mechanism : str
-        Mechanism with the largest change; may be empty.
+        Name of the mechanism with this largest ratio; empty if no mechanism could be compared.
     difference : str
         Part of the control flow that depends on the replaced record: the mechanisms that run, a
-        stated sensitivity, or whether the run raises. Empty if there is none.
+        stated sensitivity, or whether the run raises. Empty if no part does.
     compared, not_compared : int
         Numbers of mechanisms that were compared and that could not be compared.
     pair : str
@@ -55,18 +55,22 @@ class Replay:
 
     @property
     def same_flow(self) -> bool:
-        """True if mechanisms and stated sensitivities were equal on both datasets."""
+        """True if the control flow of the two runs is equal, so that `difference` is empty."""
         return not self.difference
 
     @property
     def verdict(self) -> Literal["refuted", "not refuted"]:
-        """Verdict: ``refuted`` if a change exceeds its sensitivity or the control flow differs."""
+        """Verdict on the claimed budget, ``refuted`` or ``not refuted``.
+
+        A claim is refuted if the input of a mechanism changes by more than its stated sensitivity,
+        or if the control flow depends on the replaced record.
+        """
         too_far = self.move_over_sensitivity > 1 + ROUNDING
         return "refuted" if too_far or not self.same_flow else "not refuted"
 
     @property
     def reason(self) -> str:
-        """Reason why the claim is refuted; empty if it is not."""
+        """Reason why the privacy claim is refuted; empty if it is not refuted."""
         if not self.same_flow:
             return f"{self.difference} depends on the record of {self.pair}"
         if self.verdict == "not refuted":
@@ -75,9 +79,9 @@ class Replay:
         return f"{self.mechanism} {moved} on {self.pair}"
 
     def __str__(self) -> str:
-        told = self.reason or f"largest move over stated sensitivity {self._ratio}"
+        result = self.reason or f"largest move over stated sensitivity {self._ratio}"
         counts = f"mechanisms: {self.compared} compared, {self.not_compared} not"
-        return f"{self.verdict}: {told} ({counts})"
+        return f"{self.verdict}: {result} ({counts})"
 
     @property
     def _ratio(self) -> str:
@@ -92,26 +96,35 @@ def audit_replay(
     *,
     rng: np.random.Generator,
 ) -> Replay:
-    """Compare the inputs of mechanisms with their stated sensitivities on two datasets.
+    """Check on two datasets that inputs of mechanisms differ by at most their stated sensitivities.
 
     The estimator runs on the left dataset. Then it runs on the right dataset with the random
-    numbers of the first run, and each mechanism repeats its release from the left (a frozen
-    release). Given equal releases, the inputs of a mechanism may differ by at most its stated
-    sensitivity, and the sequence of mechanisms must be equal. Control flow that depends on releases
-    alone is equal in both runs, because the releases are frozen.
+    numbers of the first run. In this replay each mechanism repeats its release from the left
+    dataset (a frozen release). The inputs of a mechanism may then differ by at most its stated
+    sensitivity. Both runs must call the same sequence of mechanisms. Control flow that depends on
+    releases alone is equal in both runs, because the releases are frozen.
 
-    A ratio above 1 shows that the noise of a mechanism is scaled to too small a sensitivity, so
-    that it costs more than the ledger has counted. Every norm in which a sensitivity is stated is
-    compared, even if the noise of this budget does not use it. A difference in control flow shows
-    that the course of the run distinguishes the datasets. Neither measures the privacy loss of the
-    final release, which may be below the total cost of the mechanisms.
+    The result has the largest ratio of a difference to its stated sensitivity. A ratio above 1
+    shows that the noise of a mechanism is scaled to too small a sensitivity. The mechanism then
+    costs more than the ledger has counted. Every norm in which a sensitivity is stated is compared,
+    even if the noise under `budget` does not use the norm. A difference in control flow shows that
+    the course of the run distinguishes the datasets. Neither the ratio nor the control flow
+    measures the privacy loss of the final release, which may be below the total cost of the
+    mechanisms.
 
     A ratio of at most 1 shows that the compared mechanisms kept their stated sensitivities, on this
-    pair and after these releases. It shows nothing about other datasets and releases, mechanisms
-    that could not be compared, the noise and its calibration, the split of the budget, or a record
-    that reaches the output outside of all mechanisms. A mechanism cannot be compared if it pays and
-    draws by itself (local randomisers, histograms, smooth noise, other libraries), if it chooses
-    among intervals whose ends are records, or if it follows a release that cannot be frozen.
+    pair and after these releases. It shows nothing about:
+
+    - other datasets and releases, and mechanisms that could not be compared;
+    - the noise and its calibration, and the split of the budget;
+    - a record that reaches the output outside of all mechanisms.
+
+    A mechanism cannot be compared in three cases:
+
+    - it pays the ledger and draws its noise by itself (local randomisers, histograms, smooth noise,
+      other libraries);
+    - it chooses among intervals whose ends are records;
+    - it follows a release that cannot be frozen.
 
     Parameters
     ----------
@@ -135,7 +148,7 @@ def audit_replay(
     ValueError
         If the datasets are not neighbours, or the estimator does not claim the budget's notion.
     TypeError
-        If `rng` is a seed.
+        If `rng` is a seed instead of a generator.
 
     References
     ----------
@@ -149,17 +162,17 @@ def audit_replay(
     >>> from dpbench.audit import audit_replay
     >>> from dpbench.estimators import ClippedMean
     >>> data = np.zeros(20), np.append(np.zeros(19), 5.0)
-    >>> found = audit_replay(ClippedMean(lower=0, upper=1), PureDP(1.0), data,
-    ...                      rng=np.random.default_rng(0))
-    >>> print(found)
+    >>> result = audit_replay(ClippedMean(lower=0, upper=1), PureDP(1.0), data,
+    ...                       rng=np.random.default_rng(0))
+    >>> print(result)
     not refuted: largest move over stated sensitivity 1 (mechanisms: 1 compared, 0 not)
     """
     with single_threaded_blas():
-        return replay(estimator, budget, checked_pair(estimator, budget, pair, rng), rng)
+        return replay(estimator, budget, check_pair(estimator, budget, pair, rng), rng)
 
 
 def replay(estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Generator) -> Replay:
-    """Replay a pair without checking it; see `audit_replay`.
+    """Compare runs on two neighbouring datasets as `audit_replay` does, without checking them.
 
     Parameters
     ----------
@@ -171,41 +184,58 @@ def replay(estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Gene
     Replay
     """
     start = copy.deepcopy(rng)
-    first, ended = _steps(estimator, budget, pair.left, rng)
-    second, ended_too = _steps(estimator, budget, pair.right, start, first)
-    if ended != ended_too:  # one run raised: compare the steps before the error
-        shared = min(len(first), len(second))
-        first, second = first[:shared], second[:shared]
-    found = compare_steps(first, second)
-    difference = found.difference
-    if found.complete and ended != ended_too:
+    first, finished = _record_steps(estimator, budget, pair.left, rng)
+    second, finished_too = _record_steps(estimator, budget, pair.right, start, first)
+    if finished != finished_too:  # one run raised: compare the steps before the error
+        length = min(len(first), len(second))
+        first, second = first[:length], second[:length]
+    comparison = compare_steps(first, second)
+    difference = comparison.difference
+    if comparison.complete and finished != finished_too:
         difference = difference or "whether it raises"
     return Replay(
-        found.ratio, found.mechanism, difference, found.compared, found.skipped, pair.name
+        comparison.ratio,
+        comparison.mechanism,
+        difference,
+        comparison.compared,
+        comparison.skipped,
+        pair.name,
     )
 
 
-def largest_ratio(found: Iterable[Replay]) -> float:
-    """Return the largest ratio of change to stated sensitivity over replays; NaN if all are NaN."""
-    ratios = [one.move_over_sensitivity for one in found]
+def largest_ratio(replays: Iterable[Replay]) -> float:
+    """Return the largest ratio of an input's change to its stated sensitivity, over all replays.
+
+    A replay compares runs on two neighbouring datasets; its ratio is
+    `Replay.move_over_sensitivity`. The result is NaN if the ratios of all replays are NaN.
+    """
+    ratios = [replay.move_over_sensitivity for replay in replays]
     return max((ratio for ratio in ratios if not np.isnan(ratio)), default=np.nan)
 
 
-def first_reason(found: Sequence[Replay]) -> str:
-    """Return the reason of the refuting replay with the largest ratio; empty if none refutes."""
-    refuting = [one for one in found if one.verdict == "refuted"]
-    ranked = sorted(refuting, key=lambda one: -np.nan_to_num(one.move_over_sensitivity))
+def first_reason(replays: Sequence[Replay]) -> str:
+    """Return the reason why a replay refutes a privacy claim; empty if no replay refutes it.
+
+    The reason is from the refuting replay with the largest ratio of an input's change to its stated
+    sensitivity.
+    """
+    refuting = [replay for replay in replays if replay.verdict == "refuted"]
+    ranked = sorted(refuting, key=lambda replay: -np.nan_to_num(replay.move_over_sensitivity))
     return ranked[0].reason if ranked else ""
 
 
-def _steps(
+def _record_steps(
     estimator: Estimator,
     budget: Budget,
     data: Floats,
     rng: np.random.Generator,
     earlier: Sequence[Step] = (),
 ) -> tuple[list[Step], bool]:
-    """Return the steps of `TRIALS` runs on a dataset, and whether they ended without an error."""
+    """Run an estimator on a dataset and return the recorded calls of mechanisms.
+
+    The second result is True if the run raised no exception. The estimator runs `TRIALS` times at
+    once. If `earlier` calls are given, the new calls repeat the releases of the earlier calls.
+    """
     tape = Tape(earlier)
     sample = DenseSample(np.broadcast_to(data, (TRIALS, *data.shape)))
     try:

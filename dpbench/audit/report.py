@@ -8,21 +8,28 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from dpbench.output.style import NOTIONS, Canvas, legend, line_styles, new_canvas, spaced
-from dpbench.output.terminal import counted
+from dpbench.output.style import NOTIONS, Canvas, display_name, legend, line_styles, new_canvas
+from dpbench.output.terminal import count_verdicts
 from dpbench.output.terminal import table as text_table
-from dpbench.output.verdicts import AUDIT, CONTROLS, failing
+from dpbench.output.verdicts import AUDIT, CONTROLS, failing_words
 
-__all__ = ["CAVEAT", "blind_rows", "bounds_figure", "render", "strongest", "strongest_in_print"]
+__all__ = [
+    "CAVEAT",
+    "bounds_figure",
+    "format_strongest",
+    "list_blind_rows",
+    "render",
+    "select_strongest",
+]
 
 # Height of the figure in inches: per row, and of the frame around the rows.
 ROW, FRAME = 0.155, 0.95
 
-# Shorter headings for print, and columns that are not printed: files and titles have them.
+# Shorter headings for print, and columns that are not printed because files and titles have them.
 PRINTED = {"lower bound": "bound", "move over sensitivity": "move"}
 UNPRINTED = ("of pairs", "runs a side")
 
-# Columns that identify an estimator and its budget; there are several pairs for each.
+# Columns that identify an estimator and its budget; a table has several pairs for each.
 ROW_KEY = ("estimator", "notion", "delta")
 
 CAVEAT = """\
@@ -34,40 +41,50 @@ stated sensitivity, over all pairs and given equal releases; a move above 1
 refutes, "-" if nothing could be compared. Mistakes on other datasets may not
 show at all."""
 
-MOST_NAMED = 12  # rows that are printed for each reason; ``audit.csv`` has all
+MAX_NAMED_ROWS = 12  # rows that are printed for each reason; ``audit.csv`` has all
 # The noise that is halved in each column of ``audit.csv``; see `dpbench.audit.blind`.
 INJECTED = {"blind": "all noise", "blind_additive": "additive noise alone"}
 
 
-def strongest(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the row with the largest lower bound for every estimator, notion and delta."""
+def select_strongest(table: pd.DataFrame) -> pd.DataFrame:
+    """Select the row with the largest lower bound for every estimator, privacy notion and delta.
+
+    The lower bound is on the privacy parameter. `table` has one row for each pair of datasets on
+    which an estimator was audited.
+    """
     bound = table["lower_bound"].fillna(-1.0)
     best = bound.groupby([table[name] for name in ROW_KEY], sort=False, dropna=False).idxmax()
     return table.loc[best.to_numpy()].reset_index(drop=True)
 
 
-def blind_rows(table: pd.DataFrame) -> list[str]:
-    """List by reason the estimators and notions for which halved noise is not refuted."""
-    best, lines = strongest(table), list[str]()
+def list_blind_rows(table: pd.DataFrame) -> list[str]:
+    """Return lines to print that name the estimators whose halved noise an audit would miss.
+
+    Estimators are grouped by the reason why the audit would miss halved noise.
+    """
+    rows, lines = select_strongest(table), list[str]()
     for column, noise in INJECTED.items():
-        if column not in best:
+        if column not in rows:
             continue
-        reasons = best[column].fillna("").astype(str)
+        reasons = rows[column].fillna("").astype(str)
         blind = reasons != ""
-        lines.append(f"Half of {noise}: not refuted in {blind.sum()} of {len(best)} rows")
-        named: dict[str, list[str]] = {}
-        for row in best[blind].to_dict("records"):
+        lines.append(f"Half of {noise}: not refuted in {blind.sum()} of {len(rows)} rows")
+        names_by_kind: dict[str, list[str]] = {}
+        for row in rows[blind].to_dict("records"):
             kind = str(row[column]).partition(":")[0]
-            named.setdefault(kind, []).append(f"{row['estimator']} {row['notion']}")
-        for kind, some in named.items():
-            more = len(some) - MOST_NAMED
-            rest = [f"and {more} more: see {column} in audit.csv"] if more > 0 else []
-            lines.append(f"  {kind}: {', '.join([*some[:MOST_NAMED], *rest])}")
+            names_by_kind.setdefault(kind, []).append(f"{row['estimator']} {row['notion']}")
+        for kind, names in names_by_kind.items():
+            unnamed = len(names) - MAX_NAMED_ROWS
+            rest = [f"and {unnamed} more: see {column} in audit.csv"] if unnamed > 0 else []
+            lines.append(f"  {kind}: {', '.join([*names[:MAX_NAMED_ROWS], *rest])}")
     return lines
 
 
 def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = ()) -> str:
-    """Return the printed report: the strongest pair of every estimator, notion and control.
+    """Return the printed report of an audit.
+
+    It shows the largest lower bound on the privacy parameter for every estimator and notion, and
+    for every control (an estimator broken on purpose).
 
     Parameters
     ----------
@@ -80,43 +97,46 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = 
     -------
     str
     """
-    best = strongest(controls)
-    caught = ~best["verdict"].isin(failing(CONTROLS))
-    verdicts = [{"verdict": CONTROLS[one].text} for one in best["verdict"]]
-    broken = zip(strongest_in_print(controls), verdicts, strict=True)
+    strongest = select_strongest(controls)
+    caught = ~strongest["verdict"].isin(failing_words(CONTROLS))
+    verdicts = [{"verdict": CONTROLS[verdict].text} for verdict in strongest["verdict"]]
+    judged_controls = zip(format_strongest(controls), verdicts, strict=True)
     parts = []
     for title, rows in (
-        ("Audit: the largest lower bound on each privacy parameter", strongest_in_print(audit)),
-        ("Controls, broken on purpose: each must be caught", [a | b for a, b in broken]),
+        ("Audit: the largest lower bound on each privacy parameter", format_strongest(audit)),
+        ("Controls, broken on purpose: each must be caught", [a | b for a, b in judged_controls]),
     ):
         runs = ", ".join(dict.fromkeys(row["runs a side"] for row in rows))
         shown = [
             {PRINTED.get(key, key): row[key] for key in row if key not in UNPRINTED} for row in rows
         ]
         parts.append(text_table(f"{title}; {runs} runs a side", shown))
-    told = [
-        f"{len(audit)} pairs: {counted(audit, failing(AUDIT))}",
-        f"{caught.sum()} of {len(best)} controls caught",
+    lines = [
+        f"{len(audit)} pairs: {count_verdicts(audit, failing_words(AUDIT))}",
+        f"{caught.sum()} of {len(strongest)} controls caught",
     ]
-    told += [
+    lines += [
         f"replay refutes {row['estimator']} under {row['notion']}: {row['refuted_by_replay']}"
-        for row in strongest(audit).to_dict("records")
+        for row in select_strongest(audit).to_dict("records")
         if row["refuted_by_replay"]
     ]
     if missed:
-        told.append(f"a replay misses {', '.join(missed)}: its other results prove little")
-    if not (caught | best["estimator"].isin(missed)).all():
+        lines.append(f"a replay misses {', '.join(missed)}: its other results prove little")
+    if not (caught | strongest["estimator"].isin(missed)).all():
         runs = controls["runs"].min()
-        told.append(f"{runs} runs a side miss broken estimators: other results prove little")
-    named = [
+        lines.append(f"{runs} runs a side miss broken estimators: other results prove little")
+    blind_lines = [
         textwrap.fill(line, 80, subsequent_indent="    ", break_on_hyphens=False)
-        for line in blind_rows(audit)
+        for line in list_blind_rows(audit)
     ]
-    return "\n\n".join([*parts, "\n".join([*told, *named, CAVEAT])]) + "\n"
+    return "\n\n".join([*parts, "\n".join([*lines, *blind_lines, CAVEAT])]) + "\n"
 
 
-def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Return one mapping from heading to printed cell for each strongest pair."""
+def format_strongest(table: pd.DataFrame) -> list[dict[str, str]]:
+    """Return printed rows, mappings from heading to cell, with the largest lower bounds.
+
+    There is one row for every estimator, notion and delta.
+    """
     return [
         {
             "estimator": row["estimator"],
@@ -131,7 +151,7 @@ def strongest_in_print(table: pd.DataFrame) -> list[dict[str, str]]:
             "move over sensitivity": _ratio(row["move_over_sensitivity"]),
             "verdict": row["verdict"],
         }
-        for row in strongest(table).to_dict("records")
+        for row in select_strongest(table).to_dict("records")
     ]
 
 
@@ -140,8 +160,11 @@ def _ratio(value: float) -> str:
     return "-" if np.isnan(value) else f"{value:.3g}"
 
 
-def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = spaced) -> Canvas:
-    """Draw the largest lower bound of every estimator and notion, divided by the claim.
+def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = display_name) -> Canvas:
+    """Draw the lower bound divided by the claimed privacy parameter, for each estimator and notion.
+
+    The largest lower bound over all audited pairs of datasets is used. A mark to the right of the
+    vertical line at 1 refutes the claim.
 
     Parameters
     ----------
@@ -155,7 +178,7 @@ def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = spaced) -> 
     -------
     Canvas
     """
-    best = strongest(table)
+    best = select_strongest(table)
     best["share"] = best["lower_bound"] / best["claimed"]
     best["notion"] = best["notion"].str.split("_").str[0]
     best = best.groupby(["estimator", "notion"], sort=False)["share"].max().reset_index()
@@ -164,12 +187,12 @@ def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = spaced) -> 
     ax.axvspan(0, 1, color="0.92", zorder=0)
     ax.axvline(1, color="black", linewidth=1.2, label="claimed")
     styles = line_styles(NOTIONS)
-    for notion, words in NOTIONS.items():
+    for notion, name in NOTIONS.items():
         rows = best[best["notion"] == notion]
         look = {**styles[notion], "linestyle": "none", "markersize": 4, "clip_on": False}
-        at = order.get_indexer(pd.Index(rows["estimator"]))
-        if at.size:
-            ax.plot(rows["share"], at, label=words, zorder=3, **look)
+        places = order.get_indexer(pd.Index(rows["estimator"]))
+        if places.size:
+            ax.plot(rows["share"], places, label=name, zorder=3, **look)
     ax.set_yticks(np.arange(len(order)), [names(label) for label in order])
     ax.set_ylim(-0.7, len(order) - 0.3)
     ax.set_xlim(0, max(1.1, 1.05 * best["share"].max()))

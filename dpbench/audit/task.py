@@ -13,17 +13,17 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from dpbench.audit.attack import EVENTS, attacks
-from dpbench.audit.blind import reasons, steps_of
+from dpbench.audit.attack import EVENTS, choose_attacks
+from dpbench.audit.blind import explain_blind_row, trace_steps
 from dpbench.audit.half_additive import HALF, HalfAdditive
 from dpbench.audit.releases import (
-    LEAST_RUNS,
-    PILOT,
+    MIN_AUDIT_RUNS,
+    PILOT_SHARE,
     PrivacyBound,
     Streams,
-    both_sides,
-    bound_of,
+    bound_privacy,
     direction,
+    release_both_sides,
 )
 from dpbench.audit.replay import Replay, first_reason, largest_ratio, replay
 from dpbench.estimators import Estimator
@@ -43,31 +43,32 @@ COLUMNS = (
     *("visible", "blind", "blind_additive", "move_over_sensitivity", "verdict"),
     *("refuted_by_replay", "seconds"),
 )
-# Number of pairs that are audited, the most promising of all pairs after a short pilot.
-CHOSEN = 2
-# Factors of the noise that `visible` tries, in decreasing order.
+# Number of audited pairs; a short pilot chooses the most promising pairs.
+AUDITED_PAIRS = 2
+# Factors of the noise that `visible_factor` tries, in decreasing order.
 FACTORS = (0.8, 0.65, 0.5, 0.35, 0.25)
-OWN_NOISE = "own noise: the library draws it"
+OWN_NOISE = "own noise: the library draws it"  # reason for an estimator of a library
 
 
 @dataclass(frozen=True)
 class AuditTask:
-    """Audit of one estimator under one budget, on the most promising of its pairs.
+    """Audit of one estimator under one budget, on the most promising pairs of datasets.
 
     Attributes
     ----------
     label : str
         Label of the estimator.
     estimator, budget, runs
-        See `audit_pair`.
+        Estimator, claimed budget and average number of releases on each dataset, see `audit_pair`.
     pairs : tuple of Pair
-        Candidate pairs.
+        Candidate pairs of neighbouring datasets.
     error : float
         Probability that any bound of the task exceeds the true parameter.
     seed : int
         Seed of the audit.
     seen_by : tuple of str
-        Methods that must refute a control: ``runs``, ``replay`` or both; empty for estimators.
+        Methods that must refute a control (an estimator broken on purpose): ``runs``, ``replay`` or
+        both. Empty for other estimators.
     """
 
     label: str
@@ -81,79 +82,86 @@ class AuditTask:
 
     @cached_property
     def name(self) -> str:
-        """Digest of the task: estimator, budget, pairs, runs, error, seed."""
+        """Digest of all attributes of the task."""
         data = [
             hashlib.sha256(p.left.tobytes() + p.right.tobytes()).hexdigest() for p in self.pairs
         ]
-        about = [self.label, canonical(self.estimator), canonical(self.budget)]
-        how = self.runs, self.error, self.seed, self.seen_by
-        return digest(*about, [p.name for p in self.pairs], data, *how)
+        canonical_names = [self.label, canonical(self.estimator), canonical(self.budget)]
+        settings = self.runs, self.error, self.seed, self.seen_by
+        return digest(*canonical_names, [p.name for p in self.pairs], data, *settings)
 
     def streams(self, pair: Pair, stage: object) -> Streams:
-        """Return the random streams of a pair.
+        """Return a function that creates the random generators for one pair of datasets.
 
-        They do not depend on other estimators or pairs of the audit. They depend on `runs`, so
-        that a larger audit is an independent repetition.
+        The generators do not depend on other estimators or pairs of the audit. They depend on
+        `runs`. A larger audit is therefore an independent repetition.
 
         Parameters
         ----------
         pair : Pair
             Neighbouring datasets.
         stage : object
-            Stage of the audit, as ``"pilot"``; part of the streams' name.
+            Stage of the audit, such as ``"pilot"``; each stage has its own generators.
 
         Returns
         -------
         callable
-            Function from a purpose to its random generator.
+            Function that takes the name of a purpose and returns the random generator for this
+            purpose.
         """
         kinds = canonical(self.estimator), canonical(self.budget)
         name = (self.seed, self.runs, *kinds, pair.name, *pair.left.shape, stage)
-        return lambda *what: stream(*what, *name)
+        return lambda *purpose: stream(*purpose, *name)
 
     def bound(
         self, pair: Pair, noise_factor: float | None = None, error: float | None = None
     ) -> PrivacyBound:
-        """Return the lower bound from releases on this pair.
+        """Return the lower bound on the privacy parameter from releases on a pair of datasets.
 
         Parameters
         ----------
         pair : Pair
             Neighbouring datasets.
         noise_factor : float, optional
-            Factor of all noise; correct noise by default.
+            Factor of all noise; by default the factor of the enclosing `dpbench.audit.noise_times`,
+            or 1.
         error : float, optional
-            Probability that the bound exceeds the true parameter; by default an equal share of the
-            error of the task.
+            Probability that the bound exceeds the true parameter; by default the task's error
+            divided by `AUDITED_PAIRS`, the largest number of audited pairs.
 
         Returns
         -------
-        Bound
+        PrivacyBound
         """
-        error = error or self.error / CHOSEN
+        error = error or self.error / AUDITED_PAIRS
         streams = self.streams(pair, noise_factor or "audit")
-        given = self.estimator, self.budget, pair, self.runs, error
-        return bound_of(*given, streams, noise_factor)
+        arguments = self.estimator, self.budget, pair, self.runs, error
+        return bound_privacy(*arguments, streams, noise_factor)
 
     def replays(self) -> list[Replay]:
-        """Return the replay of every pair; empty for a library, which draws its own noise."""
+        """Return the replay on every pair of datasets.
+
+        A replay repeats a run on the neighbouring dataset with the releases of the first run. The
+        list is empty for a `OneDataset`, an estimator that draws its own noise instead of the
+        ledger.
+        """
         if isinstance(self.estimator, OneDataset):
             return []
-        about = self.estimator, self.budget
-        return [replay(*about, pair, self.streams(pair, "replay")()) for pair in self.pairs]
+        claim = self.estimator, self.budget
+        return [replay(*claim, pair, self.streams(pair, "replay")()) for pair in self.pairs]
 
-    def judge(self, bound: PrivacyBound, found: Sequence[Replay], *, blind: bool) -> str:
-        """Return the verdict of the bound and the replays together.
+    def judge(self, bound: PrivacyBound, replays: Sequence[Replay], *, blind: bool) -> str:
+        """Return the verdict on the claimed budget, from the lower bound and the replays together.
 
-        An estimator is refuted if one of them refutes it, a control only if all methods of
-        `seen_by` do.
+        An estimator is refuted if the bound or a replay refutes it. A control is refuted only if
+        all methods of `seen_by` refute it.
 
         Parameters
         ----------
-        bound : Bound
-            Bound from runs on one pair.
-        found : sequence of Replay
-            Replays of all pairs.
+        bound : PrivacyBound
+            Lower bound from runs on one pair of datasets.
+        replays : sequence of Replay
+            Replays on all pairs.
         blind : bool
             Whether the estimator raised in every run of the pilot.
 
@@ -162,112 +170,137 @@ class AuditTask:
         str
             ``refuted``, ``not refuted`` or ``failed``.
         """
-        by_replay = any(one.verdict == "refuted" for one in found)
+        by_replay = any(replay.verdict == "refuted" for replay in replays)
         refuted = {"runs": bound.verdict == "refuted", "replay": by_replay}
-        enough = (
+        is_refuted = (
             all(refuted[way] for way in self.seen_by) if self.seen_by else any(refuted.values())
         )
-        if enough:
+        if is_refuted:
             return "refuted"
         return "failed" if blind or bound.verdict == "failed" else "not refuted"
 
-    def promise(self, pair: Pair) -> float:
-        """Return the bound expected from a pair if the noise is halved; -1 if every run raised.
+    def expected_bound(self, pair: Pair) -> float:
+        """Return the lower bound that an audit of a pair would give if the noise were halved.
 
-        The estimate is from a few runs; pairs are ranked by it.
+        The bound is on the privacy parameter. It is estimated from a few runs. It serves to choose
+        the pairs of datasets to audit. The result is -1 if every run raised.
         """
-        few = max(LEAST_RUNS, self.runs // 20)
+        runs = max(MIN_AUDIT_RUNS, self.runs // 20)
         streams = self.streams(pair, "pilot")
-        pilot = both_sides(self.estimator, self.budget, pair, (few, few), streams, 0.5)
+        pilot = release_both_sides(self.estimator, self.budget, pair, (runs, runs), streams, 0.5)
         if pilot is None:
             return -1.0
-        along, error = direction(self.estimator.estimand, pair), self.error / CHOSEN
-        chosen = attacks(pilot, along, self.budget, self.runs, error)
-        return max(attack.promise for attack, _ in chosen)
+        shift, error = direction(self.estimator.estimand, pair), self.error / AUDITED_PAIRS
+        candidates = choose_attacks(pilot, shift, self.budget, self.runs, error)
+        return max(attack.promise for attack, _ in candidates)
 
-    def visible(self, *pairs: Pair) -> float:
-        """Return the largest of `FACTORS` of the noise that about 95% of audits would refute.
+    def visible_factor(self, *pairs: Pair) -> float:
+        """Return the largest factor of the noise at which 95% of audits would refute the estimator.
 
-        The distance of a bound to the truth is a number of standard deviations that depends on its
-        error. The claim is refuted in half of all audits if the typical bound equals it, and in 95%
-        if the bound still does with 1.64 deviations more. One refuting pair suffices, because the
-        best pair depends on the noise. The result is NaN if no factor is refuted, or if the noise
-        is not drawn by the ledger.
+        The candidates are `FACTORS`, all below 1. For each tried factor, one audit with scaled
+        noise gives a lower bound on the privacy parameter. The estimator is refuted at this factor
+        if the bound exceeds the claimed parameter.
+
+        The error probability of the bound is smaller than in a usual audit, because bounds vary
+        between audits. It lowers the bound by 1.64 standard deviations. If the lowered bound still
+        exceeds the claim, the usual bounds of about 95% of audits exceed the claim.
+
+        One refuting pair of datasets suffices, because the best pair depends on the noise. The
+        result is NaN if no factor is refuted, or if the ledger does not draw the noise.
         """
         if isinstance(self.estimator, OneDataset):
             return np.nan
 
         def refuted(factor: float) -> bool:
-            bounds = (self.bound(pair, factor, self._stricter) for pair in pairs)
+            bounds = (self.bound(pair, factor, self._strict_error) for pair in pairs)
             return any(bound.verdict == "refuted" for bound in bounds)
 
-        found = bisect.bisect_left(FACTORS, True, key=refuted)
-        return FACTORS[found] if found < len(FACTORS) else np.nan
+        index = bisect.bisect_left(FACTORS, True, key=refuted)
+        return FACTORS[index] if index < len(FACTORS) else np.nan
 
     @property
-    def _stricter(self) -> float:
-        """Error at which one refutation predicts refutations in 95% of audits; see `visible`."""
-        return float(ndtr(ndtri(self.error / CHOSEN) + ndtri(0.05)))
+    def _strict_error(self) -> float:
+        """Error probability of a lower bound that is 1.64 standard deviations below a usual bound.
 
-    def blind(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
-        """Return the `dpbench.audit.blind.reasons` of audited pairs.
+        If this bound still refutes an estimator, about 95% of audits refute it, see
+        `visible_factor`.
+        """
+        return float(ndtr(ndtri(self.error / AUDITED_PAIRS) + ndtri(0.05)))
+
+    def explain_blindness(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
+        """Return the reasons why an audit of these pairs misses halved noise.
 
         Parameters
         ----------
         pairs : sequence of Pair
-            Audited pairs.
+            Audited pairs of neighbouring datasets.
         visible : float
-            Result of `visible` for these pairs.
+            Result of `visible_factor` for these pairs: the largest factor of the noise that is
+            refuted.
 
         Returns
         -------
         tuple of two str
-            Reasons for all noise, and for additive noise alone; empty if halving it is refuted.
+            Reasons for all noise, and for additive noise alone, see
+            `dpbench.audit.blind.explain_blind_row`; each is empty if halving this noise is refuted.
         """
         if isinstance(self.estimator, OneDataset):
             return (OWN_NOISE,) * 2
         rng, budget = self.streams(pairs[0], "blind"), self.budget
-        steps = [steps_of(self.estimator, budget, pair, rng("steps")) for pair in pairs]
-        error = self._stricter / 2 / EVENTS  # halved, because `both_sides` may try twice
-        claim = budget, int((1 - PILOT) * self.runs), error
-        additive, failed = partial(self._additive, pairs), partial(self._failed, pairs)
-        return reasons(steps, visible >= HALF, additive, failed, claim)
+        steps = [trace_steps(self.estimator, budget, pair, rng("steps")) for pair in pairs]
+        error = (
+            self._strict_error / 2 / EVENTS
+        )  # halved, because `release_both_sides` may try twice
+        claim = budget, int((1 - PILOT_SHARE) * self.runs), error
+        additive, failed = (
+            partial(self._refutes_additive, pairs),
+            partial(self._failed_share, pairs),
+        )
+        return explain_blind_row(steps, visible >= HALF, additive, failed, claim)
 
-    def _additive(self, pairs: Sequence[Pair]) -> bool:
-        """Return whether one of the pairs refutes half of the additive noise alone."""
-        half: Any = HalfAdditive(self.estimator)
-        given = self.runs, self._stricter
+    def _refutes_additive(self, pairs: Sequence[Pair]) -> bool:
+        """Return True if runs on a pair refute the estimator with halved additive noise."""
+        half_additive: Any = HalfAdditive(self.estimator)
+        settings = self.runs, self._strict_error
         bounds = (
-            bound_of(half, self.budget, pair, *given, self.streams(pair, "additive"))
+            bound_privacy(
+                half_additive, self.budget, pair, *settings, self.streams(pair, "additive")
+            )
             for pair in pairs
         )
         return any(bound.verdict == "refuted" for bound in bounds)
 
-    def _failed(self, pairs: Sequence[Pair]) -> float:
-        """Return the share of releases with halved noise that fail, its minimum over pairs."""
-        few, shares = (LEAST_RUNS,) * 2, []
+    def _failed_share(self, pairs: Sequence[Pair]) -> float:
+        """Return the share of releases that fail with halved noise, on one pair of datasets.
+
+        The pair with the smallest share is used. A release fails if it is not finite.
+        """
+        counts, shares = (MIN_AUDIT_RUNS,) * 2, []
         for pair in pairs:
             streams = self.streams(pair, "failed")
-            both = both_sides(self.estimator, self.budget, pair, few, streams, HALF)
-            bad = [True] if both is None else ~np.isfinite(np.concatenate(both)).all(axis=1)
-            shares.append(float(np.mean(bad)))
+            releases = release_both_sides(self.estimator, self.budget, pair, counts, streams, HALF)
+            failures = (
+                [True] if releases is None else ~np.isfinite(np.concatenate(releases)).all(axis=1)
+            )
+            shares.append(float(np.mean(failures)))
         return min(shares)
 
 
 def audit(task: AuditTask) -> list[dict[str, Any]]:
-    """Audit the most promising pairs and return one row of `COLUMNS` for each.
+    """Audit the most promising pairs of datasets and return one row of a table for each pair.
 
-    An estimator that raised in every pilot run, on every pair, has the verdict ``failed`` unless it
-    is refuted. All pairs are replayed; all rows show the replay with the largest ratio.
+    Every row has the columns `COLUMNS`. An estimator that raised in every pilot run, on every pair,
+    has the verdict ``failed`` unless it is refuted. All candidate pairs are replayed. Every row
+    shows the largest ratio, over all replays, of an input's change to its stated sensitivity.
     """
     started = time.thread_time()
     with single_threaded_blas():
-        promises = [task.promise(pair) for pair in task.pairs]
+        promises = [task.expected_bound(pair) for pair in task.pairs]
         order = np.argsort([-promise for promise in promises], kind="stable")
-        pairs = [task.pairs[index] for index in order[:CHOSEN]]
-        found = [task.bound(pair) for pair in pairs]
-        visible = task.visible(*pairs)
-        half, additive = task.blind(pairs, visible)
+        pairs = [task.pairs[index] for index in order[:AUDITED_PAIRS]]
+        bounds = [task.bound(pair) for pair in pairs]
+        visible = task.visible_factor(*pairs)
+        blind_reason, additive_reason = task.explain_blindness(pairs, visible)
         replayed = task.replays()
     seconds = round(time.thread_time() - started, 3)
     blind = max(promises) < 0
@@ -282,12 +315,12 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
             "runs": bound.runs,
             "lower_bound": bound.lower_bound,
             "visible": visible,
-            "blind": half,
-            "blind_additive": additive,
+            "blind": blind_reason,
+            "blind_additive": additive_reason,
             "move_over_sensitivity": largest_ratio(replayed),
             "verdict": task.judge(bound, replayed, blind=blind),
             "refuted_by_replay": first_reason(replayed),
             "seconds": seconds,
         }
-        for pair, bound in zip(pairs, found, strict=True)
+        for pair, bound in zip(pairs, bounds, strict=True)
     ]

@@ -1,8 +1,8 @@
-"""Commands of ``python -m dpbench`` other than running a sweep, one module for each.
+"""Commands of ``python -m dpbench`` other than running a sweep, each in its own file.
 
 The file ``init_ci.py`` implements the command ``init-ci``. Every such file defines ``USAGE``, the
-text of ``--help``, and ``main(words)``, which returns the exit code. Its docstring begins with the
-line that ``python -m dpbench --help`` shows: "``init-ci [DIR]``: a summary.".
+text of ``--help``, and ``main(words)``, which returns the exit code. The docstring of the file
+begins with the line that ``python -m dpbench --help`` shows: "``init-ci [DIR]``: a summary.".
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ FIRST_LINE = re.compile(r'"""``(?P<usage>(?P<name>[a-z-]+)[^`]*)``: (?P<summary>
 
 
 def commands() -> dict[str, str]:
-    """Return the line in ``--help`` for each command name.
+    """Return the line that ``--help`` shows for each command, keyed by name of the command.
 
     The lines are read from the source files, because importing every command would be slow.
     """
-    found = {}
+    lines = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
         with path.open(encoding="utf-8") as file:
-            first = FIRST_LINE.fullmatch(file.readline())
-        if first and first["name"] == path.stem.replace("_", "-"):
-            found[first["name"]] = f"  {first['usage']:17} {first['summary']}"
-    return found
+            match = FIRST_LINE.fullmatch(file.readline())
+        if match and match["name"] == path.stem.replace("_", "-"):
+            lines[match["name"]] = f"  {match['usage']:17} {match['summary']}"
+    return lines
 
 
 def command(name: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Parse the command line: `arguments` for sweeps, `read_words` for all other commands."""
+"""Parsers of the command line: `parse_flags` for sweeps, `read_words` for all other commands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from dpbench.errors import ConfigError, choose_from
 
-__all__ = ["NoKeys", "Task", "arguments", "read_words", "run_task"]
+__all__ = ["NoKeys", "Task", "parse_flags", "read_words", "run_task"]
 
 T = TypeVar("T")
 
 
-def arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the flags of a sweep; all other words are overrides. ConfigError at unknown flags."""
+def parse_flags(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line of a sweep into flags such as ``--help`` and overrides.
+
+    An override is a word without a leading hyphen, such as ``seed=1``.
+
+    Raises
+    ------
+    ConfigError
+        If a flag is unknown or incomplete, or the folder of ``--config-dir`` does not exist.
+    """
     parser = argparse.ArgumentParser(prog="dpbench", add_help=False, exit_on_error=False)
     parser.add_argument("--help", "-h", nargs="*")
     parser.add_argument("--version", action="store_true")
@@ -28,7 +36,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--config-dir", "-cd", type=Path)
     parser.add_argument("overrides", nargs="*")
     try:
-        found, unknown = parser.parse_known_intermixed_args(argv)
+        flags, unknown = parser.parse_known_intermixed_args(argv)
     except argparse.ArgumentError as error:
         raise ConfigError(str(error)) from error
     if unknown:
@@ -36,30 +44,31 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
             f"{unknown[0]}: no such flag; choose from --help, --version, --schema, --cfg job, "
             "--multirun, --config-dir DIR, or write key=value"
         )
-    if found.help is not None:  # --help takes all words that follow, overrides included
-        found.overrides += [word for word in found.help if "=" in word]
-        found.help = [word for word in found.help if "=" not in word]
-    if found.config_dir is not None and not found.config_dir.is_dir():
-        raise ConfigError(f"--config-dir: '{found.config_dir}': no such folder")
-    return found
+    if flags.help is not None:  # --help takes all words that follow, overrides included
+        flags.overrides += [word for word in flags.help if "=" in word]
+        flags.help = [word for word in flags.help if "=" not in word]
+    if flags.config_dir is not None and not flags.config_dir.is_dir():
+        raise ConfigError(f"--config-dir: '{flags.config_dir}': no such folder")
+    return flags
 
 
 @dataclass(frozen=True)
 class NoKeys:
-    """The options of a command that takes no keys."""
+    """Options of a command that takes no keys ``key=value``."""
 
 
 class Task(NamedTuple):
-    """A task of a command.
+    """Task of a command, such as ``run`` of the command ``suite``.
 
     Parameters
     ----------
     run : callable
-        Function of the words without a key and the options; returns the exit code.
+        Function that performs the task and returns the exit code. Its arguments are the words
+        without a key, and the options.
     places : str
-        Names of the words without a key; see `read_words`.
+        Names of the words without a key, for messages; see `read_words`.
     options : type
-        Dataclass of the keys; see `read_words`.
+        Dataclass of options, whose fields are the allowed keys.
     """
 
     run: Callable[[list[str], Any], int]
@@ -68,14 +77,14 @@ class Task(NamedTuple):
 
 
 def run_task(command: str, words: Sequence[str], tasks: Mapping[str, Task]) -> int:
-    """Run the task named by the first word.
+    """Run the task of a command that the first word names.
 
     Parameters
     ----------
     command : str
         Name of the command, for messages.
     words : sequence of str
-        Words of the command line after the command; the first names the task.
+        Words of the command line after the command; the first word names the task.
     tasks : mapping of str to Task
         Tasks of the command by name.
 
@@ -102,100 +111,110 @@ def run_task(command: str, words: Sequence[str], tasks: Mapping[str, Task]) -> i
 def read_words(
     command: str, words: Sequence[str], places: str, options: type[T], kind: str = ""
 ) -> tuple[list[str], T]:
-    """Parse the words that follow a command into plain words and options.
+    """Parse the words after a command: words without a key, and options ``key=value``.
 
     Parameters
     ----------
     command : str
-        Name of the command, with its task if it has tasks, for messages: ``suite run``.
+        Name of the command, followed by the task if any (``suite run``), for messages.
     words : sequence of str
         Words to parse.
     places : str
         Names of the words without a key, in the notation of the usage text: ``A B``, ``[DIR]``,
         ``FILE ...``, or empty.
     options : type
-        Dataclass made by `dpbench.registry.validated`, whose fields are the keys.
+        Dataclass made by `dpbench.registry.validated`; its fields are the allowed keys.
     kind : str, optional
-        Key that names a kind (``law``), whose parameters are given as ``law.KEY=VALUE``. The field
-        of this name receives a mapping of the kind and its parameters.
+        Key that names a class with parameters. If it is ``law``, the words are ``law=NAME`` and
+        ``law.KEY=VALUE``, and the field ``law`` receives a mapping of name and parameters. By
+        default no key names a class.
 
     Returns
     -------
-    found : list of str
+    positional : list of str
         Words without a key.
-    given : options
+    values : options
         Instance of `options` with the values of the keys.
 
     Raises
     ------
     ConfigError
-        If a flag or a key is unknown, a key is given twice, a value is empty or invalid, or there
-        are too few or too many words without a key.
+        If a flag or a key is unknown, a key is given twice, or a value is empty or invalid. It is
+        also raised if there are too few or too many words without a key.
     """
-    from dpbench.registry import from_mapping  # slow to load, and --help needs none of it
+    from dpbench.registry import from_mapping  # slow to load, and not needed for --help
 
     names = [field.name for field in fields(options)]  # type: ignore[arg-type]
     keys = " ".join(f"[{name}=]" for name in [*names, *([f"{kind}.KEY"] if kind else [])])
     expected = f"expected: {' '.join(filter(None, [command, places, keys]))}"
-    found, given = list[str](), dict[str, str]()
+    positional, texts = list[str](), dict[str, str]()
     for word in words:
         key, equals, value = word.partition("=")
         parameter = kind and key.startswith(f"{kind}.") and key != f"{kind}.kind"
-        known = key in names or parameter
+        is_key = key in names or parameter
         if word.startswith("-"):
             raise ConfigError(f"{command}: {word!r}: no such flag; {expected}, or --help")
-        if not equals or (not known and _is_path(word)):
-            found.append(word)
-        elif not known:
+        if not equals or (not is_key and _is_path(word)):
+            positional.append(word)
+        elif not is_key:
             allowed = choose_from(key, names) if names else "it takes no keys"
             raise ConfigError(f"{key}: no such key of {command}; {allowed}")
         elif not value:
             raise ConfigError(f"{key}: '': an empty value; write {key}=VALUE, or omit it")
-        elif key in given:
-            raise ConfigError(f"{key}: given twice, {given[key]} and {value}")
+        elif key in texts:
+            raise ConfigError(f"{key}: given twice, {texts[key]} and {value}")
         else:
-            given[key] = value
-    _check_number(command, found, places, expected)
-    return found, from_mapping(options, _typed(options, given, kind), "")
+            texts[key] = value
+    _check_word_count(command, positional, places, expected)
+    return positional, from_mapping(options, _parse_values(options, texts, kind), "")
 
 
 def _is_path(word: str) -> bool:
-    """Return whether a word with = in it is a path: a slash precedes =, or the file exists."""
+    """Return whether a word that contains "=" is a path, not an option.
+
+    It is a path if a slash precedes the first "=", or if a file of this name exists.
+    """
     return "/" in word.partition("=")[0] or os.path.exists(word)  # noqa: PTH110 (False for a long word)
 
 
-def _check_number(command: str, found: Sequence[str], places: str, expected: str) -> None:
-    """Refuse too few, too many or empty words without a key."""
-    wanted = re.findall(r"\[?\w+", places)
-    least = sum(not name.startswith("[") for name in wanted)
-    if "" in found:
+def _check_word_count(command: str, positional: Sequence[str], places: str, expected: str) -> None:
+    """Raise ConfigError if there are too few or too many words without a key, or an empty one."""
+    expected_names = re.findall(r"\[?\w+", places)
+    required_count = sum(not name.startswith("[") for name in expected_names)
+    if "" in positional:
         raise ConfigError(f"{command}: '': an empty word; {expected}")
-    if len(found) < least:
-        missing = wanted[len(found)]
+    if len(positional) < required_count:
+        missing = expected_names[len(positional)]
         raise ConfigError(f"{command}: {missing}: this word is required; {expected}")
-    if len(found) > len(wanted) and "..." not in places:
-        raise ConfigError(f"{command}: {found[len(wanted)]!r}: one word too many; {expected}")
+    if len(positional) > len(expected_names) and "..." not in places:
+        raise ConfigError(
+            f"{command}: {positional[len(expected_names)]!r}: one word too many; {expected}"
+        )
 
 
-def _typed(options: Any, given: Mapping[str, str], kind: str) -> dict[str, Any]:
-    """Return values by key: text, numbers, or the mapping of a kind and its parameters."""
-    types, plain = get_type_hints(options), dict[str, Any]()
+def _parse_values(options: Any, texts: Mapping[str, str], kind: str) -> dict[str, Any]:
+    """Convert the texts of options to values for the fields of the dataclass `options`.
+
+    Values are texts or numbers, keyed by field. If `texts` has parameters of the key `kind`, such
+    as ``law.scale``, the value of this key is a mapping with the name and the parameters.
+    """
+    types, values = get_type_hints(options), dict[str, Any]()
     parameters: dict[str, Any] = {}
-    for key, text in given.items():
+    for key, text in texts.items():
         if key.startswith(f"{kind}."):
-            parameters[key.removeprefix(f"{kind}.")] = _number(text)
+            parameters[key.removeprefix(f"{kind}.")] = _parse_number(text)
         else:
-            allowed = {types[key], *get_args(types[key])}
-            plain[key] = text if str in allowed else _number(text)
+            field_types = {types[key], *get_args(types[key])}
+            values[key] = text if str in field_types else _parse_number(text)
     if parameters:
-        if kind not in plain:
+        if kind not in values:
             raise ConfigError(f"{kind}.{next(iter(parameters))}: give {kind}=NAME, too")
-        plain[kind] = {"kind": plain[kind], **parameters}
-    return plain
+        values[kind] = {"kind": values[kind], **parameters}
+    return values
 
 
-def _number(text: str) -> int | float | str:
-    """Return the number that a text spells, or the text if it spells none."""
+def _parse_number(text: str) -> int | float | str:
+    """Return the number that a text stands for, or the text itself if it is no number."""
     for number in (int, float):
         try:
             return number(text)

@@ -1,4 +1,7 @@
-"""``compare A B``: two runs or baselines, row by row: a table and a figure."""
+"""``compare A B``: compare two runs or baselines row by row, in a table and a figure.
+
+A row is an estimator with a budget, on one distribution at one n.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from dpbench.commands.command_line import read_words
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import Canvas, new_canvas, number_text, save, style
-from dpbench.output.terminal import counted, say
+from dpbench.output.terminal import count_verdicts, say
 from dpbench.output.terminal import table as in_columns
 from dpbench.output.verdicts import GOOD, TRACKING
 from dpbench.registry import ConfigError, validated
@@ -24,11 +27,11 @@ from dpbench.runner.origin import Origin
 from dpbench.runner.settings import PathText
 from dpbench.runner.store import CorruptBlockError
 from dpbench.tracking import comparison
-from dpbench.tracking.baseline import Baseline, errors_of
-from dpbench.tracking.comparison import SMALLEST
+from dpbench.tracking.baseline import Baseline, collect_errors
+from dpbench.tracking.comparison import SMALLEST_CHANGE
 from dpbench.tracking.report import ratio_text, row_name
 
-__all__ = ["compare", "errors_at", "main"]
+__all__ = ["compare", "main", "read_errors"]
 
 USAGE = """\
 usage: python -m dpbench compare A B [out=DIR] [config_dir=DIR]
@@ -37,14 +40,14 @@ A and B are folders of finished runs, or baselines: ratios B/A of errors with 95
 changed most first. Trials are compared one by one where both drew from the same streams.
 Writes compare.csv and a figure to out=DIR (results/compare). config_dir=DIR: where plug-ins are."""
 
-MOST_SHOWN = 40  # rows in the printed table and in the figure
-# Order of the verdicts: rows that became better stand beside rows that became worse, at the top.
-RANKS = {word: 0 if one.tone is GOOD else one.rank for word, one in TRACKING.items()}
+MAX_SHOWN_ROWS = 40  # rows in the printed table and in the figure
+# Order of the verdicts: rows that became better or worse come first.
+RANKS = {word: 0 if verdict.tone is GOOD else verdict.rank for word, verdict in TRACKING.items()}
 
 
 @validated
 class Options:
-    """The keys of the command; see `USAGE`."""
+    """Keys ``out`` and ``config_dir`` of the command ``compare``; see `USAGE`, its usage text."""
 
     out: PathText = "results/compare"
     config_dir: PathText | None = None
@@ -54,6 +57,8 @@ def compare(
     a: str | Path | Result, b: str | Path | Result, *, config_dir: str | Path | None = None
 ) -> pd.DataFrame:
     """Compare the errors of two runs, row by row.
+
+    A row is an estimator with a budget, on one distribution at one n.
 
     Parameters
     ----------
@@ -65,16 +70,17 @@ def compare(
     Returns
     -------
     DataFrame
-        Columns of `dpbench.tracking.compare`; ratios are b/a. Rows with the verdicts worse and
-        better come first, sorted by the change of their trimmed mean; rows that are gone or new
-        follow, then the others.
+        Columns of `dpbench.tracking.compare`; a ratio is an error of `b` divided by the error of
+        `a`. Rows with the verdicts worse and better come first. Rows that only `a` has follow, then
+        rows that only `b` has, then all others. Within each group, rows are sorted by the change of
+        the errors' trimmed mean, the largest first.
 
     Raises
     ------
     ConfigError
         If a folder holds no finished run, or a file is not a baseline.
     """
-    old, new = (_rows(one, config_dir) for one in (a, b))
+    old, new = (_error_table(source, config_dir) for source in (a, b))
     table = comparison.compare(old, new)
     with np.errstate(divide="ignore"):
         change = np.nan_to_num(np.abs(np.log(table["trimmed_mean"].to_numpy(float))))
@@ -82,15 +88,18 @@ def compare(
     return table.iloc[order].reset_index(drop=True)
 
 
-def _rows(one: str | Path | Result, config_dir: str | Path | None) -> pd.DataFrame:
-    """Return the table of errors of a result, a run's folder or a baseline file."""
-    if isinstance(one, Result):
-        return errors_of(one.cells, one.blocks, one.seed)
-    return errors_at(Path(one).expanduser(), config_dir).rows
+def _error_table(source: str | Path | Result, config_dir: str | Path | None) -> pd.DataFrame:
+    """Return a table of errors, with a row for each estimator, budget, distribution and n.
+
+    The argument `source` is a result, the folder of a run or the file of a baseline.
+    """
+    if isinstance(source, Result):
+        return collect_errors(source.cells, source.blocks, source.seed)
+    return read_errors(Path(source).expanduser(), config_dir).rows
 
 
-def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
-    """Read the errors of a finished run or of a baseline.
+def read_errors(path: Path, config_dir: str | Path | None = None) -> Baseline:
+    """Read the errors of a finished run or of a stored baseline.
 
     Parameters
     ----------
@@ -114,54 +123,61 @@ def errors_at(path: Path, config_dir: str | Path | None = None) -> Baseline:
         return Baseline.read(path, None)
     result, manifest = load(path, config_dir=config_dir), read_manifest(path)
     try:
-        rows = errors_of(result.cells, result.blocks, result.seed)
+        rows = collect_errors(result.cells, result.blocks, result.seed)
     except (CorruptBlockError, OSError, KeyError) as error:
         raise ConfigError(f"'{path}': its blocks are not whole: {error}") from error
-    about = {name: manifest.get(name) for name in ("commit", "dirty", "plugin_commits")}
-    about["versions"] = manifest["versions"]
+    versions_and_commits = {
+        name: manifest.get(name) for name in ("commit", "dirty", "plugin_commits")
+    }
+    versions_and_commits["versions"] = manifest["versions"]
     machine = manifest.get("machine", manifest["computer"])  # "machine" is missing in old manifests
-    origin = Origin(manifest["source"], machine, stored=about)
+    origin = Origin(manifest["source"], machine, stored=versions_and_commits)
     return Baseline(rows, manifest["sweep"], result.seed, origin)
 
 
 def main(words: Sequence[str]) -> int:
-    """Compare two runs: print the changed rows, draw them, and write all rows to compare.csv."""
+    """Compare two runs and write all rows to compare.csv; return the exit code 0.
+
+    At most 40 (`MAX_SHOWN_ROWS`) of the rows that differ are printed and drawn.
+    """
     (a, b), options = read_words("compare", words, "A B", Options)
     out = Path(options.out)
     check_writable(out)
     table = compare(a, b, config_dir=options.config_dir)
     with atomic(out / "compare.csv") as path:
         table.to_csv(path, index=False)
-    say(f"{len(table)} rows, {b} over {a}: {counted(table, TRACKING)}")
+    say(f"{len(table)} rows, {b} over {a}: {count_verdicts(table, TRACKING)}")
     changed = table[table["verdict"] != "same"]
     if not changed.empty:
-        shown = [_told(row) for row in changed[:MOST_SHOWN].to_dict("records")]
-        title = f"Ratios, with 95% intervals of trimmed means; {len(shown)} of {len(changed)} rows"
-        say(in_columns(title, shown))
-    drawn = changed[changed["trimmed_mean_low"].notna()][:MOST_SHOWN]
+        cells = [_format_row(row) for row in changed[:MAX_SHOWN_ROWS].to_dict("records")]
+        title = f"Ratios, with 95% intervals of trimmed means; {len(cells)} of {len(changed)} rows"
+        say(in_columns(title, cells))
+    drawn = changed[changed["trimmed_mean_low"].notna()][:MAX_SHOWN_ROWS]
     if not drawn.empty:
         with style("page"):
-            save(_figure(drawn), out, "compare")
+            save(_draw_ratios(drawn), out, "compare")
     say(f"written to {out}")
     return 0
 
 
-def _told(row: Mapping[Hashable, Any]) -> dict[str, str]:
-    """Format one row of the comparison as texts for the printed table."""
-    known = "" if pd.isna(row["q90"]) else f"{row['q90']:.3f}"
+def _format_row(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    """Return the texts with which the printed table shows one row of the comparison."""
+    q90_text = "" if pd.isna(row["q90"]) else f"{row['q90']:.3f}"
     ratio = ratio_text(row, "trimmed_mean")
-    return {"row": row_name(row), "mean": ratio, "q90": known, "verdict": str(row["verdict"])}
+    return {"row": row_name(row), "mean": ratio, "q90": q90_text, "verdict": str(row["verdict"])}
 
 
-def _figure(rows: pd.DataFrame) -> Canvas:
-    """Draw the ratio of trimmed means of each row with its 95% interval, one row per line.
+def _draw_ratios(rows: pd.DataFrame) -> Canvas:
+    """Draw the ratio of two runs' errors for each row of a comparison, with its 95% interval.
 
-    The grey band marks ratios between 1/(1 + SMALLEST) and 1 + SMALLEST, too small to report.
+    The ratio is the trimmed mean of run B's errors divided by the trimmed mean of run A's errors.
+    The grey band marks ratios between 1/1.02 and 1.02, because changes of at most 2%
+    (`SMALLEST_CHANGE`) do not matter.
     """
     from matplotlib.ticker import LogLocator
 
     canvas, ((ax,),) = new_canvas(0.9 + 0.16 * len(rows))
-    ax.axvspan(1 / (1 + SMALLEST), 1 + SMALLEST, color="0.9", linewidth=0)
+    ax.axvspan(1 / (1 + SMALLEST_CHANGE), 1 + SMALLEST_CHANGE, color="0.9", linewidth=0)
     ax.axvline(1, color="black", linewidth=0.8)
     for place, row in enumerate(rows.to_dict("records")):
         ends = [[row["trimmed_mean"] - row["trimmed_mean_low"]],

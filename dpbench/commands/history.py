@@ -1,4 +1,7 @@
-"""``history add|show``: errors over commits, and where they change."""
+"""``history add|show``: errors over commits, and where they change.
+
+A history is a file with the errors of one or more sweeps at several commits.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dpbench.analysis.summary import NORMAL, statistics
 from dpbench.commands.command_line import Task, run_task
-from dpbench.commands.compare import errors_at
+from dpbench.commands.compare import read_errors
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.terminal import say
 from dpbench.registry import ConfigError, validated
@@ -22,11 +25,11 @@ from dpbench.runner.origin import git
 from dpbench.runner.settings import PathText
 from dpbench.sweep.selection import BUDGET
 from dpbench.tracking.baseline import Baseline
-from dpbench.tracking.changes import BATCHES, batch_means, change_points, gaps
+from dpbench.tracking.changes import BATCHES, batch_means, change_points, count_gaps
 from dpbench.tracking.comparison import KEY, LEVEL
 from dpbench.tracking.report import row_name
 
-__all__ = ["SERIES", "added", "changes", "main"]
+__all__ = ["SERIES", "add_errors", "find_changes", "main"]
 
 USAGE = """\
 usage: python -m dpbench history add RUN [to=FILE] [commit=NAME] [date=DATE] [config_dir=DIR]
@@ -50,8 +53,8 @@ SCHEMA = pa.schema(
 
 
 @validated
-class Adding:
-    """The keys of ``add``; see `USAGE`."""
+class AddOptions:
+    """Keys of the command ``history add``; see `USAGE`, the usage text."""
 
     to: PathText = "history.parquet"
     commit: str | None = None
@@ -60,82 +63,92 @@ class Adding:
 
 
 @validated
-class Showing:
-    """The keys of ``show``; see `USAGE`."""
+class ShowOptions:
+    """Keys of the command ``history show``; see `USAGE`, the usage text."""
 
     out: PathText = "results/history"
 
 
-def added(history: pd.DataFrame | None, errors: Baseline, commit: str, date: str) -> pd.DataFrame:
-    """Add the errors of a commit to a history.
+def add_errors(
+    history: pd.DataFrame | None, errors: Baseline, commit: str, date: str
+) -> pd.DataFrame:
+    """Add the errors of one run, made at one commit, to a history of errors.
 
-    Rows of the same commit and series that the history already has are replaced.
+    A series is an estimator with a budget, on one distribution at one n, in one sweep. A new row
+    replaces the history's row of the same commit and series.
 
     Parameters
     ----------
     history : DataFrame or None
-        Stored history with the columns of `SCHEMA`; None to begin one.
+        Stored history with the columns of `SCHEMA`; None to begin a history.
     errors : Baseline
         Errors of every row of one run.
     commit : str
         Name of the commit that was run.
     date : str
-        Date in ISO format, in one time zone for the whole history. Points are sorted by it; points
-        of equal dates stay in the order in which they were added.
+        Date in ISO format, in one time zone for the whole history. Rows are sorted by date. Rows
+        of equal dates keep the order in which they were added.
 
     Returns
     -------
     DataFrame
         History with the columns of `SCHEMA`, one row per commit and series.
     """
-    found = []
+    rows = []
     for row in errors.rows.to_dict("records"):
-        told = {k: v[0] for k, v in statistics({"error": row["errors"][None]}).items()}
-        half = NORMAL * told["trimmed_mean_se"]
-        told |= {"trimmed_mean_low": told["trimmed_mean"] - half}
-        told |= {"trimmed_mean_high": told["trimmed_mean"] + half}
-        kept = {name: told[name] for name in (*NUMBERS, "trials", "failures")}
-        about = {"commit": commit, "date": date, "sweep": errors.sweep}
-        about |= {name: row[name] for name in KEY}
-        found.append(about | kept | {"batches": batch_means(row["errors"])})
-    new = pd.DataFrame(found)
+        summary = {k: v[0] for k, v in statistics({"error": row["errors"][None]}).items()}
+        half = NORMAL * summary["trimmed_mean_se"]
+        summary |= {"trimmed_mean_low": summary["trimmed_mean"] - half}
+        summary |= {"trimmed_mean_high": summary["trimmed_mean"] + half}
+        numbers = {name: summary[name] for name in (*NUMBERS, "trials", "failures")}
+        names = {"commit": commit, "date": date, "sweep": errors.sweep}
+        names |= {name: row[name] for name in KEY}
+        rows.append(names | numbers | {"batches": batch_means(row["errors"])})
+    new = pd.DataFrame(rows)
     if history is None:
         return new
-    both = pd.concat([history, new], ignore_index=True)
-    last = ~both.duplicated(["commit", *SERIES], keep="last")
-    return both[last].sort_values("date", kind="stable", ignore_index=True)
+    combined = pd.concat([history, new], ignore_index=True)
+    is_latest = ~combined.duplicated(["commit", *SERIES], keep="last")
+    return combined[is_latest].sort_values("date", kind="stable", ignore_index=True)
 
 
-def changes(history: pd.DataFrame) -> pd.DataFrame:
-    """Find the commits at which the error of a series changes.
+def find_changes(history: pd.DataFrame) -> pd.DataFrame:
+    """Find the commits at which the error of a series changes, and split the series there.
 
-    If no error changes, the probability that any change is reported, over all series of the
-    history, is at most `LEVEL`. This holds for one look at the history.
+    A series holds the errors of an estimator with a budget, on one distribution at one n, over
+    the commits of a history.
+
+    If no error changes, a change in any series is reported with probability at most 0.01 (`LEVEL`).
+    This holds for one analysis of the history; repeated analyses may report more false changes.
 
     Returns
     -------
     DataFrame
-        One row per segment between changes: the columns of `SERIES`, ``commit`` and ``date`` of the
-        first point, ``points`` (their number), ``level`` (mean of their trimmed means) and
-        ``ratio`` (``level`` over that of the segment before; NaN for the first segment).
+        One row for each segment of a series between changes. The columns of `SERIES` identify the
+        series. ``commit`` and ``date`` belong to the segment's first commit, and ``points`` is its
+        number of commits. Each commit has one error, the trimmed mean over its trials; ``level``
+        is the average of these errors over the segment. ``ratio`` is ``level`` divided by the level
+        of the previous segment, or NaN for the first segment.
     """
     groups = [group for _, group in history.groupby(SERIES, dropna=False, sort=False)]
-    alpha = LEVEL / max(1, sum(gaps(len(group)) for group in groups))
-    found: list[dict[str, Any]] = []
+    alpha = LEVEL / max(1, sum(count_gaps(len(group)) for group in groups))
+    segments: list[dict[str, Any]] = []
     for group in groups:
         cuts = change_points(np.stack(list(group["batches"])), alpha)
-        before = np.nan
+        previous = np.nan
         for first, last in zip([0, *cuts], [*cuts, len(group)], strict=True):
-            part = group.iloc[first:last]
-            level = float(part["trimmed_mean"].mean())
-            about = {name: part.iloc[0][name] for name in (*SERIES, "commit", "date")}
-            found.append(about | {"points": len(part), "level": level, "ratio": level / before})
-            before = level
-    return pd.DataFrame(found)
+            segment = group.iloc[first:last]
+            level = float(segment["trimmed_mean"].mean())
+            names = {name: segment.iloc[0][name] for name in (*SERIES, "commit", "date")}
+            segments.append(
+                names | {"points": len(segment), "level": level, "ratio": level / previous}
+            )
+            previous = level
+    return pd.DataFrame(segments)
 
 
-def read(path: Path) -> pd.DataFrame:
-    """Read a stored history.
+def read_history(path: Path) -> pd.DataFrame:
+    """Read a file with a history of errors over commits.
 
     Raises
     ------
@@ -146,74 +159,85 @@ def read(path: Path) -> pd.DataFrame:
         table = pq.read_table(path)
         if table.schema.metadata.get(b"dpbench_history") != b"1":
             raise ValueError("another file")
-        found: pd.DataFrame = table.cast(SCHEMA).to_pandas()
+        history: pd.DataFrame = table.cast(SCHEMA).to_pandas()
     except (OSError, pa.ArrowException, AttributeError, ValueError) as error:
         raise ConfigError(f"history: '{path}': not a history of dpbench") from error
-    return found
+    return history
 
 
 def _commit(errors: Baseline) -> str:
-    """Return the commit that was run: of the plug-ins' repository, else of dpbench's.
+    """Return the commit at which errors were measured.
 
-    ConfigError if the plug-ins come from several repositories or the commit was not stored.
+    If there are plug-ins, the commit belongs to their repository, and otherwise to the repository
+    of dpbench. Raise ConfigError if the plug-ins' commits differ or no commit was stored.
     """
-    about = errors.origin.about
-    known = list((about.get("plugin_commits") or {}).values()) or [about]
-    names = {f"{one.get('commit') or ''}{'-dirty' if one.get('dirty') else ''}" for one in known}
+    metadata = errors.origin.about
+    records = list((metadata.get("plugin_commits") or {}).values()) or [metadata]
+    names = {
+        f"{record.get('commit') or ''}{'-dirty' if record.get('dirty') else ''}"
+        for record in records
+    }
     name = names.pop()
     if names or name in {"", "-dirty"}:
         raise ConfigError("history: the commit of these errors is not known; give commit=NAME")
     return name
 
 
-def _date(given: str | None, commit: str, path: Path) -> str:
-    """Return the date of a commit in UTC.
+def _date(date_option: str | None, commit: str, path: Path) -> str:
+    """Return the date of a commit as text, in UTC.
 
-    This is the given date, else the commit date in the working folder's git repository, else the
-    time at which the errors were stored.
+    The first of these dates that exists is used: `date_option`; the commit's date in the git
+    repository of the working folder; the time at which the file with the errors was written.
     """
     file = path / "manifest.json" if path.is_dir() else path
     stored = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
-    known = git(Path(), "show", "-s", "--format=%cI", commit.removesuffix("-dirty"), "--")
+    commit_date = git(Path(), "show", "-s", "--format=%cI", commit.removesuffix("-dirty"), "--")
     try:
-        date = datetime.fromisoformat(given or known or stored)
+        date = datetime.fromisoformat(date_option or commit_date or stored)
     except ValueError as error:
-        raise ConfigError(f"date: {given!r}: write it as 2026-11-22 or 2026-11-22T12:00") from error
+        raise ConfigError(
+            f"date: {date_option!r}: write it as 2026-11-22 or 2026-11-22T12:00"
+        ) from error
     zoned = date if date.tzinfo else date.replace(tzinfo=UTC)
     return zoned.astimezone(UTC).isoformat(" ", "minutes")
 
 
-def _add(words: Sequence[str], options: Adding) -> int:
-    """Append the errors of a run or baseline to the history file."""
+def _add(words: Sequence[str], options: AddOptions) -> int:
+    """Add the errors of a run or baseline to a history file; return the exit code 0.
+
+    The first word is the run's folder or the baseline's file.
+    """
     source, target = Path(words[0]).expanduser(), Path(options.to)
-    history = read(target) if target.exists() else None
-    errors = errors_at(source, options.config_dir)
+    history = read_history(target) if target.exists() else None
+    errors = read_errors(source, options.config_dir)
     commit = options.commit or _commit(errors)
-    table = added(history, errors, commit, _date(options.date, commit, source))
+    table = add_errors(history, errors, commit, _date(options.date, commit, source))
     with atomic(target) as path:
         pq.write_table(pa.Table.from_pandas(table, SCHEMA, preserve_index=False), path)
     say(f"{target}: {len(errors.rows)} rows of {commit[:12]}; {table['commit'].nunique()} commits")
     return 0
 
 
-def _show(words: Sequence[str], options: Showing) -> int:
-    """Print, draw and write the changes in a history."""
+def _show(words: Sequence[str], options: ShowOptions) -> int:
+    """Print and draw the errors of a history, with their changes, and write changes.csv."""
     out = Path(options.out)
     check_writable(out)
-    history = read(Path(words[0]).expanduser())
-    found = changes(history)
+    history = read_history(Path(words[0]).expanduser())
+    table = find_changes(history)
     for row in history.groupby(SERIES, dropna=False, sort=False).tail(1).to_dict("records"):
         low, high = row["trimmed_mean_low"], row["trimmed_mean_high"]
         say(f"{row_name(row)}: {row['trimmed_mean']:.4g} ({low:.4g} .. {high:.4g})")
-        same = found[SERIES].isna() | (found[SERIES] == [row[name] for name in SERIES])
-        for one in found[same.all(axis=1) & found["ratio"].notna()].to_dict("records"):
-            say(f"    {one['ratio']:.3f} from {one['commit'][:12]} on ({one['date'][:10]})")
+        in_series = table[SERIES].isna() | (table[SERIES] == [row[name] for name in SERIES])
+        for change in table[in_series.all(axis=1) & table["ratio"].notna()].to_dict("records"):
+            say(
+                f"    {change['ratio']:.3f} from {change['commit'][:12]} on ({change['date'][:10]})"
+            )
     with atomic(out / "changes.csv") as path:
-        found.to_csv(path, index=False)
+        table.to_csv(path, index=False)
     from dpbench.tracking.history_figure import draw  # slow to load
 
-    draw(history, found, out)
-    say(f"{found['ratio'].notna().sum()} changes; written to {out}")
+    draw(history, table, out)
+    say(f"{table['ratio'].notna().sum()} changes; written to {out}")
     return 0
 
 
@@ -222,4 +246,4 @@ def main(words: Sequence[str]) -> int:
     return run_task("history", words, TASKS)
 
 
-TASKS = {"add": Task(_add, "RUN", Adding), "show": Task(_show, "FILE", Showing)}
+TASKS = {"add": Task(_add, "RUN", AddOptions), "show": Task(_show, "FILE", ShowOptions)}

@@ -1,4 +1,8 @@
-"""``init-ci [DIR]``: a sweep, a plug-in and a workflow: accuracy in another library's CI."""
+"""``init-ci [DIR]``: write a sweep, a plug-in and a CI workflow that test a library's accuracy.
+
+The command writes these three files into the repository of the library. They form a test for
+continuous integration, which fails if the library's private mean has become less accurate.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,9 @@ FILES = {
     "my_mean.py": "accuracy/my_mean.py",
     "accuracy.yml": ".github/workflows/accuracy.yml",
 }
-UNKNOWN = "https://github.com/OWNER/dpbench"
+UNKNOWN_ADDRESS = "https://github.com/OWNER/dpbench"
 COMMAND = "python -m pytest accuracy --dpbench-baseline accuracy/baseline.parquet"
-NEXT = f"""\
+NEXT_STEPS = f"""\
 1. Put your library's call into accuracy/my_mean.py; as it is, it is a mean by hand.
 2. Store what it errs by now, here and whenever a change is meant:
    {COMMAND} --dpbench-plugins my_mean --dpbench-update
@@ -42,20 +46,22 @@ one, and 1000 show any loss of more than 2%."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Write the files into a repository and print the next steps.
+    """Write a sweep, a plug-in and a workflow into the user's repository, and print the next steps.
+
+    The workflow tests the accuracy of the repository's private mean.
 
     Raises
     ------
     ConfigError
-        If the folder does not exist or cannot be written to, or one of the files exists.
+        If the folder does not exist or cannot be written to, or already has one of these files.
     """
     places, _ = read_words("init-ci", words, "[DIR]", NoKeys)
     root = Path(places[0] if places else ".")
     if not root.is_dir():
         raise ConfigError(f"init-ci: '{root}': no such folder")
-    there = [path for path in FILES.values() if (root / path).exists()]
-    if there:
-        raise ConfigError(f"init-ci: '{root / there[0]}': exists, and is not replaced; move it")
+    existing = [path for path in FILES.values() if (root / path).exists()]
+    if existing:
+        raise ConfigError(f"init-ci: '{root / existing[0]}': exists, and is not replaced; move it")
     check_writable(root, "init-ci")
     source = _source()
     for name, path in FILES.items():
@@ -63,14 +69,20 @@ def main(words: Sequence[str]) -> int:
         with atomic(root / path) as temporary:
             temporary.write_text(text, encoding="utf-8")
         say(f"wrote {root / path}")
-    if source == UNKNOWN:
-        say(f"in {root / FILES['accuracy.yml']}: replace {UNKNOWN} by the address of dpbench")
-    say(NEXT)
+    if source == UNKNOWN_ADDRESS:
+        say(
+            f"in {root / FILES['accuracy.yml']}: "
+            f"replace {UNKNOWN_ADDRESS} by the address of dpbench"
+        )
+    say(NEXT_STEPS)
     return 0
 
 
 def _source() -> str:
-    """Return "URL@COMMIT" of the installed dpbench; `UNKNOWN` if there is no public address."""
+    """Return "URL@COMMIT" of the installed dpbench.
+
+    Return `UNKNOWN_ADDRESS`, an address for the user to replace, if dpbench's source is not public.
+    """
     try:
         record = json.loads(distribution("dpbench-mean").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
@@ -79,4 +91,4 @@ def _source() -> str:
     if url.startswith("file:"):
         url = git(TEMPLATES, "remote", "get-url", "origin") or ""
         commit = git(TEMPLATES, "rev-parse", "HEAD")
-    return f"{url}@{commit}" if url.startswith("https://") and commit else UNKNOWN
+    return f"{url}@{commit}" if url.startswith("https://") and commit else UNKNOWN_ADDRESS

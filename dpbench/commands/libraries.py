@@ -23,9 +23,10 @@ libraries: {", ".join(REQUIREMENTS)}"""
 
 
 def main(words: Sequence[str]) -> int:
-    """Install each named library into a new virtual environment.
+    """Install each named library, by default all, into a new virtual environment of its own.
 
-    The environment variable ``PYTHON`` names the interpreter; by default it is the running one.
+    The environment variable ``PYTHON`` names the Python interpreter of these environments. By
+    default the running interpreter is used.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """``site [key=value]``: the documentation, with a page for each entry and problem of the archive.
 
-One build of Sphinx makes all pages, so that they share their style and search and link to each
-other. ``docs/conf.py``, which only a checkout has, writes the pages generated from the classes and
-the archive.
+One build of Sphinx makes all pages. Therefore they share style and search, and can link to each
+other. ``docs/conf.py``, which only a checkout has, generates pages from classes and from the
+archive. The archive is a file with the scores of dpbench's own estimators, called entries.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ Needs a checkout and its extra docs: bash dev.sh docs makes an environment that 
 
 @validated
 class Options:
-    """The keys of the command; see `USAGE`."""
+    """Keys ``archive`` and ``out`` of the command ``site``; see `USAGE`, its usage text."""
 
     archive: PathText | None = None
     out: PathText = "site"
 
 
 def main(words: Sequence[str]) -> int:
-    """Build the site; return the exit code of Sphinx, which treats warnings as errors.
+    """Build the documentation; return the exit code of Sphinx, which treats warnings as errors.
 
     Raises
     ------
     ConfigError
-        If a word cannot be used, the archive is missing, or docs/ or the extra ``docs`` is.
+        If a word cannot be used, or if the archive of scores, the folder ``docs/`` or the extra
+        ``docs`` is missing.
     """
     _, options = read_words("site", words, "", Options)
     docs, out = conf_folder().parent / "docs", Path(options.out)

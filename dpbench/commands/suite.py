@@ -1,4 +1,7 @@
-"""``suite TASK``: a benchmark to enter: frozen problems, scores over certified bounds."""
+"""``suite TASK``: score an estimator on frozen problems, over certified lower bounds.
+
+A score is an error divided by a lower bound on the error of every private estimator.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ from dpbench.runner.origin import Origin
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import PathText, Processes, Seed
 from dpbench.suite import checks, compare
-from dpbench.suite.entries import entries
-from dpbench.suite.measure import SCORING, measured, scored
-from dpbench.suite.problems import LEFT, SUITE, Suite, read_suite
+from dpbench.suite.entries import catalogue_entries
+from dpbench.suite.measure import SCORING_MODULE, run_entries, score_entry
+from dpbench.suite.problems import RETIRED_SUITES, SUITE, Suite, read_suite
 from dpbench.suite.remote import FileEntry, read_entry
-from dpbench.suite.table import ENTRY, LOW, ROW, Scores, archive_path
+from dpbench.suite.table import COUNTED_LEVEL, ENTRY_LEVEL, ROW_LEVEL, Scores, archive_path
 
 __all__ = ["USAGE", "main"]
 
@@ -58,35 +61,39 @@ of compare:
 How to write an entry: docs/howto/benchmark.md."""
 
 
-def _known(name: str) -> str:
-    """Return the name of a suite; ValueError if there is none of that name."""
-    if name not in (SUITE, *LEFT):
-        raise ValueError(choose_from(name, (SUITE, *LEFT)))
+def _check_suite(name: str) -> str:
+    """Return the name of a suite unchanged; raise ValueError if there is no suite of that name."""
+    if name not in (SUITE, *RETIRED_SUITES):
+        raise ValueError(choose_from(name, (SUITE, *RETIRED_SUITES)))
     return name
 
 
 @validated
-class Choice:
-    """The keys that every task has; see `USAGE`."""
+class ProblemOptions:
+    """Key ``problems`` of every task of the command ``suite``; see `USAGE`, the usage text."""
 
     problems: str | None = None
 
-    def chosen(self, name: str = SUITE) -> Suite:
-        """Return the suite restricted to the chosen problems; ConfigError if none match."""
+    def read_problems(self, name: str = SUITE) -> Suite:
+        """Read a suite, and keep only the problems that the key ``problems`` selects.
+
+        The key holds patterns of the problems' ids. Without it all problems are kept. Raise
+        ConfigError if a pattern matches no problem.
+        """
         suite = read_suite(name)
-        return suite if self.problems is None else suite.chosen(self.problems)
+        return suite if self.problems is None else suite.select(self.problems)
 
 
 @validated
-class Listing(Choice):
-    """The keys of ``list``; see `USAGE`."""
+class ListOptions(ProblemOptions):
+    """Keys of the task ``suite list``; see `USAGE`, the usage text."""
 
-    suite: Annotated[str, AfterValidator(_known)] = SUITE
+    suite: Annotated[str, AfterValidator(_check_suite)] = SUITE
 
 
 @validated
-class Scoring(Choice):
-    """The keys of ``run`` and ``archive``; see `USAGE`."""
+class ScoreOptions(ProblemOptions):
+    """Keys of the tasks ``suite run`` and ``suite archive``; see `USAGE`, the usage text."""
 
     quick: bool = False
     out: PathText | None = None
@@ -95,22 +102,22 @@ class Scoring(Choice):
 
 
 @validated
-class Comparison(Choice):
-    """The keys of ``compare``; see `USAGE`."""
+class CompareOptions(ProblemOptions):
+    """Keys of the task ``suite compare``; see `USAGE`, the usage text."""
 
-    suite: Annotated[str, AfterValidator(_known)] = SUITE
+    suite: Annotated[str, AfterValidator(_check_suite)] = SUITE
     out: PathText = "results/suite/compare"
     archive: PathText | None = None
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a task of ``suite``.
+    """Run a task of the command ``suite``, which scores estimators on frozen problems.
 
     Returns
     -------
     int
-        Exit code: 1 if an entry fails `check_estimator` or the audit, or scores below a lower
-        bound; else 0.
+        Exit code: 1 if an entry (an estimator to score) breaks a rule for estimators, fails an
+        audit of its privacy, or scores significantly below a lower bound; else 0.
 
     Raises
     ------
@@ -123,74 +130,85 @@ def main(words: Sequence[str]) -> int:
     return run_task("suite", words, TASKS)
 
 
-def _list(_files: Sequence[str], options: Listing) -> int:
-    """Print the problems of a suite."""
-    suite = options.chosen(options.suite)
+def _list(_files: Sequence[str], options: ListOptions) -> int:
+    """Print a table of the problems of a suite; return the exit code 0."""
+    suite = options.read_problems(options.suite)
     title = f"{suite.name}: {len(suite.problems)} problems"
     say(in_columns(title, compare.problem_list(suite.problems)))
     say(compare.LEGENDS["problem_list"])
-    if suite.name in LEFT:
-        say(f"{suite.name} was left, because {LEFT[suite.name]}")
+    if suite.name in RETIRED_SUITES:
+        say(f"{suite.name} was left, because {RETIRED_SUITES[suite.name]}")
     return 0
 
 
-def _run(files: Sequence[str], options: Scoring) -> int:
-    suite, file = options.chosen(), Path(files[0])
+def _run(files: Sequence[str], options: ScoreOptions) -> int:
+    """Check, audit and score the entry (an estimator) in a file; return the exit code.
+
+    Stop after the first of these steps that finds a fault.
+    """
+    suite, file = options.read_problems(), Path(files[0])
     out = _scores_file(options, Path(f"{file.stem}.parquet"))
     entry = read_entry(file, suite.problems)
     if not entry.answers:
         raise ConfigError(f"{file.name}: entry: it answers none of the chosen problems")
-    if broken := checks.broken_promise(entry, suite.problems):
+    if broken := checks.find_broken_promise(entry, suite.problems):
         say(f"a promise is not kept: {broken}")
         return 1
     say("check: all promises of estimators are kept, by the word of the entry's own process")
-    rows = checks.audited(
-        entry, suite.problems, n_jobs=options.n_jobs, origin=Origin.of(checks.WORK)
+    rows = checks.audit_entry(
+        entry, suite.problems, n_jobs=options.n_jobs, origin=Origin.of(checks.AUDIT_MODULE)
     )
-    bad = [row for row in rows if AUDIT[row["verdict"]].fails]
-    for row in bad:
+    failing_rows = [row for row in rows if AUDIT[row["verdict"]].fails]
+    for row in failing_rows:
         say(
             f"audit: {row['estimator']} under {row['notion']}: {row['verdict']}: claimed "
             f"{row['claimed']:g}, at least {row['lower_bound']:.3f}, on {row['pair']}"
             + (f"; {row['refuted_by_replay']}" if row["refuted_by_replay"] else "")
         )
-    if bad:
+    if failing_rows:
         return 1
     say(f"audit: none of {len(rows)} pairs refutes a claim, {checks.RUNS} runs a side")
     return _score(entry, suite, out, options)
 
 
-def _seed(options: Scoring) -> int:
-    """Return the given seed, or a random one that no entry can predict."""
+def _seed(options: ScoreOptions) -> int:
+    """Return the seed that the user gives, or a random seed, which no estimator can predict."""
     return secrets.randbits(48) if options.seed is None else options.seed
 
 
-def _score(entry: FileEntry, suite: Suite, out: Path, options: Scoring) -> int:
-    """Score a loaded entry, and audit it on the scored datasets; store scores if it passes."""
-    seed, origin = _seed(options), Origin.of(SCORING)
-    placed = suite.at(seed)
-    how: dict[str, Any] = {"n_jobs": options.n_jobs, "quick": options.quick}
-    rows, audits, failures = scored(entry, placed.problems, origin=origin, **how)
-    bad = [one for one in audits if AUDIT[one.bound.verdict].fails]
-    for one in bad:
+def _score(entry: FileEntry, suite: Suite, out: Path, options: ScoreOptions) -> int:
+    """Score an entry (an estimator), audit its privacy, and return the exit code.
+
+    The audit uses the datasets on which the entry is scored. The scores are stored only if the
+    audit passes.
+    """
+    seed, origin = _seed(options), Origin.of(SCORING_MODULE)
+    located = suite.at_places(seed)
+    run_options: dict[str, Any] = {"n_jobs": options.n_jobs, "quick": options.quick}
+    rows, audits, failures = score_entry(entry, located.problems, origin=origin, **run_options)
+    refuting = [audit for audit in audits if AUDIT[audit.bound.verdict].fails]
+    for audit in refuting:
         say(
-            f"audit on scored data: {one.problem}: {one.bound.verdict}: claimed "
-            f"{one.bound.claimed:g}, at least {one.bound.lower_bound:.3f}, by releases on a scored "
-            f"dataset and on one that differs in {one.pair} records"
+            f"audit on scored data: {audit.problem}: {audit.bound.verdict}: claimed "
+            f"{audit.bound.claimed:g}, at least {audit.bound.lower_bound:.3f}, by releases on a "
+            f"scored dataset and on one that differs in {audit.pair} records"
         )
-    if bad:
+    if refuting:
         say("no score is stored: the entry is not as private as it says on data that are scored")
         return 1
-    many = len({one.problem for one in audits})
-    say(f"audit on scored data: none of {len(audits)} pairs of {many} problems refutes a claim")
-    scores = Scores(rows, {entry.card.name: entry.card}, _about(suite.name, seed, origin, options))
+    count = len({audit.problem for audit in audits})
+    say(f"audit on scored data: none of {len(audits)} pairs of {count} problems refutes a claim")
+    scores = Scores(
+        rows, {entry.card.name: entry.card}, _scores_metadata(suite.name, seed, origin, options)
+    )
     _store(scores, suite, out, failures)
     say(f"next: {command_line(['suite', 'compare', str(out)])}")
     return _say_below(scores)
 
 
-def _archive(_files: Sequence[str], options: Scoring) -> int:
-    suite = options.chosen()
+def _archive(_files: Sequence[str], options: ScoreOptions) -> int:
+    """Score the estimators of dpbench itself, store the scores, and return the exit code."""
+    suite = options.read_problems()
     if options.out is None and (options.quick or options.problems):
         raise ConfigError(
             "archive: quick= and problems= score a part only, and the archive holds all; "
@@ -201,17 +219,21 @@ def _archive(_files: Sequence[str], options: Scoring) -> int:
     seed = _seed(options)
     say(f"seed={seed} repeats this run, or takes it up again")
     run = RunOptions(out=folder, seed=seed, n_jobs=options.n_jobs)
-    known = list(entries())
+    known_entries = list(catalogue_entries())
     with only_writer(folder):
-        rows, failures = measured(known, suite.at(seed).problems, run, say, quick=options.quick)
-        cards = {one.card.name: one.card for one in known}
-        scores = Scores(rows, cards, _about(suite.name, seed, run.origin, options))
+        rows, failures = run_entries(
+            known_entries, suite.at_places(seed).problems, run, say, quick=options.quick
+        )
+        cards = {entry.card.name: entry.card for entry in known_entries}
+        scores = Scores(rows, cards, _scores_metadata(suite.name, seed, run.origin, options))
         _store(scores, suite, out, failures)
     return _say_below(scores)
 
 
-def _about(suite: str, seed: int, origin: Origin, options: Scoring) -> dict[str, Any]:
-    """Return the metadata that is stored with a file of scores."""
+def _scores_metadata(
+    suite: str, seed: int, origin: Origin, options: ScoreOptions
+) -> dict[str, Any]:
+    """Return facts to store with a file of scores: suite, seed, options, source and versions."""
     return {
         "suite": suite,
         "seed": seed,
@@ -223,9 +245,9 @@ def _about(suite: str, seed: int, origin: Origin, options: Scoring) -> dict[str,
     }
 
 
-def _scores_file(options: Scoring, usual: Path) -> Path:
-    """Return the checked path for the scores; ConfigError unless it ends in .parquet."""
-    out = Path(options.out) if options.out else usual
+def _scores_file(options: ScoreOptions, default: Path) -> Path:
+    """Return the path of the file of scores; raise ConfigError unless it ends in .parquet."""
+    out = Path(options.out) if options.out else default
     if out.suffix != ".parquet":
         raise ConfigError(f"out: '{out}': give a file that ends in .parquet")
     check_writable(out.parent)
@@ -233,7 +255,7 @@ def _scores_file(options: Scoring, usual: Path) -> Path:
 
 
 def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> None:
-    """Write the scores, and print them."""
+    """Write the scores to a file; print the failures, an overview and the path of the file."""
     scores.write(out)
     for text in failures:
         say(f"failed: {text}")
@@ -242,18 +264,21 @@ def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> 
 
 
 def _say_below(scores: Scores) -> int:
-    """Print the scores below the lower bound; return the exit code, 1 if there are any."""
+    """Print scores that are below the lower bound on private errors; return the exit code.
+
+    The exit code is 1 if there are scores below the bound by more than chance explains, else 0.
+    """
     below = scores.rows[scores.is_below]
     why = "prior knowledge or not private; left out of rankings and profiles"
     for name, rows in below.groupby("entry"):
         chance = scores.joint_chance[str(name)]
-        if chance < ENTRY:
-            many = (rows["chance"] < LOW).sum()
+        if chance < ENTRY_LEVEL:
+            count = (rows["chance"] < COUNTED_LEVEL).sum()
             say(
-                f"{name}: {many} of {len(rows)} scores are below the bound at level {LOW:g}, which "
-                f"chance does with probability {chance:.1g}: {why}"
+                f"{name}: {count} of {len(rows)} scores are below the bound at level "
+                f"{COUNTED_LEVEL:g}, which chance does with probability {chance:.1g}: {why}"
             )
-        for row in rows[rows["chance"] < ROW].to_dict("records"):
+        for row in rows[rows["chance"] < ROW_LEVEL].to_dict("records"):
             say(
                 f"{name} on {row['problem']}: {row['score']:.3g} is below the bound, which chance "
                 f"does with probability {row['chance']:.1g}: {why}"
@@ -262,13 +287,19 @@ def _say_below(scores: Scores) -> int:
 
 
 def _say_overview(suite: Suite, *scores: Scores) -> None:
-    """Print the share of the problems that each entry solves within each factor of the bound.
+    """Print a table with the share of problems that each entry (an estimator) solves.
 
-    The division of an entry that stands in two files is taken from the later file.
+    A problem is solved within a factor if the error is at most this factor times the lower bound.
+    The table has several factors. If two files have an entry of one name, the later file says
+    whether the entry competes in the declared or the open division.
     """
-    divisions = {name: one.division for found in scores for name, one in found.cards.items()}
-    rows = pd.concat([one.ranked for one in scores])
-    rows = rows[rows["problem"].isin([one.id for one in suite.problems])]
+    divisions = {
+        name: card.division
+        for scores_of_file in scores
+        for name, card in scores_of_file.cards.items()
+    }
+    rows = pd.concat([file_scores.ranked for file_scores in scores])
+    rows = rows[rows["problem"].isin([problem.id for problem in suite.problems])]
     table = compare.overview(rows, len(suite.problems), divisions)
     if table:
         say(in_columns(f"\n{suite.name}: shares of {len(suite.problems)} problems", table))
@@ -276,45 +307,56 @@ def _say_overview(suite: Suite, *scores: Scores) -> None:
 
 
 def _say_problems(suite: str, table: Sequence[dict[str, str]], names: Sequence[str]) -> None:
-    """Print the problems that have a score; if there are several entries, letters name them."""
+    """Print a table of the problems that have a score, with the scores of each entry.
+
+    If there are several entries, letters stand for them, and a legend explains the letters.
+    """
     letters = dict(zip(names, string.ascii_uppercase, strict=False))
-    heads = letters if len(names) > 1 else {names[0]: "score, 95%"}
+    columns = letters if len(names) > 1 else {names[0]: "score, 95%"}
     entered = [
-        {heads.get(key, key): text for key, text in row.items() if key != "bound"}
+        {columns.get(key, key): text for key, text in row.items() if key != "bound"}
         for row in table
         if any(row[name] != "-" for name in names)
     ]
     say(in_columns(f"{suite}, {len(entered)} of {len(table)} problems are entered", entered))
-    told = [f"{head}: {name}" for name, head in heads.items()]
-    say(textwrap.fill("; ".join([compare.LEGENDS["by_problem"], *told]), WIDTH))
+    legend = [f"{head}: {name}" for name, head in columns.items()]
+    say(textwrap.fill("; ".join([compare.LEGENDS["by_problem"], *legend]), WIDTH))
 
 
-def _compare(files: Sequence[str], options: Comparison) -> int:
-    """Compare files of scores with the archive: a figure, a table and printed overviews."""
-    suite = options.chosen(options.suite)
+def _compare(files: Sequence[str], options: CompareOptions) -> int:
+    """Compare files of scores with the archive, the stored scores of dpbench's own entries.
+
+    Write a figure and a table, print overviews, and return the exit code 0.
+    """
+    suite = options.read_problems(options.suite)
     path = Path(options.archive) if options.archive else archive_path(suite.name)
     if not path.exists():
         raise ConfigError(f"archive: '{path}': no such file; a checkout has it in results/archive")
-    whole = read_suite(suite.name)
-    archive, *mine = [Scores.read(one, whole) for one in (path, *map(Path, files))]
-    doubled = [n for one in mine for n in one.cards if sum(n in other.cards for other in mine) > 1]
-    if doubled:
-        raise ConfigError(f"compare: {doubled[0]!r}: two files have an entry of this name")
-    entered = {name for one in mine for name in one.cards}
+    full_suite = read_suite(suite.name)
+    archive, *mine = [Scores.read(file, full_suite) for file in (path, *map(Path, files))]
+    repeated_names = [
+        name
+        for scores in mine
+        for name in scores.cards
+        if sum(name in other.cards for other in mine) > 1
+    ]
+    if repeated_names:
+        raise ConfigError(f"compare: {repeated_names[0]!r}: two files have an entry of this name")
+    entered = {name for scores in mine for name in scores.cards}
     archive = replace(archive, rows=archive.rows[~archive.rows["entry"].isin(entered)])
-    known, *rows = [one.of(suite) for one in (archive, *mine)]
-    ranked = pd.concat([one.ranked for one in rows])
+    archive_scores, *rows = [scores.select(suite) for scores in (archive, *mine)]
+    ranked = pd.concat([scores.ranked for scores in rows])
     out = Path(options.out)
     with style():
-        save(compare.profile_figure(ranked, known.ranked, suite.problems), out, "profile")
-    given, below = pd.concat([o.rows for o in rows]), pd.concat([o.is_below for o in rows])
-    table = compare.by_problem(given, known.ranked, suite.problems, below)
+        save(compare.profile_figure(ranked, archive_scores.ranked, suite.problems), out, "profile")
+    all_rows, below = pd.concat([s.rows for s in rows]), pd.concat([s.is_below for s in rows])
+    table = compare.tabulate_problems(all_rows, archive_scores.ranked, suite.problems, below)
     with atomic(out / "problems.csv") as temporary:
         pd.DataFrame(table).to_csv(temporary, index=False)
-    _say_problems(suite.name, table, list(dict.fromkeys(given["entry"])))
-    _say_overview(suite, known, *rows)
-    for text, about in NOTES.items():
-        if any(about(one) for one in mine):
+    _say_problems(suite.name, table, list(dict.fromkeys(all_rows["entry"])))
+    _say_overview(suite, archive_scores, *rows)
+    for text, applies in NOTES.items():
+        if any(applies(scores) for scores in mine):
             say(text)
     say(f"figure: {out / 'profile.png'}, table: {out / 'problems.csv'}")
     return 0
@@ -322,17 +364,17 @@ def _compare(files: Sequence[str], options: Comparison) -> int:
 
 # Notes printed below a comparison, each with the condition on the compared scores.
 NOTES: dict[str, Callable[[Scores], Any]] = {
-    f"{compare.LEGENDS['below']}": lambda one: one.is_below.any(),
-    "of quick=true: fewer trials than the archive has, and wider intervals": lambda one: one.about[
-        "quick"
-    ],
-    "of a seed that was given: an entry may have known the places of the laws": lambda one: (
-        not one.about.get("drawn", True)
+    f"{compare.LEGENDS['below']}": lambda scores: scores.is_below.any(),
+    "of quick=true: fewer trials than the archive has, and wider intervals": lambda scores: (
+        scores.about["quick"]
+    ),
+    "of a seed that was given: an entry may have known the places of the laws": lambda scores: (
+        not scores.about.get("drawn", True)
     ),
 }
 TASKS = {
-    "list": Task(_list, "", Listing),
-    "run": Task(_run, "FILE", Scoring),
-    "compare": Task(_compare, "FILE ...", Comparison),
-    "archive": Task(_archive, "", Scoring),
+    "list": Task(_list, "", ListOptions),
+    "run": Task(_run, "FILE", ScoreOptions),
+    "compare": Task(_compare, "FILE ...", CompareOptions),
+    "archive": Task(_archive, "", ScoreOptions),
 }

@@ -1,4 +1,4 @@
-"""Base classes of the distributions that data are drawn from."""
+"""Base classes of distributions of records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from dpbench.arrays import Floats
 from dpbench.registry import MomentOrder, Registered, validated
 from dpbench.samples import DenseSample, Sample, Stream, StreamedSample
-from dpbench.samples.streamed import HELD, MOST_WHOLE
+from dpbench.samples.streamed import HELD_RECORDS, MAX_WHOLE_RECORDS
 
 __all__ = ["Distribution", "LocationScale"]
 
@@ -20,56 +20,68 @@ __all__ = ["Distribution", "LocationScale"]
 class Distribution(Registered, ABC):
     """Base class of distributions of numbers or vectors, with exact mean and moments."""
 
-    # If True, samples hold counts of atoms or of zero vectors, so that n may reach 1e12.
+    # If True, samples store counts of values or of zero vectors, so that n may reach 1e12.
     counted: ClassVar[bool] = False
     d: ClassVar[int] = 1  # coordinates of a record
 
     @property
     @abstractmethod
     def mean(self) -> float | Floats:
-        """Exact mean of the distribution, a number or a (d,) array."""
+        """Exact mean of the distribution, a number or an array of d coordinates."""
 
     @property
     def target(self) -> float | Floats:
-        """Value to estimate: the mean, unless the distribution is contaminated."""
+        """Value to estimate: the mean, or the mean of the clean part of contaminated records."""
         return self.mean
 
     def target_of(self, sample: Sample) -> float | Floats:
-        """Return the value to estimate, or for a fixed dataset its own means, (trials, d)."""
+        """Return the value that an estimator should estimate from `sample`.
+
+        By default return the attribute `target`. A distribution with one fixed dataset returns the
+        mean of the dataset, repeated for each trial: an array (trials, d).
+        """
         return self.target
 
     @property
     def whitening(self) -> Floats | None:
-        """Matrix, (d, d), by which errors of means, as rows, are multiplied before norms are taken.
+        """Matrix W of shape (d, d) that defines the size ||e W||_2 of an error e.
 
-        None stands for the identity: errors are then l2 norms.
+        The row vector e is an estimate minus the value to estimate. None stands for the identity,
+        so that the size is the l2 norm of e.
         """
         return None
 
     @property
     def variance(self) -> float:
-        """E(X - mean)^2, or E ||X - mean||^2 of vectors; infinite if it does not exist."""
+        """Variance E(X - mean)^2 of a record X, or E ||X - mean||_2^2 for vectors.
+
+        It is infinite if it does not exist.
+        """
         return self.moment(2)
 
     @abstractmethod
     def moment(self, k: float) -> float:
-        """Return E|X - mean|^k, infinite if it does not exist.
+        """Return the k-th absolute moment E|X - mean|^k of a record X about the mean.
 
-        For vectors it is E|<v, X - mean>|^k for the worst unit vector v, or an upper bound on it;
-        NaN if neither is known.
+        It is infinite if it does not exist. For vectors return the largest E|<v, X - mean>|^k over
+        unit vectors v, or an upper bound on it; NaN if neither is known.
         """
 
     @property
     def covariance(self) -> Floats:
-        """Covariance matrix, (d, d); a ValueError if it is not known."""
+        """Covariance matrix of a record, (d, d); raises ValueError if it is not known."""
         raise ValueError(f"the covariance of {type(self).__name__} is not known")
 
     def held(self, n: int) -> float:
-        """Return about how many numbers a dataset of n records holds in memory."""
+        """Return the approximate count of numbers that one dataset of n records keeps in memory."""
         return 1.0 if self.counted else float(n * self.d)
 
     def streams(self, n: int) -> bool:
-        """Return True if n records exceed memory, so that every statistic draws them again."""
+        """Return True if datasets of n records are streamed, and False if they are stored.
+
+        The records of a streamed dataset are never all in memory. Every query of the dataset draws
+        its records again.
+        """
         return False
 
     @abstractmethod
@@ -79,11 +91,11 @@ class Distribution(Registered, ABC):
         Parameters
         ----------
         rng : numpy.random.Generator
-            Stream of the data.
+            Source of the records.
         trials : int
             Number of datasets.
         n : int
-            Number of records in each.
+            Number of records in each dataset.
 
         Returns
         -------
@@ -91,7 +103,7 @@ class Distribution(Registered, ABC):
         """
 
     def distance_to_gaussian(self, mean: Floats, sd: Floats) -> Floats | None:
-        """Return total-variation distances to Gaussians, if they are known.
+        """Return the distribution's total-variation distances to Gaussians, or None if unknown.
 
         Parameters
         ----------
@@ -100,14 +112,16 @@ class Distribution(Registered, ABC):
 
         Returns
         -------
-        ndarray of shape (trials,) or None
+        ndarray of shape (trials,), or None
         """
         return None
 
 
 @validated
 class LocationScale(Distribution):
-    """Base class of X = location + scale (Z - centre), for a standard variable Z.
+    """Base class of distributions of X = location + scale (Z - centre), for a standard variable Z.
+
+    The centre is the mean of Z, unless a subclass sets another value.
 
     Parameters
     ----------
@@ -115,10 +129,10 @@ class LocationScale(Distribution):
         Point to which the centre of Z is moved, in the unit of the data: the mean of X, or the mean
         of its clean part.
     scale : float > 0
-        Factor by which Z is multiplied; the standard deviation of X only if Z has variance 1.
+        Factor of Z; the standard deviation of X only if Z has variance 1.
     unit_moment : float >= 2, optional
-        Order k of the moment that is set to 1: the scale is chosen so that E|X - mean|^k = 1, and
-        `scale` has to be left at 1.
+        Order k of the moment that is set to 1. The scale is then chosen to make E|X - mean|^k = 1,
+        and the parameter `scale` has to be left at 1.
     """
 
     location: float = 0.0
@@ -126,7 +140,7 @@ class LocationScale(Distribution):
     unit_moment: MomentOrder | None = None
 
     @model_validator(mode="after")
-    def _one_scale(self) -> Self:
+    def _check_scale(self) -> Self:
         if self.unit_moment is not None:
             if self.scale != 1.0:
                 raise ValueError("give scale or unit_moment, not both")
@@ -151,24 +165,24 @@ class LocationScale(Distribution):
         return float(self._scale**k * self._standard_moment(k))
 
     def streams(self, n: int) -> bool:
-        return n > MOST_WHOLE
+        return n > MAX_WHOLE_RECORDS
 
     def held(self, n: int) -> float:
-        return float(HELD if self.streams(n) else n)
+        return float(HELD_RECORDS if self.streams(n) else n)
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
         if not self.streams(n):
-            return DenseSample(self.drawn(rng, (trials, n)))
-        stream = Stream(lambda rng, m: self.drawn(rng, (1, m)).ravel(), rng)
+            return DenseSample(self.draw_records(rng, (trials, n)))
+        stream = Stream(lambda rng, m: self.draw_records(rng, (1, m)).ravel(), rng)
         return StreamedSample(stream, n * np.arange(trials), n)
 
-    def drawn(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
+    def draw_records(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         """Draw independent records.
 
         Parameters
         ----------
         rng : numpy.random.Generator
-            Stream of the data.
+            Source of the records.
         size : tuple of two int
             Shape of the result.
 
@@ -187,17 +201,17 @@ class LocationScale(Distribution):
     @property
     @abstractmethod
     def _standard_mean(self) -> float:
-        """Mean of Z."""
+        """Mean of the standard variable Z, which is moved and scaled to give a record."""
 
     @property
     def _standard_centre(self) -> float:
-        """Value of Z that is moved to `location`."""
+        """Value of the standard variable Z for which a record equals `location`."""
         return self._standard_mean
 
     @abstractmethod
     def _standard_moment(self, k: float) -> float:
-        """Return E|Z - E Z|^k."""
+        """Return the moment E|Z - E Z|^k of the standard variable Z about its mean."""
 
     @abstractmethod
     def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
-        """Draw Z."""
+        """Draw independent values of the standard variable Z, an array of shape `size`."""

@@ -24,7 +24,7 @@ def _gaussian_moment(k: float, mean: float = 0.0, sd: float = 1.0) -> float:
 
 @validated
 class Gaussian(LocationScale):
-    """Gaussian (normal) with mean `location` and standard deviation `scale`."""
+    """Gaussian (normal) distribution with mean `location` and standard deviation `scale`."""
 
     _standard_mean = 0.0
 
@@ -35,13 +35,15 @@ class Gaussian(LocationScale):
         return rng.standard_normal(size)
 
     def distance_to_gaussian(self, mean: Floats, sd: Floats) -> Floats:
-        """Return total-variation distances to N(mean, sd^2), in closed form.
+        """Return this distribution's total-variation distances to N(mean, sd^2), in closed form.
 
-        In units of the narrower distribution, the densities of N(0, 1) and N(delta, r^2), r >= 1,
-        cross where a z^2 + b z + c = 0 with a = 1 - 1/r^2, b = 2 delta/r^2 and c = -(delta/r)^2 - 2
-        ln r. The distance is the difference of the two probabilities between the crossings, one of
-        which is infinite if r = 1. The root of the discriminant is (2/r) sqrt(delta^2 + 2 (r^2 - 1)
-        ln r).
+        Shift and scale both distributions so that the narrower one becomes N(0, 1). The wider one
+        becomes N(delta, r^2), with mean delta and standard deviation r >= 1. The two densities are
+        equal at the roots z of a z^2 + b z + c = 0. Here a = 1 - 1/r^2, b = 2 delta/r^2 and
+        c = -(delta/r)^2 - 2 ln r. If r = 1, one root is infinite. Each distribution gives the
+        interval between the roots a probability; the distance is the difference of the two
+        probabilities. The square root of the discriminant b^2 - 4 a c is
+        (2/r) sqrt(delta^2 + 2 (r^2 - 1) ln r).
 
         Parameters
         ----------
@@ -52,7 +54,7 @@ class Gaussian(LocationScale):
         -------
         ndarray of shape (trials,)
         """
-        # Beyond 1e50 either way the distance is 1 to all digits, and squares would overflow.
+        # Beyond these limits the distance is 1 to all digits, and squares would overflow.
         delta = np.clip((mean - self.location) / self._scale, -1e50, 1e50)
         r = np.clip(sd / self._scale, 1e-50, 1e50)
         delta, r = np.where(r < 1, -delta / r, delta), np.where(r < 1, 1 / r, r)
@@ -99,8 +101,8 @@ class Pareto(LocationScale):
     Parameters
     ----------
     tail_index : float in (1, 1e4]
-        Shape a; moments of order below it exist. At 1e4 the distribution is exponential to four
-        digits, and the closed form of its moments still holds.
+        Shape a; moments of order below a exist. At 1e4 the distribution is exponential to four
+        digits, and the closed form of the moments is still accurate.
     """
 
     tail_index: Annotated[float, Field(gt=1, le=1e4)]
@@ -110,12 +112,14 @@ class Pareto(LocationScale):
         return 1 / (self.tail_index - 1)  # numpy draws the Pareto distribution that starts at 0
 
     def _standard_moment(self, k: float) -> float:
-        """Return E|Z - E Z|^k in closed form.
+        """Return the moment E|Z - E Z|^k in closed form, for a Pareto variable Z >= 0.
 
-        With t = x/mu, mu = a/(a-1), each side is a beta integral.
+        Let a be `tail_index`. The variable x = Z + 1 >= 1 has the density a x^-(a+1) and the mean
+        mu = a/(a-1). Let t = x/mu. The moment is a mu^(k-a) times the sum of two integrals over t.
+        Above the mean it is int_1^inf (t-1)^k t^-(a+1) dt = B(k+1, a-k), with the beta function B.
+        Below the mean, with s = 1 - t and the hypergeometric function 2F1, it is
 
-        Above the mean: int_1^inf (t-1)^k t^-(a+1) dt = B(k+1, a-k). Below, with s = 1 - t:
-        int_0^(1/a) s^k (1-s)^-(a+1) ds = a^-(k+1)/(k+1) 2F1(k+1, a+1; k+2; 1/a).
+            int_0^(1/a) s^k (1-s)^-(a+1) ds = a^-(k+1)/(k+1) 2F1(k+1, a+1; k+2; 1/a).
         """
         a = self.tail_index
         if k >= a:
@@ -130,9 +134,9 @@ class Pareto(LocationScale):
 
 @validated
 class LogNormal(LocationScale):
-    """Log-normal distribution: location + scale exp(sigma Z), Z standard normal.
+    """Log-normal distribution of X = location + scale exp(sigma Z), for a standard normal Z.
 
-    The median is location + scale.
+    The median of X is location + scale.
 
     Parameters
     ----------
@@ -154,13 +158,15 @@ class LogNormal(LocationScale):
         return float(np.exp(self.sigma**2 / 2))
 
     def _standard_moment(self, k: float) -> float:
-        """Return E|Z - E Z|^k by quadrature on either side of the mean.
+        """Return the moment E|Z - E Z|^k of the log-normal variable Z = exp(sigma Y).
 
-        The integrand exceeds 1e-20 there.
+        Y is standard normal. Quadrature computes the expectation as the sum of two integrals over
+        Y, one for Z below its mean and one for Z above it.
         """
-        from scipy.integrate import quad  # a slow import
+        from scipy.integrate import quad  # slow to import
 
         mean, middle = self._standard_mean, self.sigma / 2
+        # The integrand peaks near 0 and k sigma, and is negligible farther than 11 from these.
         ends = (-11.0, middle, k * self.sigma + 11)
 
         def density(z: float) -> float:
@@ -181,16 +187,16 @@ class LogNormal(LocationScale):
 class ContaminatedGaussian(LocationScale):
     """Contaminated Gaussian: a mixture of clean records and Gaussian outliers.
 
-    X is N(location, scale^2) with probability 1 - eta, and otherwise N(location + gap scale,
-    (spread scale)^2). The value to estimate is the clean mean, `location`; mean and moments are
-    those of the mixture.
+    A record is N(location, scale^2) with probability 1 - eta, and otherwise an outlier,
+    N(location + gap scale, (spread scale)^2). The value to estimate is the clean mean, `location`.
+    The properties `mean` and `variance` and the method `moment` describe the mixture.
 
     Parameters
     ----------
     eta : float in [0, 1]
         Probability that a record is an outlier.
     gap : float
-        Distance from the clean mean to the mean of the outliers, in clean standard deviations.
+        Mean of the outliers minus the clean mean, in clean standard deviations.
     spread : float > 0
         Standard deviation of the outliers, in clean standard deviations.
     """

@@ -1,4 +1,4 @@
-"""Distributions on two points; their samples are counts."""
+"""Distributions on two points, with samples stored as counts."""
 
 from __future__ import annotations
 
@@ -46,17 +46,18 @@ class Bernoulli(Distribution):
 
 @validated
 class TwoPoint(Distribution):
-    """Two-point distribution: 0, or with probability p a rare value; E|X - mean|^k = 1 (KSU20).
+    """Two-point distribution with E|X - mean|^k = 1, the hard instance of KSU20, Claim 3.9.
 
-    The rare value is sign tau, where p (1-p) tau^k ((1-p)^(k-1) + p^(k-1)) = 1: the hard instance
-    of KSU20, Claim 3.9 (which prints p^k where p^(k-1) is meant).
+    A record X is location, or with probability p the rare value location + sign * tau. The number
+    tau solves p (1-p) tau^k ((1-p)^(k-1) + p^(k-1)) = 1. (The claim prints p^k in place of
+    p^(k-1).)
 
     Parameters
     ----------
     p : float in [0, 1)
         Probability of the rare value. With p = 0 all records are `location`.
     k : float >= 2
-        Order of the moment that is 1. A larger order makes the rare value smaller.
+        Order of the moment that is 1. A larger order makes tau smaller.
     sign : 1 or -1
         Sign of the rare value.
     location : float
@@ -71,7 +72,7 @@ class TwoPoint(Distribution):
 
     @property
     def tau(self) -> float:
-        """Distance of the rare value from the common value; 0 if p = 0."""
+        """Distance of the rare value from the common value; 0 if the probability p is 0."""
         return float(_bernoulli_moment(self.p, self.k) ** (-1 / self.k)) if self.p else 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""Records of a data file, as a population to draw from."""
+"""Bootstrap from a data file."""
 
 from __future__ import annotations
 
@@ -25,38 +25,40 @@ from dpbench.samples.rows import norms
 if TYPE_CHECKING:
     import pandas as pd
 
-    # The names of all columns of a file, and the values of the wanted columns among them.
-    _Read = tuple[list[str], dict[str, pd.Series[Any]]]
+    # Names of all columns of a file, and values of the requested columns that exist.
+    _ReadColumns = tuple[list[str], dict[str, pd.Series[Any]]]
 
 __all__ = ["Empirical"]
 
-# The data sets that come with the package.
+# Folder of the data sets that come with the package.
 SHIPPED = Path(__file__).parents[1] / "data"
 FORMATS = (".csv", ".csv.gz", ".parquet")
-# Largest number of distinct values for which samples are counts: pairing records takes its square.
-MOST_ATOMS = 64
+# Largest number of distinct values to store samples as counts, because pairing takes its square.
+MAX_COUNTED_ATOMS = 64
 # Limits of a file: columns, bytes of unpacked text, records.
-MOST_COLUMNS, MOST_BYTES, MOST_RECORDS = 10_000, 1 << 30, 10_000_000
+MAX_FILE_COLUMNS, MAX_FILE_BYTES, MAX_FILE_RECORDS = 10_000, 1 << 30, 10_000_000
 # Columns that a message names, and characters of a value that it quotes.
-MOST_NAMES, LONGEST = 8, 40
+MAX_NAMED_COLUMNS, MAX_QUOTED_LENGTH = 8, 40
 
 
 @validated
 class Empirical(Distribution):
-    """Bootstrap from a data file: records drawn uniformly, with replacement, from its columns.
+    """Bootstrap from a data file: records drawn uniformly and with replacement from its rows.
 
-    The file is read once, when the instance is made. Integers become float64.
+    A record consists of the values of a row in the chosen columns. The file is read once, when the
+    instance is made. Integers become float64.
 
     Parameters
     ----------
     path : str
-        File that ends in .csv, .csv.gz or .parquet. A relative path is looked up in the folder of
-        the configuration that names it, or, from the command line and Python, in the working
-        folder; then among the data sets that come with the package.
+        Data file that ends in .csv, .csv.gz or .parquet. A relative path in a configuration file
+        starts at the folder of the configuration file. A relative path from the command line or
+        Python starts at the working folder. If there is no such data file, the package's data sets
+        are searched.
     column : str, optional
         Name of a column of finite numbers without missing values.
     columns : list of str, optional
-        Names of the columns that are the coordinates of vectors, instead of `column`.
+        Names of the columns that are the coordinates of vectors; instead of `column`.
     """
 
     path: str
@@ -65,18 +67,22 @@ class Empirical(Distribution):
     added_parameters: ClassVar[dict[str, Any]] = {"columns": None}
 
     @model_validator(mode="after")
-    def _finite_variance(self) -> Self:
+    def _check_columns(self) -> Self:
         if (self.column is None) == (self.columns is None):
             raise ValueError("give column, or columns: [NAME, NAME] for vectors")
         with np.errstate(over="ignore", invalid="ignore"):
             if not math.isfinite(self.variance):
                 key, value = ("columns", self.columns) if self.columns else ("column", self.column)
-                raise _refused(key, value, "the variance of its values overflows")
+                raise _invalid(key, value, "the variance of its values overflows")
         return self
 
     @property
     def content(self) -> str:
-        """Digest of the values in their order, by which `canonical` names the distribution."""
+        """Digest of the values in the data file, in their order.
+
+        The name of a random stream contains this digest in place of `path`. So two files with equal
+        values give equal draws.
+        """
         return hashlib.sha256(self._values.astype("<f8").tobytes()).hexdigest()[:16]
 
     @property
@@ -85,7 +91,7 @@ class Empirical(Distribution):
 
     @property
     def counted(self) -> bool:  # type: ignore[override]
-        return self.columns is None and self._table[0].size <= MOST_ATOMS
+        return self.columns is None and self._table[0].size <= MAX_COUNTED_ATOMS
 
     @property
     def mean(self) -> float | Floats:
@@ -106,7 +112,7 @@ class Empirical(Distribution):
     def moment(self, k: float) -> float:
         if self.columns is None:
             atoms, weights = self._table
-            centre, shift = self._middle  # keep the digits that rounding the mean would cost
+            centre, shift = self._middle  # two numbers, because their sum would be rounded
             return math.fsum(np.abs(atoms - centre - shift) ** k * weights)
         if k == 2:
             return float(np.linalg.eigvalsh(self.covariance)[-1])
@@ -120,24 +126,24 @@ class Empirical(Distribution):
 
     @cached_property
     def _values(self) -> Floats:
-        """Numbers, (size,), or vectors, (size, d), of the file."""
+        """Records of the file: shape (records,) if they are numbers, (records, d) if vectors."""
         if self.columns is not None:
-            values = np.stack(_read(self.path, self.columns, "columns"), axis=1)
+            values = np.stack(_read_columns(self.path, self.columns, "columns"), axis=1)
         else:
-            (values,) = _read(self.path, [self.column or ""], "column")
+            (values,) = _read_columns(self.path, [self.column or ""], "column")
         values.flags.writeable = False
         return values
 
     @cached_property
     def _centred(self) -> Floats:
-        """Vectors minus their mean, (size, d)."""
+        """Vectors of the file minus their mean, (records, d)."""
         middles = np.array([_middle(*_atoms(column)) for column in self._values.T])
         centred: Floats = self._values - middles[:, 0] - middles[:, 1]
         return centred
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats]:
-        """Distinct values, increasing, and their probabilities."""
+        """Distinct values of the file in increasing order, and their relative frequencies."""
         return _atoms(self._values)
 
     @cached_property
@@ -146,124 +152,140 @@ class Empirical(Distribution):
 
 
 def _atoms(values: Floats) -> tuple[Floats, Floats]:
-    """Return the distinct values, increasing, and their shares."""
+    """Return the distinct values in increasing order, and their relative frequencies."""
     atoms, counts = np.unique(values, return_counts=True)
     return atoms, counts / values.size
 
 
 def _middle(atoms: Floats, weights: Floats) -> tuple[float, float]:
-    """Return a value near the middle, and the difference of the mean from it."""
+    """Return the middle one of the increasing values `atoms`, and the mean minus this value.
+
+    The mean is the average of `atoms` with the given weights. It is the sum of the two returned
+    numbers. They are kept apart, because a floating-point sum would be rounded.
+    """
     centre = float(atoms[atoms.size // 2])
     return centre, math.fsum((atoms - centre) * weights)
 
 
-def _refused(key: str, value: Any, reason: str) -> ValidationError:
-    """Return a validation error at `key`; a validator of the instance could not name it."""
+def _invalid(key: str, value: Any, reason: str) -> ValidationError:
+    """Return a validation error for the invalid value of a configuration key, `key`.
+
+    Callers raise it in place of a ValueError, because a ValueError does not name the key.
+    """
     problem = PydanticCustomError("refused", "{line}", {"line": " ".join(reason.split())})
     details = InitErrorDetails(type=problem, loc=(key,), input=value)
     return ValidationError.from_exception_data(Empirical.__name__, [details])
 
 
-def _read(path: str, columns: list[str], key: str) -> list[Floats]:
-    """Return the values of columns; refuse missing columns and values that are not finite."""
+def _read_columns(path: str, columns: list[str], key: str) -> list[Floats]:
+    """Return the values of the named columns of the file `path`.
+
+    Raise an error if a column is missing or invalid; the error names the configuration's `key`.
+    """
     from pyarrow import ArrowException
 
-    file = _find(path)
+    file = _find_file(path)
     try:
-        names, found = (_parquet if path.lower().endswith(FORMATS[-1]) else _csv)(file, columns)
+        names, series = (_read_parquet if path.lower().endswith(FORMATS[-1]) else _read_csv)(
+            file, columns
+        )
     except (OSError, EOFError, ValueError, ArrowException, Warning, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _refused("path", path, f"cannot be read: {reason}") from error
+        raise _invalid("path", path, f"cannot be read: {reason}") from error
     values = []
     for column in columns:
-        if column not in found:
-            listed = ", ".join(names[:MOST_NAMES])
-            more = f", ... ({len(names)} in all)" if len(names) > MOST_NAMES else ""
-            reason = f"no such column in {path}; choose from {listed}{more}"
-            raise _refused(key, column, reason)
+        if column not in series:
+            listed = ", ".join(names[:MAX_NAMED_COLUMNS])
+            rest = f", ... ({len(names)} in all)" if len(names) > MAX_NAMED_COLUMNS else ""
+            reason = f"no such column in {path}; choose from {listed}{rest}"
+            raise _invalid(key, column, reason)
         try:
-            values.append(_numbers(found[column]))
+            values.append(_as_float64(series[column]))
         except ValueError as error:
-            raise _refused(key, column, f"{error} in {path}") from error
+            raise _invalid(key, column, f"{error} in {path}") from error
     return values
 
 
-def _find(path: str) -> Path:
+def _find_file(path: str) -> Path:
     if not path.lower().endswith(FORMATS):
-        raise _refused("path", path, f"expected a file that ends in one of {', '.join(FORMATS)}")
+        raise _invalid("path", path, f"expected a file that ends in one of {', '.join(FORMATS)}")
     try:
         # Joining an absolute path to a folder returns the absolute path.
-        found = next((at for at in (Path(path), SHIPPED / path) if at.exists()), None)
+        file = next(
+            (candidate for candidate in (Path(path), SHIPPED / path) if candidate.exists()), None
+        )
     except (OSError, ValueError):  # not a valid file name
-        found = None
-    if found is None:
+        file = None
+    if file is None:
         where = "" if Path(path).is_absolute() else " in the working folder, nor in dpbench/data"
-        raise _refused("path", path, f"no such file{where}")
-    if not found.is_file():
-        raise _refused("path", path, "not a file")
-    return found
+        raise _invalid("path", path, f"no such file{where}")
+    if not file.is_file():
+        raise _invalid("path", path, "not a file")
+    return file
 
 
 def _check_text(file: Path) -> None:
-    """Raise an error if the text of a file is too long, before it is unpacked into memory."""
+    """Raise ValueError if a text file has too many columns or bytes, unpacked if it ends in .gz."""
     packed = file.name.lower().endswith(".gz")
     with gzip.open(file) if packed else file.open("rb") as text:
-        columns = text.readline(MOST_BYTES >> 8).count(b",") + 1
-        if columns > MOST_COLUMNS:
-            raise ValueError(f"{columns} columns, more than {MOST_COLUMNS}")
+        columns = text.readline(MAX_FILE_BYTES >> 8).count(b",") + 1
+        if columns > MAX_FILE_COLUMNS:
+            raise ValueError(f"{columns} columns, more than {MAX_FILE_COLUMNS}")
         while text.read(1 << 20):
-            if text.tell() > MOST_BYTES:
-                raise ValueError(f"more than {MOST_BYTES} bytes of text")
+            if text.tell() > MAX_FILE_BYTES:
+                raise ValueError(f"more than {MAX_FILE_BYTES} bytes of text")
 
 
 def _check_records(size: int) -> None:
-    if size > MOST_RECORDS:
-        raise ValueError(f"more than {MOST_RECORDS} records")
+    if size > MAX_FILE_RECORDS:
+        raise ValueError(f"more than {MAX_FILE_RECORDS} records")
 
 
-def _csv(file: Path, columns: list[str]) -> _Read:
+def _read_csv(file: Path, columns: list[str]) -> _ReadColumns:
     import pandas as pd
 
     _check_text(file)
     with warnings.catch_warnings():
-        # Rows with more fields than the header only warn, and pandas would drop the last fields.
+        # Without this, pandas only warns if a row has too many fields, and drops the last fields.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        # Read text, because how pandas rounds numbers depends on its version; and a blank
-        # line of a file with one column is a missing value.
+        # Read text, because versions of pandas round numbers differently. Keep blank lines, because
+        # they are missing values in a file with one column.
         frame = pd.read_csv(
-            file, dtype=str, index_col=False, skip_blank_lines=False, nrows=MOST_RECORDS + 1
+            file, dtype=str, index_col=False, skip_blank_lines=False, nrows=MAX_FILE_RECORDS + 1
         )
     _check_records(len(frame))
     names = [str(name) for name in frame.columns]
-    wanted = [name for name in columns if name in names]
-    return names, {name: frame[name].map(_number, na_action="ignore") for name in wanted}
+    present = [name for name in columns if name in names]
+    return names, {name: frame[name].map(_parse_number, na_action="ignore") for name in present}
 
 
-def _number(text: str) -> float | str:
+def _parse_number(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
         return text
 
 
-def _parquet(file: Path, columns: list[str]) -> _Read:
+def _read_parquet(file: Path, columns: list[str]) -> _ReadColumns:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(file) as opened:
         names = list(opened.schema_arrow.names)
-        wanted = [name for name in columns if name in names]
-        for name in wanted:
+        present = [name for name in columns if name in names]
+        for name in present:
             groups = (opened.metadata.row_group(i) for i in range(opened.metadata.num_row_groups))
             chunks = (group.column(i) for group in groups for i in range(group.num_columns))
-            # A nested column counts with all of its leaves.
-            own = (one for one in chunks if f"{one.path_in_schema}.".startswith(f"{name}."))
-            _check_records(sum(one.num_values for one in own))
-        table = opened.read(columns=wanted)
-        return names, {name: table.column(name).to_pandas() for name in wanted}
+            # The leaves of a nested column have paths that begin with its name.
+            leaves = (
+                chunk for chunk in chunks if f"{chunk.path_in_schema}.".startswith(f"{name}.")
+            )
+            _check_records(sum(chunk.num_values for chunk in leaves))
+        table = opened.read(columns=present)
+        return names, {name: table.column(name).to_pandas() for name in present}
 
 
-def _numbers(values: pd.Series[Any]) -> Floats:
-    """Return `values` as float64; a ValueError if one is missing, infinite or not a number."""
+def _as_float64(values: pd.Series[Any]) -> Floats:
+    """Return `values` as float64; raise ValueError unless all are finite numbers."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     if not (size := len(values)):
@@ -272,13 +294,15 @@ def _numbers(values: pd.Series[Any]) -> Floats:
         present = values[values.notna()].tolist()
         numeric = (int, float, Decimal)
         # Booleans are integers in Python: without this test True would count as 1.
-        other = [v for v in present if isinstance(v, bool) or not isinstance(v, numeric)]
-        if other:
-            shown = repr(other[0])
-            shown = shown[:LONGEST] + "..." * (len(shown) > LONGEST)
-            raise ValueError(f"{len(other)} of {size} values are no numbers, such as {shown},")
+        not_numbers = [v for v in present if isinstance(v, bool) or not isinstance(v, numeric)]
+        if not_numbers:
+            shown = repr(not_numbers[0])
+            shown = shown[:MAX_QUOTED_LENGTH] + "..." * (len(shown) > MAX_QUOTED_LENGTH)
+            raise ValueError(
+                f"{len(not_numbers)} of {size} values are no numbers, such as {shown},"
+            )
     numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    for what, bad in (("missing", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
+    for problem, bad in (("missing", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
         if np.any(bad):
-            raise ValueError(f"{np.count_nonzero(bad)} of {size} values are {what}")
+            raise ValueError(f"{np.count_nonzero(bad)} of {size} values are {problem}")
     return numbers

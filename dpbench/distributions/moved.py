@@ -1,4 +1,4 @@
-"""Vectors of another distribution, moved by an isometry."""
+"""Distributions of vectors under an isometry: permuted, sign-flipped and shifted coordinates."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ __all__ = ["Moved"]
 
 @validated
 class Moved(Distribution):
-    """Isometric image of a distribution of vectors: permuted coordinates, changed signs, a shift.
+    """Distribution of vectors with permuted coordinates, changed signs and a shift.
 
-    Coordinate j of the new vector is ``shift[j] + signs[j] * x[order[j]]``. The map is an isometry,
-    so moments in the worst direction, and lower bounds over classes of distributions, do not
-    change.
+    A vector x drawn from the distribution `of` becomes a vector with the coordinates
+    ``shift[j] + signs[j] * x[order[j]]``. The map keeps all distances. So it does not change the
+    largest central moment over all directions. It does not change lower bounds over classes of
+    distributions either.
 
     Parameters
     ----------
-    of : distribution of vectors, its configuration
-        Distribution of x.
+    of : distribution of vectors, or its configuration
+        Distribution of the vectors x before the map.
     shift : list of d numbers
         Vector added to every record, in the unit of the data.
     signs : list of d numbers, 1 or -1
@@ -43,14 +44,14 @@ class Moved(Distribution):
 
     @field_validator("of")
     @classmethod
-    def _vectors(cls, of: Any) -> Distribution:
-        made = Distribution.build(of, "") if isinstance(of, Mapping) else of
-        if not isinstance(made, Distribution) or np.ndim(made.target) != 1:
+    def _build_vectors(cls, of: Any) -> Distribution:
+        law = Distribution.build(of, "") if isinstance(of, Mapping) else of
+        if not isinstance(law, Distribution) or np.ndim(law.target) != 1:
             raise ValueError("give a law of vectors")
-        return made
+        return law
 
     @model_validator(mode="after")
-    def _one_number_a_coordinate(self) -> Self:
+    def _check_map(self) -> Self:
         for name in ("shift", "signs", "order"):
             if len(getattr(self, name)) != self.of.d:
                 raise ValueError(f"{name} must have {self.of.d} numbers, one for each coordinate")
@@ -59,12 +60,15 @@ class Moved(Distribution):
         return self
 
     def _move(self, x: Floats) -> Floats:
-        """Return the images of vectors, (..., d)."""
+        """Permute the coordinates of vectors, change their signs, and add the shift.
+
+        `x` and the result have the shape (..., d).
+        """
         return np.asarray(np.multiply(x[..., list(self.order)], self.signs) + self.shift)
 
     @property
     def d(self) -> int:  # type: ignore[override]
-        """Number of coordinates."""
+        """Number of coordinates of a vector."""
         return int(self.of.d)
 
     @property

@@ -1,4 +1,4 @@
-"""Distributions of vectors, whose samples are held record by record."""
+"""Distributions of vectors whose samples are stored record by record."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class _Vectors(Distribution):
         return self.d * self.moment(2)  # for distributions with equal variance in all directions
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> DenseSample:
-        x = self._centred(rng, (trials, n, self.d))
+        x = self._draw_centred(rng, (trials, n, self.d))
         if self.norm:
             x += self.target
         return DenseSample(x)
 
     @abstractmethod
-    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
-        """Draw X - target, an array of shape `size`."""
+    def _draw_centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+        """Draw records minus the value to estimate, an array of shape `size`."""
 
 
 @validated
@@ -77,17 +77,17 @@ class MultivariateGaussian(_Vectors):
     Parameters
     ----------
     scale : float > 0
-        Standard deviation in the direction where it is largest, in the unit of the data. If
-        `matrix` is given, a factor: the covariance is scale^2 times the matrix.
+        Largest standard deviation over all directions, in the unit of the data. If `matrix` is
+        given, the covariance is scale^2 times the matrix instead.
     condition : float in [1, 1e12]
-        Condition number of the covariance, its largest eigenvalue over the smallest. The
-        eigenvalues are spaced geometrically along the vectors of the discrete cosine transform, so
-        that no axis is special.
+        Condition number of the covariance, its largest eigenvalue over the smallest. Eigenvalues
+        are spaced geometrically. Eigenvectors are the vectors of the discrete cosine transform,
+        because they favour no axis.
     matrix : list of d lists of d numbers, optional
         Covariance at scale 1, symmetric and positive definite; not together with `condition`.
     relative : bool
-        If True, errors are Mahalanobis norms |S^(-1/2) x|, with S the covariance over scale^2; if
-        False, they are l2 norms.
+        If True, the error of an estimate is the Mahalanobis norm |S^(-1/2) x|, where x is the
+        estimate minus the mean and S is the covariance over scale^2. If False, it is the l2 norm.
     """
 
     scale: Positive = 1.0
@@ -97,15 +97,15 @@ class MultivariateGaussian(_Vectors):
     added_parameters: ClassVar[dict[str, Any]] = {"relative": False}
 
     @model_validator(mode="after")
-    def _one_covariance(self) -> Self:
+    def _check_matrix(self) -> Self:
         if self.matrix is None:
             return self
         if self.condition != 1:
             raise ValueError("give condition or matrix, not both")
         if {len(self.matrix), *map(len, self.matrix)} != {self.d}:
             raise ValueError(f"matrix must have {self.d} rows of {self.d} numbers")
-        given = np.asarray(self.matrix)
-        if not np.array_equal(given, given.T) or np.linalg.eigvalsh(given)[0] <= 0:
+        matrix = np.asarray(self.matrix)
+        if not np.array_equal(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0:
             raise ValueError("matrix must be symmetric and positive definite")
         return self
 
@@ -141,7 +141,7 @@ class MultivariateGaussian(_Vectors):
         largest = 1.0 if unit is None else float(np.linalg.eigvalsh(unit)[-1])
         return float((self.scale**2 * largest) ** (k / 2) * Gaussian().moment(k))
 
-    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+    def _draw_centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
         x = rng.standard_normal(size)
         if self._unit_covariance is not None:
             x = x @ np.linalg.cholesky(self._unit_covariance).T
@@ -152,15 +152,15 @@ class MultivariateGaussian(_Vectors):
 
 @validated
 class PowerLawGaussian(_Vectors):
-    """Gaussian with independent coordinates of unequal variances, as in PLAN's figures.
+    """Gaussian vectors with independent coordinates, whose variances follow a power law.
 
-    Coordinate i, from 1 to d, has the variance (d/i)^power.
+    Coordinate i, from 1 to d, has the variance (d/i)^power. The figures of the paper PLAN (see the
+    bibliography) use this distribution.
 
     Parameters
     ----------
     power : float in [0, 10]
-        Exponent of the variances: 0 for N(mean, I); larger values make the coordinates more
-        unequal.
+        Exponent of the variances: 0 for N(mean, I). Larger values make variances more unequal.
     """
 
     stream_name: ClassVar[str] = "StretchedGaussian"
@@ -182,23 +182,24 @@ class PowerLawGaussian(_Vectors):
     def moment(self, k: float) -> float:
         return float(self._deviations[0] ** k * Gaussian().moment(k))
 
-    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+    def _draw_centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
         return np.asarray(rng.standard_normal(size) * self._deviations)
 
 
 @validated
 class MultivariateStudentT(_Vectors):
-    """Multivariate Student's t: a Gaussian vector over the root of an independent chi-square.
+    """Multivariate Student's t distribution: Gaussian vectors divided by sqrt(C/nu).
 
-    Every direction has Student's t distribution.
+    Here C is an independent chi-square variable with nu degrees of freedom. In every direction the
+    vectors have Student's t distribution.
 
     Parameters
     ----------
     tail_index : float > 1
         Degrees of freedom nu; moments of order below it exist.
     unit_moment : float >= 2, optional
-        Order k of the moment that is set to 1: X is scaled so that E|<v, X - mean>|^k = 1 for every
-        unit vector v.
+        Order k of the moment that is set to 1. Vectors X are scaled to make
+        E|<v, X - mean>|^k = 1 for every unit vector v.
     """
 
     tail_index: Annotated[float, Field(gt=1)]
@@ -211,7 +212,7 @@ class MultivariateStudentT(_Vectors):
     def moment(self, k: float) -> float:
         return self._direction.moment(k)
 
-    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+    def _draw_centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
         x = rng.standard_normal(size)
         chi = rng.chisquare(self.tail_index, size[:2])
         x *= (self._direction._scale * np.sqrt(self.tail_index / chi))[..., None]
@@ -220,26 +221,31 @@ class MultivariateStudentT(_Vectors):
 
 @validated
 class Product(_Vectors):
-    """Product distribution: independent coordinates, identically distributed about the mean.
+    """Distribution of vectors with independent coordinates that differ only in their means.
 
-    Let v be a unit vector, and let the coordinates Y_i of Y have mean 0, variance s^2 and k-th
-    absolute moment m_k. The k-th moment of <v, Y> is s^2 for k = 2 and at most max(m_4, 3 s^4 +
-    (m_4 - 3 s^4)/d) for k = 4. For symmetric distributions and 2 <= k <= 4 it is at most m_k +
-    (k-1) s^k. This follows coordinate by coordinate from
+    Let v be a unit vector, and let Y be a record minus its mean. Every coordinate Y_i of Y has
+    variance s^2 and k-th absolute moment m_k = E|Y_i|^k. The moment E|<v, Y>|^k has these values
+    and bounds:
 
-        (|a+b|^k + |a-b|^k)/2 <= |a|^k + |b|^k + k(k-1)/2 |a|^(k-2) b^2,   2 <= k <= 4:
+    - k = 2: equal to s^2.
+    - k = 4: at most max(m_4, 3 s^4 + (m_4 - 3 s^4)/d).
+    - 2 <= k <= 4, symmetric distributions: at most m_k + (k-1) s^k.
 
-    with S_j the partial sums and V_j their variances, E|S_j|^k is at most E|S_(j-1)|^k + E|v_j
-    Y_j|^k + k(k-1)/2 (V_j - V_(j-1)) V_(j-1)^((k-2)/2). The sum of the last terms is at most
-    k(k-1)/2 times the integral of t^((k-2)/2) from 0 to s^2.
+    The last bound follows coordinate by coordinate from the inequality
+
+        (|a+b|^k + |a-b|^k)/2 <= |a|^k + |b|^k + k(k-1)/2 |a|^(k-2) b^2,   2 <= k <= 4.
+
+    Let S_j = v_1 Y_1 + ... + v_j Y_j, with variance V_j. Then E|S_j|^k is at most E|S_(j-1)|^k +
+    E|v_j Y_j|^k + R_j with R_j = k(k-1)/2 (V_j - V_(j-1)) V_(j-1)^((k-2)/2). The sum of all R_j is
+    at most k(k-1)/2 times the integral of t^((k-2)/2) from 0 to s^2, which is (k-1) s^k.
 
     Parameters
     ----------
-    of : distribution of numbers, its configuration
-        Distribution of every coordinate, a continuous one; its mean is subtracted.
+    of : distribution of numbers, or its configuration
+        Continuous distribution of every coordinate; its mean is subtracted.
     unit_moment : float in [2, 4], optional
-        Order k of the moment whose bound above is set to 1, by scaling: 2, 4 or, for Student's t,
-        any number between.
+        Order k of a moment. Records are scaled so that the value or bound listed above for
+        E|<v, Y>|^k becomes 1. k is 2, 4 or, for Student's t, any number between 2 and 4.
     """
 
     of: Any
@@ -247,20 +253,23 @@ class Product(_Vectors):
 
     @field_validator("of")
     @classmethod
-    def _known_law(cls, of: Any) -> Distribution:
-        made = Distribution.build(of, "") if isinstance(of, Mapping) else of
-        if not isinstance(made, LocationScale):
+    def _build_record_law(cls, of: Any) -> Distribution:
+        law = Distribution.build(of, "") if isinstance(of, Mapping) else of
+        if not isinstance(law, LocationScale):
             raise ValueError("give a continuous law of numbers")
-        return made
+        return law
 
     @model_validator(mode="after")
-    def _bounded(self) -> Self:
+    def _check_unit_moment(self) -> Self:
         if self.unit_moment is not None and not np.isfinite(self._bound(self.unit_moment)):
             raise ValueError(f"no finite moment of order {self.unit_moment:g} is known")
         return self
 
     def _bound(self, k: float) -> float:
-        """Return the bound on the unscaled k-th moment of a direction; NaN if none is known."""
+        """Return a bound on E|<v, Y>|^k for every unit vector v; NaN if no bound is known.
+
+        Y is a record minus its mean, before records are scaled to a moment of 1.
+        """
         square, moment = self.of.variance, self.of.moment(k)
         if k == 2:
             return float(square)
@@ -283,18 +292,19 @@ class Product(_Vectors):
     def covariance(self) -> Floats:
         return self.moment(2) * np.eye(self.d)
 
-    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+    def _draw_centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
         trials, n, d = size
-        drawn = self.of.drawn(rng, (trials, n * d)).reshape(size)
-        return np.asarray(self._scale * (drawn - self.of.mean))
+        values = self.of.draw_records(rng, (trials, n * d)).reshape(size)
+        return np.asarray(self._scale * (values - self.of.mean))
 
 
 @validated
 class MultivariateContaminatedGaussian(_Vectors):
-    """Contaminated Gaussian vectors: (1 - eta) N(m, I) + eta N(m + gap u, spread^2 I).
+    """Contaminated Gaussian vectors: a mixture of clean records and Gaussian outliers.
 
-    u = (1, -1, 1, ...)/sqrt(d). The value to estimate is the clean mean m, which has the given
-    norm; mean and variance are those of the mixture.
+    A record is N(m, I) with probability 1 - eta, and otherwise an outlier, N(m + gap u, spread^2 I)
+    with u = (1, -1, 1, ...)/sqrt(d). The value to estimate is the clean mean m, with l2 norm
+    `norm`. The properties `mean` and `variance` describe the mixture.
 
     Parameters
     ----------
@@ -311,7 +321,7 @@ class MultivariateContaminatedGaussian(_Vectors):
     spread: Positive = 1.0
 
     @property
-    def _away(self) -> Floats:
+    def _outlier_shift(self) -> Floats:
         return np.asarray(self.gap * self._diagonal * (-1.0) ** np.arange(self.d))
 
     @property
@@ -320,7 +330,7 @@ class MultivariateContaminatedGaussian(_Vectors):
 
     @property
     def mean(self) -> Floats:
-        return self.target + self.eta * self._away
+        return self.target + self.eta * self._outlier_shift
 
     @property
     def variance(self) -> float:
@@ -329,24 +339,25 @@ class MultivariateContaminatedGaussian(_Vectors):
     @property
     def covariance(self) -> Floats:
         width = 1 - self.eta + self.eta * self.spread**2
-        between = self.eta * (1 - self.eta) * np.outer(self._away, self._away)
+        between = self.eta * (1 - self.eta) * np.outer(self._outlier_shift, self._outlier_shift)
         return np.asarray(width * np.eye(self.d) + between)
 
     def moment(self, k: float) -> float:
         return float(np.linalg.eigvalsh(self.covariance)[-1]) if k == 2 else float("nan")
 
-    def _centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
+    def _draw_centred(self, rng: np.random.Generator, size: tuple[int, int, int]) -> Floats:
         x = rng.standard_normal(size)
         outlier = rng.random(size[:2]) < self.eta
-        x[outlier] = self._away + self.spread * x[outlier]
+        x[outlier] = self._outlier_shift + self.spread * x[outlier]
         return x
 
 
 @validated
 class Hypercube(Distribution):
-    """One fixed dataset of vertices of {+-L/sqrt(d)}^d for each n (Z24): only the noise is random.
+    """Fixed datasets of vertices of a hypercube, one dataset for each n, as in the paper Z24.
 
-    The value to estimate is the mean of the dataset.
+    Every coordinate of a vertex is L/sqrt(d) or -L/sqrt(d). The value to estimate is the mean of
+    the dataset, so only the noise of an estimator is random.
 
     Parameters
     ----------

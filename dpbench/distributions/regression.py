@@ -1,4 +1,4 @@
-"""Linear regression data: features, and a response that is linear in them up to noise."""
+"""Linear regression data: features, and a response that is linear in the features plus noise."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["LinearModel"]
 class LinearModel(Distribution):
     """Linear model: records (x, y) with x uniform in the unit ball and y = <x, theta> + z.
 
-    z is uniform and independent of x. So E x x' = I/(features + 2), and theta is the vector of
-    least-squares coefficients of the distribution. |x| <= 1 and |y| <= norm + sqrt(3) deviation, so
-    an estimator with these bounds clips nothing.
+    The noise z is uniform and independent of x. So E x x^T = I/(d + 1), and theta is the vector of
+    least-squares coefficients of the distribution. Because |x| <= 1 and
+    |y| <= norm + sqrt(3) deviation, an estimator with these bounds clips no record.
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ class LinearModel(Distribution):
 
     @property
     def features(self) -> int:
-        """Number of coordinates of x."""
+        """Number of features, the coordinates of x."""
         return self.d - 1
 
     @property
     def theta(self) -> Floats:
-        """Coefficients theta, (features,)."""
+        """Coefficients theta of the linear model, one for each feature."""
         return np.full(self.features, self.norm * self.features**-0.5)
 
     @property

@@ -1,4 +1,4 @@
-"""Lower-bound instances in many dimensions: vectors that are zero with high probability."""
+"""Distributions for lower bounds in many dimensions: vectors that are usually zero."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from dpbench.seeds import stream
 __all__ = ["ProductTwoPoint", "SignedTwoPoint", "code_word"]
 
 # Largest number of code words of a dimension, and of attempts to draw another word.
-MOST_WORDS = 64
-MOST_DRAWS = 100_000
+MAX_CODE_WORDS = 64
+MAX_WORD_DRAWS = 100_000
 
 
 def code_word(d: int, index: int) -> tuple[int, ...]:
-    """Return the positions of the ones of a binary code word of weight max(1, floor(d/2)).
+    """Return the positions of the ones in a word (a vector of zeros and ones) of a binary code.
 
-    Words are drawn at random. A word is kept if it differs from all earlier words in at least d/4
-    places.
+    A word has d places and max(1, floor(d/2)) ones. Words are drawn at random. A drawn word joins
+    the code if it differs from every earlier word of the code in at least d/4 places.
 
     Parameters
     ----------
@@ -41,17 +41,22 @@ def code_word(d: int, index: int) -> tuple[int, ...]:
     Returns
     -------
     tuple of int
+        Positions from 0, increasing.
 
     Raises
     ------
     ValueError
-        If no further word is found.
+        If no word with the number `index` is found.
     """
     words: list[set[int]] = []
     for i in range(index + 1):
         rng = stream("code word", d, i)
-        drawn = (set(rng.permutation(d)[: max(1, d // 2)].tolist()) for _ in range(MOST_DRAWS))
-        word = next((w for w in drawn if all(4 * len(w ^ one) >= d for one in words)), None)
+        candidates = (
+            set(rng.permutation(d)[: max(1, d // 2)].tolist()) for _ in range(MAX_WORD_DRAWS)
+        )
+        word = next(
+            (w for w in candidates if all(4 * len(w ^ earlier) >= d for earlier in words)), None
+        )
         if word is None:
             raise ValueError(f"no code word {i} for d = {d}: there are too few at that distance")
         words.append(word)
@@ -60,14 +65,14 @@ def code_word(d: int, index: int) -> tuple[int, ...]:
 
 @validated
 class _Sparse(Distribution):
-    """Base class of vectors that are zero, or with a small probability drawn by a subclass.
+    """Base class of distributions of vectors that are zero with high probability.
 
     Parameters
     ----------
     d : int in [1, 100000]
         Number of coordinates.
     p : float in [0, 1)
-        Probability of a rare value: of a coordinate or of a vector, see the subclass.
+        Probability that a coordinate or a vector is not zero, depending on the subclass.
     """
 
     d: Dimension = Field()  # type: ignore[misc]  # scalar laws have no such parameter
@@ -76,28 +81,28 @@ class _Sparse(Distribution):
 
     @property
     @abstractmethod
-    def _rare(self) -> float:
+    def _nonzero_probability(self) -> float:
         """Probability that a vector is not zero."""
 
     @abstractmethod
     def _draw(self, rng: np.random.Generator, m: int) -> Floats:
-        """Draw m vectors that are not zero, (m, d)."""
+        """Draw m vectors that are not zero, an array (m, d)."""
 
     def held(self, n: int) -> float:
-        return float(self.d * (1 + n * self._rare))
+        return float(self.d * (1 + n * self._nonzero_probability))
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> SparseSample:
-        held = rng.binomial(n, self._rare, trials)
+        held = rng.binomial(n, self._nonzero_probability, trials)
         return SparseSample(self._draw(rng, int(held.sum())), held, n)
 
 
 @validated
 class ProductTwoPoint(_Sparse):
-    """Product of two-point coordinates along a code word: hard instance of KSU20, Theorem 6.1.
+    """Vectors with independent two-point coordinates, the hard instance of KSU20, Theorem 6.1.
 
-    Coordinates are independent. Where the code word has a one, a coordinate is p^(-1/2) with
-    probability p and otherwise 0; elsewhere it is 0. In KSU20 p = alpha^2/d. The variance is at
-    most 1 in every direction.
+    The ones of a binary code word of length d select coordinates. A selected coordinate is p^(-1/2)
+    with probability p, else 0. All other coordinates are 0. KSU20 sets p = alpha^2/d, where alpha
+    is the l2 error of its lower bound. The variance is at most 1 in every direction.
 
     Parameters
     ----------
@@ -105,7 +110,7 @@ class ProductTwoPoint(_Sparse):
         Number of the code word, see `code_word`. Different words give distant means.
     """
 
-    word: Annotated[int, Field(ge=0, lt=MOST_WORDS)] = 0
+    word: Annotated[int, Field(ge=0, lt=MAX_CODE_WORDS)] = 0
 
     @cached_property
     def _ones(self) -> NDArray[np.intp]:
@@ -125,15 +130,19 @@ class ProductTwoPoint(_Sparse):
         return (1 - self.p if self.p else 0.0) if k == 2 else float("nan")
 
     @property
-    def _rare(self) -> float:
+    def _nonzero_probability(self) -> float:
         return float(-np.expm1(self._ones.size * np.log1p(-self.p)))
 
     def _draw(self, rng: np.random.Generator, m: int) -> Floats:
-        """Draw vectors: the first hit is at a truncated geometric place, the rest independent."""
+        """Draw m vectors that are not zero, an array (m, d).
+
+        The index of the first nonzero coordinate has a truncated geometric distribution. Later
+        coordinates are independent of it.
+        """
         rows = np.zeros((m, self.d))
         if not m:
             return rows
-        first = np.floor(np.log1p(-rng.random(m) * self._rare) / np.log1p(-self.p))
+        first = np.floor(np.log1p(-rng.random(m) * self._nonzero_probability) / np.log1p(-self.p))
         first = np.minimum(first, self._ones.size - 1)[:, None]
         place = np.arange(self._ones.size)
         hit = (place == first) | ((place > first) & (rng.random((m, place.size)) < self.p))
@@ -143,15 +152,19 @@ class ProductTwoPoint(_Sparse):
 
 @validated
 class SignedTwoPoint(_Sparse):
-    """Rare sign vectors: 0, or with probability p tau (sign, +-1, ..., +-1) with random signs.
+    """Rare sign vectors: X = 0, or with probability p a vector tau (sign, +-1, ..., +-1).
 
-    This is hard for estimators that clip to a ball: a vector that is not zero has norm tau sqrt(d),
-    but the mean, sign p tau, lies along the first axis. tau is chosen so that the bound on the k-th
-    moment is 1. By Khintchine's inequality with the best constant (Haagerup 1981), the k-th
-    absolute moment of <v, (sign, +-1, ...)> is at most g = E|N(0,1)|^k for every unit vector v. By
+    The signs +-1 are random, and `sign` is a parameter. The distribution is hard for estimators
+    that clip records to a ball. The mean has the norm p tau and lies along the first axis. A vector
+    that is not zero has the much larger norm tau sqrt(d).
+
+    Let v be a unit vector, and g = E|N(0,1)|^k. By Khintchine's inequality with the best constant
+    (Haagerup 1981), the k-th absolute moment of <v, (sign, +-1, ..., +-1)> is at most g. By
     Minkowski's inequality,
 
         E|<v, X - mean>|^k <= (1-p) (p tau)^k + p tau^k (g^(1/k) + p)^k.
+
+    The positive number tau is chosen to make the right-hand side 1.
 
     Parameters
     ----------
@@ -189,7 +202,7 @@ class SignedTwoPoint(_Sparse):
         return 1.0 if k == self.k and self.p else float("nan")
 
     @property
-    def _rare(self) -> float:
+    def _nonzero_probability(self) -> float:
         return self.p
 
     def _draw(self, rng: np.random.Generator, m: int) -> Floats:

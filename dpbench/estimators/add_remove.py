@@ -1,21 +1,27 @@
-"""Means of bounded records under add/remove neighbours, where n is private.
+"""Means of bounded records under add/remove neighbours, where the number n of records is private.
 
-Notation. Records x are clipped to [a, b] = [`lower`, `upper`] and scaled, u = (x - a)/(b - a). The
-mean is a ratio of two sums, and both have noise. To first order, the error in units of b - a is 1/n
-times a linear form of the two noises, whose coefficients depend on m, the mean of the u.
+Numbers. A record x is clipped to [a, b] = [`lower`, `upper`] and scaled to u = (x - a)/(b - a). Let
+m be the mean of the scaled records u. Every estimate is a ratio of two noisy sums. To first order
+its error, in units of b - a, is (p Z_1 + q Z_2)/n. Here Z_1 and Z_2 are the noises of the two sums;
+p and q depend on m.
 
-Vectors are clipped to the box [a, b]^d or to the largest ball in it, and scaled to c = 2u - 1,
-which is in the cube [-1, 1]^d or in the unit ball B. Removing a record moves (sum, count) by (c,
-1). Let |c| be the norm whose unit ball is the cube, or B. The sensitivities are, all of them
-attained:
+Vectors. A record of d coordinates is clipped to the box [a, b]^d, or projected on the largest ball
+in the box. It is then scaled to a vector c in the cube [-1, 1]^d or in the unit ball B: every
+coordinate c_i is 2 u_i - 1. Let mu be the mean of the vectors c, and |.| the l2 norm. Let ||.|| be
+the norm whose unit ball is the cube, or B. Removing a record moves (sum of the c, count) by (c, 1).
+The following sensitivities are attained:
 
-- max(|c|, 1) = 1 of (sum, count), in the norm max(|.|, |.|);
-- sqrt(r^2 + w^2) of (sum, w count) in l2, where r = sqrt(d) for the cube and 1 for B;
-- of the sum alone, r in l2, and in l1 d for the cube or sqrt(d) for B (at the diagonal).
+- of (sum, count): 1, in the norm that takes the larger of ||sum|| and |count|;
+- of (sum, w count) for a weight w > 0: sqrt(r^2 + w^2) in l2, where r is the largest |c|, that is
+  sqrt(d) for the cube and 1 for B;
+- of the sum alone: r in l2. In l1 it is d for the cube, and sqrt(d) for B, attained at
+  c = (1, ..., 1)/sqrt(d).
 
-With noises Z of the sum and Z_n of the count, and m the mean of the c, the ratio errs by
-(Z - m Z_n)/n + O(1/n^2), in units of (b - a)/2. Under replacement n is public, and c - c' may be
-twice as long as c: results for one relation say nothing about the other.
+Let Z be the noise of the sum and Z_n the noise of the count. The ratio errs by
+(Z - mu Z_n)/n + O(1/n^2), in units of (b - a)/2.
+
+Under replacement neighbours n is public, and replacing c by c' moves the sum by c' - c. This vector
+may be twice as long as c. So results for one neighbouring relation imply nothing for the other.
 """
 
 from __future__ import annotations
@@ -41,7 +47,7 @@ Sensitivity = dict[Relation, float]
 
 @validated
 class _Bounded(_ClippingEstimator):
-    """Base class of means of records clipped to a public interval, box or ball, under add/remove.
+    """Base class of add/remove means of records clipped to a public interval, box or ball.
 
     Parameters
     ----------
@@ -49,8 +55,9 @@ class _Bounded(_ClippingEstimator):
         Ends of the interval, lower < upper, in the unit of the data. Choose them without looking
         at the data.
     region : {'box', 'ball'}
-        Set that vectors are clipped to: the box [lower, upper]^d, coordinate by coordinate, or the
-        largest ball in it, by projection. For numbers both are the interval.
+        Set to which vectors of d coordinates are moved. ``box``: [lower, upper]^d, by clipping
+        every coordinate. ``ball``: the largest ball in the box, by projection. Numbers are clipped
+        to [lower, upper] in either case.
     """
 
     lower: ErrorBound = 0.0
@@ -68,7 +75,7 @@ class _Bounded(_ClippingEstimator):
             clipped = sample.clipped_mean(self.lower, self.upper)
         centred = np.clip((clipped - centre) / half, -1.0, 1.0)
         size = sample.size()
-        noisy = self._noisy(centred, size if centred.ndim == 1 else size[:, None], ledger)
+        noisy = self._release_mean(centred, size if centred.ndim == 1 else size[:, None], ledger)
         if self.region == "box" or noisy.ndim == 1:
             noisy = np.clip(noisy, -1.0, 1.0)
         else:
@@ -76,84 +83,137 @@ class _Bounded(_ClippingEstimator):
         return Estimate(centre + half * noisy, clipped)
 
     @abstractmethod
-    def _noisy(self, centred: Floats, size: Floats, ledger: Ledger) -> Floats:
-        """Return the mean of `size` scaled records with mean `centred`, with noise."""
+    def _release_mean(self, centred: Floats, size: Floats, ledger: Ledger) -> Floats:
+        """Release the mean of the scaled records, without clipping the result.
 
-    def _reach(self, d: int) -> tuple[float, float]:
-        """Return the largest l1 and l2 norms of a scaled record."""
+        A record is scaled so that [lower, upper] becomes [-1, 1] in every coordinate.
+
+        Parameters
+        ----------
+        centred : (trials,) or (trials, d) array
+            Exact mean of the scaled records.
+        size : (trials,) or (trials, 1) array
+            Number of records, which is private.
+        ledger : Ledger
+            Privacy budget, all of which is spent on the noise.
+
+        Returns
+        -------
+        array of the shape of `centred`
+            Noisy mean of the scaled records.
+        """
+
+    def _largest_norms(self, d: int) -> tuple[float, float]:
+        """Return the largest l1 norm and the largest l2 norm of a scaled record of d coordinates.
+
+        A scaled record is in the cube [-1, 1]^d or in the unit ball, as `region` says.
+        """
         root = float(np.sqrt(d))
         return (float(d), root) if self.region == "box" else (root, 1.0)
 
 
 @validated
 class TransformedNoiseMean(_Bounded):
-    """Add/remove mean by the transformed-noise mechanism, noise on S and on n - S: KSW23.
+    """Transformed-noise mechanism for the add/remove mean, with noise on two sums (KSW23).
 
-    Numbers. S is the sum of u and T = n - S that of 1 - u; the estimate is S/(S + T). One record
-    moves (S, T) by (u, 1 - u), by 1 in l1 and at most 1 in l2, so each sum has noise of the whole
-    budget (Laplace of scale 1/epsilon under pure DP). A negative sum is set to 0, which clips the
-    ratio to [0, 1]; if both are negative the middle of the interval is released.
+    KSW23, theorem number not checked. Let n be the private number of records, and [a, b] the
+    interval.
 
-    The error is ((1 - m) Z_S - m Z_T)/n + O(1/n^2): with noise of variance v, n^2 MSE tends to
-    v (m^2 + (1-m)^2), and under pure DP (n epsilon)^2 MSE to 2 (m^2 + (1-m)^2).
+    Numbers. A record x is scaled to u = (x - a)/(b - a), and m is the mean of the numbers u. S is
+    the sum of the numbers u, and T = n - S is the sum of the numbers 1 - u. Removing a record moves
+    (S, T) by (u, 1 - u), a vector of l1 norm 1 and l2 norm at most 1. So each sum gets noise for
+    the whole budget (Laplace of scale 1/epsilon under pure DP). The estimate is the ratio S/(S + T)
+    of the noisy sums, scaled back to [a, b]. A negative noisy sum is set to 0, which clips the
+    ratio to [0, 1]. If both sums are negative, the middle of the interval is released.
 
-    Vectors, d > 1. As |S| + |T| = max(|S - T|, |S + T|), the two Laplace noises are one noise of
-    density proportional to exp(-epsilon max(|z|, |z_n|)) on the sum of c and the count. This noise
-    is used for vectors as well, with the norm |z| of the cube or of B (`Ledger.add_joint_noise`).
-    With v' = (d+2)(d+3)/epsilon^2, the second moment of its radius, n^2 MSE tends to
-    v' (d + |m|^2)/3 in the cube, and to v' (d/(d+2) + |m|^2/3) in B, |m| in l2. Gaussian noise of
-    variance v at l2 sensitivity 1 has n^2 MSE v (r^2 + w^2)(d + |m|^2/w^2). It uses the w that is
-    best at the largest |m|, which is r: w^2 = r^2/sqrt(d), with n^2 MSE
-    v (1 + sqrt(d))(r^2 sqrt(d) + |m|^2). For d = 1 these formulas are those for numbers.
+    Let Z_S and Z_T be the noises of the sums. The error, in units of b - a, is
+    ((1 - m) Z_S - m Z_T)/n + O(1/n^2). If both noises have variance v, n^2 MSE tends to
+    v (m^2 + (1-m)^2). Under pure DP (n epsilon)^2 MSE tends to 2 (m^2 + (1-m)^2).
+
+    Vectors. A record is scaled to a vector c of d coordinates in the cube [-1, 1]^d, or in the unit
+    ball B. Let mu be the mean of the vectors c, and r the largest l2 norm |c|. Let ||.|| be the
+    norm whose unit ball is the cube, or B. So r is sqrt(d) for the cube and 1 for B. Errors are in
+    units of (b - a)/2.
+
+    For d = 1 the sum of the numbers c is S - T. The two Laplace noises change it by z = Z_S - Z_T,
+    and the count by z_n = Z_S + Z_T. Because |Z_S| + |Z_T| = max(|z|, |z_n|), the density of
+    (z, z_n) is proportional to exp(-epsilon max(|z|, |z_n|)). Vectors get noise of this form, too,
+    with ||z|| in place of |z| (`Ledger.add_joint_noise`). It is a radius times a uniform point of
+    the set max(||z||, |z_n|) <= 1. The second moment of the radius is v' = (d+2)(d+3)/epsilon^2. So
+    n^2 MSE tends to v' (d + |mu|^2)/3 in the cube, and to v' (d/(d+2) + |mu|^2/3) in B.
+
+    Gaussian noise is added to (sum of the c, w count) for a weight w, with l2 sensitivity
+    sqrt(r^2 + w^2). Let v be its variance at sensitivity 1. Then n^2 MSE is
+    v (r^2 + w^2)(d + |mu|^2/w^2). The weight w^2 = r^2/sqrt(d) minimises it at |mu| = r, the
+    largest |mu|; then n^2 MSE is v (1 + sqrt(d))(r^2 sqrt(d) + |mu|^2). The noise with the smaller
+    MSE at |mu| = r is used. For d = 1 these formulas agree with the formulas for numbers.
     """
 
-    def _noisy(self, centred: Floats, size: Floats, ledger: Ledger) -> Floats:
+    def _release_mean(self, centred: Floats, size: Floats, ledger: Ledger) -> Floats:
         if centred.ndim > 1:
-            noisy = self._jointly(np.concatenate([size * centred, size], axis=1), ledger)
+            noisy = self._release_jointly(np.concatenate([size * centred, size], axis=1), ledger)
             return np.asarray(noisy[:, :-1] / np.maximum(noisy[:, -1:], 1.0))
         sums = (size * np.stack([1 + centred, 1 - centred]) / 2).T
-        one: Sensitivity = {"add_remove": 1.0}
-        above, below = np.maximum(ledger.add_noise(sums, one, l1=one), 0.0).T
+        unit_sensitivity: Sensitivity = {"add_remove": 1.0}
+        above, below = np.maximum(
+            ledger.add_noise(sums, unit_sensitivity, l1=unit_sensitivity), 0.0
+        ).T
         total = above + below
         return np.asarray((above - below) / np.where(total > 0, total, 1.0))
 
-    def _jointly(self, values: Floats, ledger: Ledger) -> Floats:
-        """Return sums and a count of vectors, (trials, d + 1), with noise."""
+    def _release_jointly(self, values: Floats, ledger: Ledger) -> Floats:
+        """Return noisy sums of the coordinates of vectors, and the noisy number of vectors.
+
+        `values` of shape (trials, d + 1) holds the sum of each of the d coordinates, then the
+        count.
+        """
         d = values.shape[1] - 1
-        root, (_, reach) = float(np.sqrt(d)), self._reach(d)
-        # Use the noise with the smaller error at |m| = r; that of l2 noise is r (1 + root) there.
-        joint = (d + 2) * (d + 3) * (2 * d / 3 if self.region == "box" else d / (d + 2) + 1 / 3)
-        if not ledger.budget.gaussian(float(np.sqrt(joint / 2)), reach * (1 + root)):
+        root, (_, reach) = float(np.sqrt(d)), self._largest_norms(d)
+        # Use the noise with the smaller error at |mu| = r, where l2 noise errs by r (1 + sqrt(d)).
+        joint_error = (
+            (d + 2) * (d + 3) * (2 * d / 3 if self.region == "box" else d / (d + 2) + 1 / 3)
+        )
+        if not ledger.budget.gaussian(float(np.sqrt(joint_error / 2)), reach * (1 + root)):
             return ledger.add_joint_noise(values, {"add_remove": 1.0}, base=self.region)
         scale = np.append(np.ones(d), reach / np.sqrt(root))
-        most: Sensitivity = {"add_remove": float(np.hypot(reach, scale[-1]))}
-        return np.asarray(ledger.add_noise(values * scale, most) / scale)
+        sensitivity: Sensitivity = {"add_remove": float(np.hypot(reach, scale[-1]))}
+        return np.asarray(ledger.add_noise(values * scale, sensitivity) / scale)
 
 
 @validated
 class NormalizedSumMean(_Bounded):
-    """Add/remove mean as a normalised noisy sum over a noisy count, as in Google's library: G20.
+    """Normalised noisy sum over a noisy count, the add/remove mean of Google's library (G20).
 
-    Half of the budget pays for each. One record moves the sum C of u - 1/2 by at most 1/2, and the
-    count by 1. The estimate is 1/2 + C/count, clipped to [0, 1], with a count of at least 1.
+    Let n be the private number of records, and [a, b] the interval. The sum and the count get half
+    of the budget each.
 
-    The error is (Z_C - (m - 1/2) Z_count)/n + O(1/n^2). Under pure DP, with Laplace noise of scales
-    1/epsilon and 2/epsilon, (n epsilon)^2 MSE tends to 2 + 8 (m - 1/2)^2, exactly twice that of
-    `TransformedNoiseMean`. Gaussian noise has no such loss: half of rho for each gives standard
-    deviations 1/(2 sqrt(rho)) for C = (S - T)/2 and 1/sqrt(rho) for the count. Rotating (C,
-    count/2) by 45 degrees gives S and T with independent noises, as in `TransformedNoiseMean`.
+    Numbers. A record x is scaled to u = (x - a)/(b - a), and m is the mean of the numbers u. C is
+    the sum of the numbers u - 1/2. Removing a record moves C by at most 1/2, and it
+    moves the count by one. The estimate is 1/2 + C/count for the noisy C and count, clipped to
+    [0, 1] and scaled back to [a, b]. A noisy count below 1 is set to 1.
 
-    Vectors, with C the sum of c/2, and l1 and l2 the largest norms of c: Laplace noise has
-    (n epsilon)^2 MSE 8 (d l1^2 + |m|^2) in units of (b - a)/2. Gaussian noise, of variance v at l2
-    sensitivity 1 and half of the budget, has n^2 MSE v (d r^2 + |m|^2).
+    Let Z_C and Z_n be the noises of C and of the count. The error, in units of b - a, is
+    (Z_C - (m - 1/2) Z_n)/n + O(1/n^2). Under pure DP the Laplace noises have scales 1/epsilon and
+    2/epsilon. Then (n epsilon)^2 MSE tends to 2 + 8 (m - 1/2)^2. This limit is twice the limit for
+    `TransformedNoiseMean`. That estimator adds noise to S and T, the sums of the numbers u and of
+    the numbers 1 - u. Gaussian noise has no such loss. Under rho-zCDP C = (S - T)/2 has noise of
+    standard deviation 1/(2 sqrt(rho)), and the count has noise of standard deviation 1/sqrt(rho).
+    Rotating (C, count/2) by 45 degrees gives S and T, up to a factor, with independent noises as in
+    `TransformedNoiseMean`.
+
+    Vectors. A record is scaled to a vector c of d coordinates in the cube [-1, 1]^d or in the unit
+    ball. C is the sum of the vectors c/2, and mu the mean of the vectors c. Let l1 and l2 be the
+    largest l1 and l2 norms of a vector c. In units of (b - a)/2, Laplace noise has (n epsilon)^2
+    MSE 8 (d l1^2 + |mu|^2), where |mu| is the l2 norm. Let v be the variance of Gaussian noise at
+    l2 sensitivity 1 with half of the budget. Then n^2 MSE is v (d l2^2 + |mu|^2).
     """
 
     stream_name: ClassVar[str] = "SumAndCountMean"
 
-    def _noisy(self, centred: Floats, size: Floats, ledger: Ledger) -> Floats:
+    def _release_mean(self, centred: Floats, size: Floats, ledger: Ledger) -> Floats:
         first, second = ledger.split(0.5, 0.5)
-        l1, l2 = self._reach(1 if centred.ndim == 1 else centred.shape[1])
-        half: list[Sensitivity] = [{"add_remove": norm / 2} for norm in (l1, l2)]
-        total = first.add_noise(size * centred / 2, half[1], l1=half[0])
+        l1, l2 = self._largest_norms(1 if centred.ndim == 1 else centred.shape[1])
+        half_norms: list[Sensitivity] = [{"add_remove": norm / 2} for norm in (l1, l2)]
+        total = first.add_noise(size * centred / 2, half_norms[1], l1=half_norms[0])
         noisy_size = np.maximum(second.add_noise(size, {"add_remove": 1.0}), 1.0)
         return np.asarray(2 * total / noisy_size)

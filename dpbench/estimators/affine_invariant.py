@@ -1,27 +1,36 @@
-"""Affine-invariant mean: noise with the shape of the covariance of records of little leverage.
+"""Affine-invariant mean: weighted by leverage, with noise shaped like the weighted covariance.
 
-After BHS23 and KDH23: a covariance that outliers do not move, a test that it is stable, noise of
-that covariance. Here one core serves for mean and covariance; constants and proof are ours.
+The method follows BHS23 and KDH23. It computes a covariance that outliers hardly move, and tests
+that one record cannot change this covariance much. Then it releases the mean with noise of this
+covariance. Here the same weights of records serve for the mean and for the covariance. Constants
+and proof (docs/theory/affine_invariant.md) are ours.
 
-Let z = (1, x) for a record x. Its leverage in a set S is z'(A_S)^-1 z, A_S the sum of z z' over S.
-Let 1/L_l = M - l for l = 0, 1, ..., and S_l the largest set in which no leverage is above L_l. The
-level of a record is the least l with the record in S_l; the score u is the least l with at most l
-records outside of S_l. The weight of a record is w = clip((K + R - level)/R, 0, 1).
+A record is a column x of d coordinates, z = (1, x), and z' is the transpose. The leverage of a
+record in a set S of records is z'(A_S)^-1 z, where A_S is the sum of z z' over S. M, K and R are
+public constants (`inverse`, `most` and `ramp` of `StableCore`). Let L_l = 1/(M - l) for
+l = 0, 1, ..., and let S_l be the largest set in which no leverage is above L_l. The level of a
+record is the least l for which the record is in S_l. The score u of a dataset is the least l for
+which at most l records are outside of S_l. The weight of a record is
+w = clip((K + R - level)/R, 0, 1).
 
-(a) One replaced record moves levels of the others, and u, by at most 1.
-(b) If u <= K for both neighbours, their weights differ by at most s = 1 + K/R to either side.
-(c) A record of positive weight has at most the leverage lam = 1/(M - 2K - R) in the weighted sum.
-(d) Let m and V be the weighted mean and scatter matrix, and t = s lam < 1. Then V' >= (1 - t) V for
-    neighbours, and in the norm |V^(-1/2) x| the means m, m' differ by at most
+(a) Replacing one record moves u and the levels of the other records by at most 1.
+(b) Let u <= K for both of two neighbours. Add up the amounts by which weights in one dataset exceed
+    the weights in the other. This sum is at most s = 1 + K/R (`_mass`).
+(c) A record of positive weight has at most the leverage lam = 1/(M - 2K - R) (`_leverage`) with
+    respect to the weighted sum of z z'.
+(d) Let m and V be the weighted mean and scatter matrix, and t = s lam < 1 (`loss`). For a neighbour
+    with m' and V', V' >= (1 - t) V. In the norm |V^(-1/2) x| the means m, m' differ by at most
         step = s sqrt(lam - 1/n)/(n - K - s) (1 + 1/sqrt(1 - t)).
-(e) N(m, c^2 V) and N(m, c^2 V') are (eps_V, delta_V)-close, eps_V = (q g^2 - ln(1 - t))/2, with
-    q = t/(1 - t) and g from `gaussian_norm` for one coordinate and delta_V.
-(f) N(m, c^2 V') and N(m', c^2 V') are (eps_m, delta_m)-close, by the Gaussian mechanism for the
-    sensitivity `step`; after (e) the release is (eps_V + eps_m, delta_V + e^eps_V delta_m)-close.
-(g) Test: u is released with Laplace noise, and the estimate only if that is at most K - b, where
-    the noise is below -b with probability at most delta_1. K >= 2b.
-
-Proof: docs/theory/affine_invariant.md.
+(e) Call two distributions (eps, delta)-close if they satisfy the inequalities of (eps, delta)-DP.
+    For every c > 0, N(m, c^2 V) and N(m, c^2 V') are (eps_V, delta_V)-close. Here delta_V > 0 may
+    be chosen, q = t/(1 - t), and eps_V = (q g^2 - ln(1 - t))/2 (`shape_epsilon`). A standard normal
+    number exceeds g in absolute value with probability at most delta_V (`gaussian_norm`).
+(f) Let the Gaussian mechanism with sensitivity `step` and noise of standard deviation c be
+    (eps_m, delta_m)-DP. Then N(m, c^2 V') and N(m', c^2 V') are (eps_m, delta_m)-close. With (e)
+    the release N(m, c^2 V) is (eps_V + eps_m, delta_V + e^eps_V delta_m)-close to the neighbour's.
+(g) Test: u gets Laplace noise, which is below -b with probability at most delta_1. The estimate is
+    released only if the noisy u is at most K - b, with K >= 2b. So u <= K in a release, except with
+    probability delta_1.
 """
 
 from __future__ import annotations
@@ -34,24 +43,33 @@ from scipy.special import chdtri
 
 from dpbench.arrays import Bools, Floats
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.coinpress import WIDEST, gaussian_norm
+from dpbench.estimators.coinpress import MAX_COORDINATE, gaussian_norm
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import MOST_RECORDS, Probability, validated
+from dpbench.registry import MAX_RECORDS, Probability, validated
 from dpbench.samples import DenseSample, Sample
 
-__all__ = ["AffineInvariantMean", "StableCore", "cut"]
+__all__ = ["AffineInvariantMean", "StableCore", "choose_core"]
 
-# Eigenvalues of correlations are raised to FLOOR. Directions of eigenvalue 0 then keep a spread of
-# some 1e-9 by rounding. With a spread below FLAT, records count as being in a plane.
-FLOOR, FLAT = 1e-13, 1e-8
+# Eigenvalues of correlations are raised to MIN_EIGENVALUE. By rounding, directions of eigenvalue 0
+# then keep a spread of some 1e-9. Records with a spread below FLAT_SPREAD count as in a plane.
+MIN_EIGENVALUE, FLAT_SPREAD = 1e-13, 1e-8
 # Smaller numbers are set to 0, so that squares of differences of the others do not underflow. An
 # underflow for one neighbour alone would decide whether all records are in a plane.
-LEAST = 1e-130
+MIN_COORDINATE = 1e-130
 
 
 class StableCore(NamedTuple):
-    """Constants M, K and R of the core for n records, and the bounds that follow from them."""
+    """Constants M, K and R that turn the leverages of n records into weights.
+
+    The methods bound the effect of a replaced record on the weighted mean and covariance.
+
+    The level of a record is a number that grows with its leverage. The weight of a record is
+    clip((K + R - level)/R, 0, 1). The score of a dataset is a number that bounds its number of
+    outliers. M, K and R are the attributes `inverse`, `most` and `ramp`. 1/M is the largest
+    leverage at level 0. K is the largest score at which an estimate is released. Weights fall from
+    1 to 0 over R levels. Definitions and proofs: docs/theory/affine_invariant.md.
+    """
 
     n: int
     inverse: float  # M
@@ -60,33 +78,60 @@ class StableCore(NamedTuple):
 
     @property
     def _mass(self) -> float:
+        """Bound 1 + K/R on the total weight that records lose if one record is replaced.
+
+        K = `most` is the level up to which records have weight 1. Weights fall from 1 to 0 over the
+        next R = `ramp` levels.
+        """
         return 1 + self.most / self.ramp
 
     @property
     def _leverage(self) -> float:
-        left = self.inverse - 2 * self.most - self.ramp
-        return 1 / left if left > 0 else np.inf
+        """Bound 1/(M - 2K - R) on the leverage of a record of positive weight.
+
+        The leverage is with respect to the weighted records. M = `inverse`, K = `most` and
+        R = `ramp` are constants, see `StableCore`. The bound is infinite if M - 2K - R <= 0.
+        """
+        excess = self.inverse - 2 * self.most - self.ramp
+        return 1 / excess if excess > 0 else np.inf
 
     @property
     def loss(self) -> float:
-        """The bound t = s lam of (d) on the relative change of V."""
+        """Bound t on how much the weighted scatter matrix V shrinks if one record is replaced.
+
+        The scatter matrix of the new dataset is at least (1 - t) V.
+        """
         return self._mass * self._leverage
 
     @property
     def step(self) -> float:
-        """Sensitivity of the mean in the norm of V, see (d)."""
-        one = self._mass * np.sqrt(self._leverage - 1 / self.n) / (self.n - self.most - self._mass)
-        return float(one * (1 + 1 / np.sqrt(1 - self.loss)))
+        """Bound on the move of the weighted mean if one record is replaced.
+
+        A move x is measured by |V^(-1/2) x|, where V is the weighted scatter matrix of the records.
+        """
+        shift = (
+            self._mass * np.sqrt(self._leverage - 1 / self.n) / (self.n - self.most - self._mass)
+        )
+        return float(shift * (1 + 1 / np.sqrt(1 - self.loss)))
 
     def shape_epsilon(self, delta: float) -> float:
-        """Return eps_V of (e) at delta_V = `delta`; infinite if the proof does not apply."""
+        """Return the epsilon spent because the noise's covariance depends on the data.
+
+        Let V and V' be the weighted scatter matrices of neighbours. Normal distributions with
+        covariances c^2 V and c^2 V' and equal means satisfy the inequalities of
+        (epsilon, delta_V)-DP for delta_V = `delta` and every c. The result is infinite if there are
+        too few records.
+        """
         t = self.loss
         if not (t < 1 and self.n > self.most + self._mass):
             return np.inf
         return float((t / (1 - t) * gaussian_norm(1, delta) ** 2 - np.log1p(-t)) / 2)
 
     def summary(self, x: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return weighted means, roots of V, scores u, and mean weights.
+        """Compute the weighted mean, scatter matrix, score and mean weight of each dataset.
+
+        The score of a dataset bounds its number of outliers. Above the score K = `most` a dataset
+        has too many outliers, and its mean is NaN.
 
         Parameters
         ----------
@@ -96,11 +141,14 @@ class StableCore(NamedTuple):
         Returns
         -------
         mean : (trials, d) array
-            NaN where u > K.
+            Weighted means; NaN where the score is above K.
         root : (trials, d, d) array
-            Triangular root of V.
-        score, share : (trials,) array
-            u, and the mean weight of the records.
+            Lower triangular roots of the weighted scatter matrices, with a positive diagonal. Where
+            the score is above K, all records have weight 1 in this matrix.
+        score : (trials,) array
+            Scores of the datasets.
+        share : (trials,) array
+            Mean weight of the records, in [0, 1].
         """
         weights, score = self.weights(x)
         good = score <= self.most
@@ -111,58 +159,77 @@ class StableCore(NamedTuple):
         return np.where(good[:, None], mean, np.nan), root, score, weights.mean(axis=1)
 
     def weights(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return the records' weights, (trials, n), and the scores u, (trials,), at most K + 1."""
+        """Return the weights of records, (trials, n), and the scores of datasets, (trials,).
+
+        The score bounds the number of outliers. Scores above K = `most` are set to K + 1.
+        """
         level = self._levels(x)
-        some = min(self.most, self.n - 1)
-        largest = -np.sort(-np.partition(level, self.n - 1 - some, axis=1)[:, -1 - some :], axis=1)
-        few = np.pad(largest <= np.arange(some + 1), ((0, 0), (0, 1)), constant_values=True)
+        largest_rank = min(self.most, self.n - 1)
+        top_levels = -np.sort(
+            -np.partition(level, self.n - 1 - largest_rank, axis=1)[:, -1 - largest_rank :], axis=1
+        )
+        enough_inside = np.pad(
+            top_levels <= np.arange(largest_rank + 1), ((0, 0), (0, 1)), constant_values=True
+        )
         weights = np.clip((self.most + self.ramp - level) / self.ramp, 0, 1)
-        return weights, np.asarray(few.argmax(axis=1), dtype=float)
+        return weights, np.asarray(enough_inside.argmax(axis=1), dtype=float)
 
     def _levels(self, x: Floats) -> Floats:
-        """Return the records' levels, computed until more than K records are out of S_l.
+        """Return the levels of records, (trials, n); a larger level means a larger leverage.
 
-        Levels beyond K + R are all equal, as their weight is 0.
+        Let M = `inverse`, K = `most` and R = `ramp`. S_l is the largest set of records in which no
+        leverage is above 1/(M - l), for l = 0, 1, ... The level of a record is the least l for
+        which the record is in S_l. A record of level at most K has weight 1, and a record of level
+        K + R or more has weight 0.
+
+        The loop goes down from l = ceil(K + R), which is `index` in the code. It stops when more
+        than K records are outside of S_l. The records still inside get level 0. If the score of the
+        dataset is at most K, their true levels are at most K, so level 0 gives the correct weight.
         """
         level, held = np.zeros(x.shape[:2]), np.ones(x.shape[:2], dtype=bool)
-        at = np.full(len(x), np.ceil(self.most + self.ramp))
+        index = np.full(len(x), np.ceil(self.most + self.ramp))
         live = np.arange(len(x))
         while live.size:
             leverage, flat = leverages(x[live], held[live])
-            out = leverage > 1 / (self.inverse - at[live, None])
-            some = out.any(axis=1)
-            out |= held[live] & (flat & ~some)[:, None]  # no set in a plane has leverages
-            level[live] += np.where(out, at[live, None] + 1, 0)
+            out = leverage > 1 / (self.inverse - index[live, None])
+            any_out = out.any(axis=1)
+            out |= held[live] & (flat & ~any_out)[:, None]  # no set in a plane has leverages
+            level[live] += np.where(out, index[live, None] + 1, 0)
             held[live] &= ~out
             # The set stays unchanged for all l with L_l at least its largest leverage: skip them.
             lower = np.ceil(self.inverse - 1 / leverage.max(axis=1))
-            at[live] = np.where(some, at[live], np.minimum(lower, at[live]) - 1)
-            more = ((~held[live]).sum(axis=1) <= self.most) & (at[live] >= 0)
-            live = live[more]
+            index[live] = np.where(any_out, index[live], np.minimum(lower, index[live]) - 1)
+            unfinished = ((~held[live]).sum(axis=1) <= self.most) & (index[live] >= 0)
+            live = live[unfinished]
         return level
 
 
-def cut(n: int, leverage: float, test: Budget, delta: float) -> tuple[StableCore, float]:
-    """Return the constants for L_0 = leverage/n, and the bound b of (g) on the noise of the test.
+def choose_core(n: int, leverage: float, test: Budget, delta: float) -> tuple[StableCore, float]:
+    """Choose the constants by which records are weighted, and a noise bound b for a test.
 
-    R minimises s sqrt(lam): it solves R^2 + 3KR = 2K(M - 2K), and is at least 1.
+    The test adds noise to the score of a dataset, which bounds the number of outliers. The noise is
+    below -b with probability `delta`. The constants M, K and R are `inverse`, `most` and `ramp` of
+    `StableCore`. M is n/leverage, and K is the smallest integer with K >= 2b. R minimises
+    (1 + K/R)/sqrt(M - 2K - R), to which a bound on the sensitivity of the mean is proportional. So
+    R solves R^2 + 3KR = 2K(M - 2K). R is raised to 1 if the solution is smaller.
 
     Parameters
     ----------
     n : int
         Number of records.
     leverage : float >= 1
-        n times the largest leverage L_0 of a good record.
+        n times the largest leverage of a record that is not an outlier.
     test : Budget
-        Budget of the test.
+        Budget of the test that the dataset has few outliers.
     delta : float in (0, 1)
-        Probability delta_1 that the noise of the test is below -b.
+        Probability that the noise of the test is below -b.
 
     Returns
     -------
-    core : Core
+    core : StableCore
+        M, K and R for n records.
     bound : float
-        b.
+        b: the noise of the test is below -b with probability `delta`.
     """
     bound = float(test.noise_tail(np.asarray(delta), 1.0, 1.0))
     most, inverse = int(np.ceil(2 * bound)), n / leverage
@@ -171,25 +238,28 @@ def cut(n: int, leverage: float, test: Budget, delta: float) -> tuple[StableCore
 
 
 def leverages(x: Floats, held: Bools) -> tuple[Floats, Bools]:
-    """Return the leverages of the records held, and which trials have all of these in a plane.
+    """Return the leverages of the records in a set S, and whether S lies in a plane.
 
-    In a plane A_S is singular; the largest leverage in a single coordinate, which is a lower bound,
-    is returned instead. Records within 3e-15 of their spread from a plane count as in it, because
-    of rounding.
+    Each trial has its own set S.
+
+    Let z = (1, x) for a record x. Its leverage is z'A^-1 z, where A is the sum of z z' over S. If S
+    lies in a plane, A is singular. Then a lower bound is returned: the largest leverage in a single
+    coordinate. Because of rounding, S also counts as lying in a plane if its records are within
+    3e-15 times their spread from the plane.
 
     Parameters
     ----------
     x : (trials, n, d) array
         Records.
     held : (trials, n) array of bool
-        The set S of each trial.
+        True for the records of S.
 
     Returns
     -------
     leverage : (trials, n) array
-        0 for records outside of S.
+        Leverages in S; 0 for records outside of S.
     flat : (trials,) array of bool
-        True where the records of S are in a plane.
+        True where S lies in a plane.
     """
     _, rows, _, flat = _whitened(x, held)
     square = (rows**2).sum(axis=2)
@@ -199,25 +269,47 @@ def leverages(x: Floats, held: Bools) -> tuple[Floats, Bools]:
 
 
 def _whitened(x: Floats, weights: Floats | Bools) -> tuple[Floats, Floats, Floats, Bools]:
-    """Return means, records whitened to V = I, the inverse transform, and which trials are flat.
+    """Whiten records: transform them linearly, to make their weighted scatter matrix the identity.
 
     Three passes resolve correlations up to the precision of the records, like a shifted Cholesky
     QR; a single pass loses twice as many digits.
+
+    Parameters
+    ----------
+    x : (trials, n, d) array
+        Records.
+    weights : (trials, n) array
+        Weights of the records.
+
+    Returns
+    -------
+    mean : (trials, d) array
+        Weighted means of the records.
+    rows : (trials, n, d) array
+        Whitened records.
+    back : (trials, d, d) array
+        Inverse transform: the records are mean + rows @ back.
+    flat : (trials,) array of bool
+        True where the records lie in a plane.
     """
     mean, rows, back, flat = x[:, 0], x, np.eye(x.shape[2]), np.zeros(len(x), dtype=bool)
     for step in range(3):
-        at, rows, spread, correlation = _standard(rows, weights)
-        mean = mean if step else at
-        flat = ~(spread.min(axis=(1, 2)) > FLAT) if step == 1 else flat
+        step_mean, rows, spread, correlation = _standard(rows, weights)
+        mean = mean if step else step_mean
+        flat = ~(spread.min(axis=(1, 2)) > FLAT_SPREAD) if step == 1 else flat
         values, vectors = np.linalg.eigh(correlation)
-        root = np.sqrt(np.maximum(values, FLOOR))[:, None]
+        root = np.sqrt(np.maximum(values, MIN_EIGENVALUE))[:, None]
         rows = rows @ (vectors / root)
         back = (vectors * root).transpose(0, 2, 1) @ (spread.transpose(0, 2, 1) * back)
     return mean, rows, back, flat
 
 
 def _standard(x: Floats, weights: Floats | Bools) -> list[Floats]:
-    """Return means, standardised records (0 for weight 0), spreads, and correlations."""
+    """Return weighted means, standardised records, spreads, and correlations of coordinates.
+
+    The spread of a coordinate is the root of the weighted sum of squared deviations from the mean.
+    Standardised records are these deviations divided by the spread; they are 0 for weight 0.
+    """
     mean = (weights / weights.sum(axis=1, keepdims=True))[:, None] @ x
     offset = np.where(weights[..., None] > 0, x - mean, 0.0)
     spread = np.sqrt(weights[:, None] @ offset**2)
@@ -230,26 +322,29 @@ def _standard(x: Floats, weights: Floats | Bools) -> list[Floats]:
 class AffineInvariantMean(Estimator):
     """Affine-invariant mean: covariance-shaped noise, no bounds on the data (BHS23, KDH23).
 
-    No bound on mean or covariance is needed. The estimate is affine-equivariant: if T x + b
-    replaces the records x, T invertible, T m + b replaces the estimate m. Records of high leverage
-    are down-weighted. Nothing is released (NaN) if too many records stand out, and for n below
-    `least_records` whatever the records. Method and proof: docs/theory/affine_invariant.md.
+    BHS23 and KDH23, algorithm numbers not checked. No bound on mean or covariance is needed. The
+    estimate m is affine-equivariant: if an invertible matrix T and a vector b map each record x to
+    T x + b, the estimate becomes T m + b. Records of high leverage are down-weighted. Nothing is
+    released (NaN) if too many records stand out, or if n is below `least_records`. Sensitivity,
+    method and proof: docs/theory/affine_invariant.md.
 
-    Limit of the guarantee: records within about 5e-15 of their spread from a plane are not
-    protected. By rounding, one of them may decide whether all records count as being in the plane,
-    and so whether anything is released (see `leverages`).
+    Limit of the guarantee: records are not protected if they are within about 5e-15 times their
+    spread from a plane. By rounding, one such record may decide whether all records count as being
+    in the plane, and so whether anything is released (see `leverages`).
 
     Parameters
     ----------
     leverage : float >= 1, optional
-        n times the largest leverage of a good record. Leverages add up to d + 1, so with less than
-        d + 1 nothing is ever released. Default: the value for Gaussian records, 1 plus the
-        chi-square quantile (d degrees of freedom) at 1 - beta/n.
+        n times the largest leverage of a record that is not an outlier. The leverages of n vectors
+        of d coordinates add up to d + 1, so nothing is released for a value below d + 1. Default:
+        the value for Gaussian records, 1 plus the chi-square quantile (d degrees of freedom) at
+        1 - beta/n.
     beta : float in (0, 1)
-        Probability that some Gaussian record has a larger leverage, which costs little.
+        Probability that some Gaussian record has a larger leverage than the default; a large beta
+        costs little accuracy.
     share : float in (0, 1)
-        Share of epsilon for the test of stability. The test also has a quarter of delta, and so
-        has the covariance.
+        Share of epsilon for the test, which checks that few records stand out. The test has a
+        quarter of delta, and the covariance of the noise another quarter.
     """
 
     leverage: Annotated[float, Field(ge=1)] | None = None
@@ -259,10 +354,10 @@ class AffineInvariantMean(Estimator):
     notions: ClassVar[tuple[type[Budget], ...]] = (ApproxDP,)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        found = self._core(n, d or 1, budget)
-        if found is None:
+        plan = self._core(n, d or 1, budget)
+        if plan is None:
             return []
-        core, bound, _ = found
+        core, bound, _ = plan
         # Records at -1 and 1 have leverages 2/n. Pairs: a record near the largest leverage that
         # level K allows, on either side; a record far outside; and so many distant records that
         # about half of the releases fail the test.
@@ -280,7 +375,7 @@ class AffineInvariantMean(Estimator):
     def least_records(self, d: int, budget: Budget) -> int:
         # The least n at which the covariance takes at most half of the epsilon left by the test.
         low, high = 1, 2
-        while high < MOST_RECORDS and self._core(high, d, budget) is None:
+        while high < MAX_RECORDS and self._core(high, d, budget) is None:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
@@ -290,16 +385,21 @@ class AffineInvariantMean(Estimator):
     def _core(
         self, n: int, d: int, budget: Budget
     ) -> tuple[StableCore, float, tuple[PureDP, ApproxDP, ApproxDP]] | None:
-        """Return the constants, and the budgets of the steps; None if n is too small."""
+        """Return the constants of the weights, a noise bound b, and three budgets.
+
+        A test checks, with noise, that few records are outliers. Its noise is below -b with
+        probability delta/4. The budgets are for the test, the covariance of the noise, and the
+        mean. The result is None if n is too small for a release.
+        """
         assert isinstance(budget, ApproxDP)
         epsilon, delta = budget.epsilon, budget.delta
         test = PureDP(self.share * epsilon)
         leverage = self.leverage or 1 + float(chdtri(d, self.beta / n))
-        core, bound = cut(n, leverage, test, delta / 4)
-        shape, left = core.shape_epsilon(delta / 4), (1 - self.share) * epsilon
-        if shape > left / 2:
+        core, bound = choose_core(n, leverage, test, delta / 4)
+        shape, rest = core.shape_epsilon(delta / 4), (1 - self.share) * epsilon
+        if shape > rest / 2:
             return None
-        fine = ApproxDP(left - shape, np.exp(-shape) * delta / 2, "analytic")
+        fine = ApproxDP(rest - shape, np.exp(-shape) * delta / 2, "analytic")
         # (f): the covariance pays delta_V + (e^eps_V - 1) delta_m, because the mean pays delta_m.
         # The test leaves just delta_V + e^eps_V delta_m: a larger delta_m overdraws the ledger.
         paid = delta / 4 + np.expm1(shape) * fine.delta
@@ -310,22 +410,22 @@ class AffineInvariantMean(Estimator):
             raise ValueError(
                 "affine_invariant_mean needs records one by one, not counts; draw them"
             )
-        means, found = sample.mean(), self._core(sample.n, sample.d, ledger.budget)
-        if found is None:
+        means, plan = sample.mean(), self._core(sample.n, sample.d, ledger.budget)
+        if plan is None:
             return Estimate(np.full(means.shape, np.nan), np.full(means.shape, np.nan))
-        core, bound, parts = found
+        core, bound, parts = plan
         ledger.allow_failure(ledger.budget.amounts[1] / 4)
         test, shape, last = ledger.split(*parts)
         # Repeated releases on the same data compute the core once.
-        once = sample.values[:1] if sample.values.strides[0] == 0 else sample.values
-        x = np.clip(once.reshape(*once.shape[:2], sample.d), -WIDEST, WIDEST)
-        x[np.abs(x) < LEAST] = 0.0
+        values = sample.values[:1] if sample.values.strides[0] == 0 else sample.values
+        x = np.clip(values.reshape(*values.shape[:2], sample.d), -MAX_COORDINATE, MAX_COORDINATE)
+        x[np.abs(x) < MIN_COORDINATE] = 0.0
         with np.errstate(all="ignore"):
-            found_once = core.summary(x)
-        mean, root, score, share = (np.repeat(a, sample.trials // len(x), 0) for a in found_once)
-        kept = test.add_noise(score, 1.0) <= core.most - bound
+            summary = core.summary(x)
+        mean, root, score, share = (np.repeat(a, sample.trials // len(x), 0) for a in summary)
+        passed = test.add_noise(score, 1.0) <= core.most - bound
         shape.pay("noise of the covariance of the core")
-        before = np.where(kept[:, None], mean, np.nan)
+        before = np.where(passed[:, None], mean, np.nan)
         noise = last.add_noise(np.zeros_like(mean), core.step)
         value = before + (root @ noise[..., None])[..., 0]
         return Estimate(value, before, core=share).reshaped(means.shape)

@@ -34,14 +34,14 @@ class Estimate:
     value : (trials,) or (trials, d) array; see `Estimator.shape`
         The released estimates; NaN where the estimator declares failure.
     before_noise : array of the same shape
-        The value before its last noise; NaN where it is unknown. It separates clipping bias from
+        The estimate before its last noise; NaN where it is unknown. It separates clipping bias from
         noise in the results, and is never released.
     interval : pair of (trials,) arrays, optional
         Released lower and upper ends of a confidence interval for the mean.
     miss : float, optional
         Nominal probability beta that the interval does not contain the mean.
     scale : (trials,) array, optional
-        A released standard deviation.
+        Released standard deviation of the records.
     accuracy : float, optional
         Error bound that the estimator guarantees with probability 1 - beta.
     core : (trials,) array, optional
@@ -57,34 +57,41 @@ class Estimate:
     core: Floats | None = None
 
     def reshaped(self, shape: tuple[int, ...]) -> Estimate:
-        """Return a copy with reshaped values; of the optional fields it keeps `core` alone."""
+        """Return a copy with `value` and `before_noise` in another shape.
+
+        The copy keeps the weight `core`; the other optional fields become None.
+        """
         return Estimate(self.value.reshape(shape), self.before_noise.reshape(shape), core=self.core)
 
 
 class Estimator(Registered, ABC):
     """A mean estimator: a frozen dataclass whose `estimate` handles a batch of trials.
 
-    A subclass is decorated with `dpbench.validated`. It draws all its noise through the ledger and
-    states the sensitivity of each noisy statistic there.
+    A subclass is decorated with `dpbench.validated`. Its method `estimate` draws all noise through
+    the ledger, which holds the budget. For each noisy statistic `estimate` passes the sensitivity
+    to the ledger.
 
     Attributes
     ----------
     notions : tuple of Budget classes
         Privacy notions that the estimator can satisfy.
     relations : tuple of {'replace', 'add_remove'}
-        Neighbouring relations that it can satisfy them for. Under ``add_remove`` n is private: the
-        estimator gets a `dpbench.samples.base.AddRemoveView` and states sensitivities by relation.
+        Neighbouring relations under which the estimator can satisfy its notions. Under
+        ``add_remove`` n is private: the estimator gets a `dpbench.samples.base.AddRemoveView` and
+        states a sensitivity for each relation.
     multivariate : bool
-        Whether records may be vectors; if not, they are numbers.
+        True if records may be vectors, False if they have to be numbers.
     estimand : {'mean', 'covariance', 'regression'}
-        The estimated quantity. A covariance is that of vectors of mean 0. See `shape`.
+        The estimated quantity; see `shape`. A covariance is estimated from vectors of mean 0.
     bounded_in : {'central', 'local', None}
-        Model whose lower bounds apply to the estimator. None if it does not estimate a mean, or
-        if its parameters carry more knowledge than the class of distributions.
+        Privacy model of the estimator; lower bounds on the error in this model apply to it. None if
+        no lower bound applies: the estimand is not a mean, or the parameters carry more knowledge
+        of the data than the lower bounds assume.
     seeded : bool
-        Whether all randomness comes from the ledger's stream; if not, runs do not repeat.
+        True if all randomness comes from the ledger's random generator. Otherwise a second run
+        gives other releases.
     files : tuple of str
-        Files that its releases depend on, besides the class's module and the modules it imports.
+        Files on which releases depend, besides the Python file of the class and its imports.
     """
 
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, GDP, ApproxDP)
@@ -97,7 +104,7 @@ class Estimator(Registered, ABC):
 
     @abstractmethod
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        """Estimate the mean of every dataset in `sample`, spending the whole ledger.
+        """Estimate the mean of every dataset in `sample`, and spend the whole budget of `ledger`.
 
         Parameters
         ----------
@@ -114,14 +121,15 @@ class Estimator(Registered, ABC):
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
-        """Privacy notions that the estimator can satisfy with these parameters."""
+        """Privacy notions that the estimator can satisfy with the present parameters."""
         return self.notions
 
     def shape(self, record: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of one estimate, given the shape of a record, () or (d,).
+        """Return the shape of one estimate, given the shape of a record.
 
-        A mean has the shape of a record, a covariance (d, d), and a regression of the last
-        coordinate on the others (d - 1,).
+        A record has the shape () if it is a number, and (d,) if it is a vector. A mean has the
+        shape of a record, and a covariance the shape (d, d). A regression of the last coordinate on
+        the others has the shape (d - 1,).
         """
         if self.estimand == "regression":
             return tuple(d - 1 for d in record)
@@ -129,12 +137,15 @@ class Estimator(Registered, ABC):
 
     @property
     def most_at_once(self) -> int | None:
-        """Largest n whose records it can hold in memory at once; None if it never does."""
+        """Largest n for which all records of a dataset fit in memory.
+
+        None if the estimator never holds all records at once.
+        """
         return None
 
     @property
     def most_records(self) -> int | None:
-        """Largest n on which the estimator can be run; None if there is no limit."""
+        """Largest n that the estimator accepts; None if there is no limit."""
         return None
 
     def least_records(self, d: int, budget: Budget) -> int:
@@ -155,7 +166,10 @@ class Estimator(Registered, ABC):
         return 1
 
     def supports(self, budget: Budget) -> bool:
-        """Return True if the estimator can satisfy the notion of `budget` for its neighbours."""
+        """Return True if the estimator can satisfy the privacy notion of `budget`.
+
+        The notion has to hold for the neighbouring relation that `budget` names.
+        """
         return isinstance(budget, self.honoured) and budget.neighbours in self.relations
 
     @property
@@ -165,10 +179,11 @@ class Estimator(Registered, ABC):
         return f"{notions}, for neighbours: {' or '.join(self.relations)}"
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        """Return the numbers of records that privacy adds, by the estimator's theorem.
+        """Return how many records privacy requires for an error of alpha, by a theorem.
 
-        Each number suffices, against one cause of error alone, for an error of at most alpha with
-        probability 1 - beta. Logarithms of n are evaluated at the given n.
+        The theorem states one number of records for each cause of error. With so many records the
+        error from this cause is at most alpha, with probability 1 - beta. Logarithms of n in the
+        theorem are evaluated at the given `n`.
 
         Parameters
         ----------
@@ -192,8 +207,8 @@ class Estimator(Registered, ABC):
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         """Return neighbouring datasets that are hard for this estimator, for the privacy audit.
 
-        They complement the audit's catalogue, which is used for every estimator. A pair typically
-        puts a record at a decision boundary, e.g. a bin edge or the surface of a ball.
+        The pairs complement the audit's catalogue, which is used for every estimator. A pair
+        typically puts a record at a decision boundary, e.g. a bin edge or the surface of a ball.
 
         Parameters
         ----------
@@ -207,11 +222,12 @@ class Estimator(Registered, ABC):
         Returns
         -------
         list of Pair
+            Empty unless a subclass overrides the method.
         """
         return []
 
     def run(self, sample: Sample, ledger: Ledger) -> Estimate:
-        """Check that the estimator suits budget and sample, then estimate.
+        """Check that the estimator suits budget and sample, call `estimate`, and check its result.
 
         Parameters
         ----------
@@ -228,8 +244,9 @@ class Estimator(Registered, ABC):
         Raises
         ------
         ValueError
-            If it does not support the budget's notion, gets vectors but takes numbers only, returns
-            another shape than `shape` says, or releases something without spending any budget.
+            If the estimator does not support the budget, or takes numbers but gets vectors. Also if
+            `estimate` does not return an Estimate, if its arrays do not have the shape of `shape`,
+            or if it releases a finite value without spending any budget.
         """
         if not self.supports(ledger.budget):
             raise ValueError(
@@ -240,12 +257,12 @@ class Estimator(Registered, ABC):
             raise ValueError(
                 f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
             )
-        record = (sample.d,) if sample.vectors else ()
-        unsized = ledger.budget.neighbours == "add_remove"
-        given = cast("Sample", AddRemoveView(sample)) if unsized else sample
-        with noise_times(ledger.noise_factor):  # so that noise quantiles are of the noise drawn
-            estimate = self.estimate(given, ledger)
-        self._check(estimate, (sample.trials, *self.shape(record)))
+        record_shape = (sample.d,) if sample.vectors else ()
+        n_is_private = ledger.budget.neighbours == "add_remove"
+        visible = cast("Sample", AddRemoveView(sample)) if n_is_private else sample
+        with noise_times(ledger.noise_factor):  # quantiles then refer to the noise drawn
+            estimate = self.estimate(visible, ledger)
+        self._check(estimate, (sample.trials, *self.shape(record_shape)))
         spends = any(ledger.spent) or not ledger.budget.amounts
         if not spends and np.isfinite(estimate.value).any():
             raise ValueError(
@@ -255,12 +272,16 @@ class Estimator(Registered, ABC):
         return estimate
 
     def _check(self, estimate: object, expected: tuple[int, ...]) -> None:
+        """Raise ValueError if `estimate` is not a valid result.
+
+        A valid result is an `Estimate` with arrays `value` and `before_noise` of shape `expected`.
+        """
         name = type(self).__name__
         if not isinstance(estimate, Estimate):
             kind = type(estimate).__name__
-            what = f"{'an' if kind[0] in 'aeion' else 'a'} {kind}"
+            returned = f"{'an' if kind[0] in 'aeion' else 'a'} {kind}"
             raise ValueError(
-                f"{name}.estimate returned {what}; write: return Estimate(value, before_noise)"
+                f"{name}.estimate returned {returned}; write: return Estimate(value, before_noise)"
             )
         parts = (estimate.value, estimate.before_noise)
         if not all(isinstance(part, np.ndarray) for part in parts):
@@ -274,7 +295,10 @@ class Estimator(Registered, ABC):
 
 
 def as_estimator(base: Any) -> Any:
-    """Build an estimator from a registered name or a configuration; return others unchanged."""
+    """Build an estimator from its registered name or its configuration.
+
+    Any other object is returned unchanged.
+    """
     spec = {"kind": base} if isinstance(base, str) else base
     return Estimator.build(spec, "") if isinstance(spec, Mapping) else spec
 
@@ -286,7 +310,8 @@ class NeedsRadius(Estimator):
     Parameters
     ----------
     radius : float >= 0 or None
-        R, a bound on abs(mu). None is allowed under (epsilon, delta)-DP only.
+        Public bound on the absolute value of the mean, in the unit of the data. None is allowed
+        under (epsilon, delta)-DP only.
     """
 
     radius: Radius | None
@@ -331,8 +356,8 @@ def release(
     Raises
     ------
     ValueError
-        If the data are empty, NaN or infinite, or if the estimator does not support the data or
-        the budget.
+        If the data are empty, NaN or infinite, if `repeats` is below 1, or if the estimator does
+        not support the data or the budget.
     TypeError
         If the budget is a number, or `rng` a seed.
 

@@ -1,11 +1,14 @@
-"""Read the catalogue of kinds, ``catalogue.yaml`` beside this module.
+"""Reader of ``catalogue.yaml``, which describes estimators, distributions and other objects.
 
-The suite makes its entries from the catalogue, and the planner its candidates. Help and
-documentation print its groups, sources and search words. Nothing here computes a number of a sweep.
+An entry of the file belongs to a kind, which is the name of a class in configurations. The
+benchmark suite and the planner build estimators from the file. The planner suggests estimators for
+given records and a given budget. Help and documentation print the groups, sources and search words
+of the file. Results of sweeps do not depend on it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -18,10 +21,11 @@ from dpbench.bibliography import Source, sources_in
 from dpbench.errors import ConfigError
 from dpbench.estimators.base import Estimator
 from dpbench.estimators.public import Public
-from dpbench.registry import Label, from_mapping, keyed, named, validated
+from dpbench.registry import Label, from_mapping, labelled_entries, nested_entry, validated
 
 __all__ = [
-    "GROUPS", "Keywords", "Listing", "Row", "Use", "catalogue", "keywords", "search", "uses",
+    "GROUPS", "Keywords", "Listing", "Row", "Use", "catalogue", "first_names", "keywords", "search",
+    "uses",
 ]  # fmt: skip
 
 PATH = Path(__file__).with_name("catalogue.yaml")
@@ -37,18 +41,28 @@ GROUPS = {
     "other": "private regression, covariance and tests",
 }
 Group = Literal["non_private", "scalar", "vector", "local", "interval", "other"]
-# classes of records whose mean is within public bounds without a radius
-PLACED = ("bounded", "binary")
+# Classes of records whose bounds also bound the mean, so that no radius is needed.
+BOUNDED_CLASSES = ("bounded", "binary")
 
 
 @validated
 class Row:
-    """Say of an estimator, or a variant of it, what its class does not; see ``catalogue.yaml``.
+    """A row of the documentation page of estimators: an estimator, or a variant of it.
 
     Parameters
     ----------
-    variant, source, assumes, n, measured, also : str, optional
-        Cells of the page of estimators; empty where there is nothing to say.
+    variant : str, optional
+        Parameters of the variant; empty if the estimator has a single row.
+    source : str, optional
+        Keys of the bibliography, with remarks.
+    assumes : str, optional
+        Assumptions about the records.
+    n : str, optional
+        Number of records for an error alpha, up to logarithms.
+    measured : str, optional
+        Measured exponents or factors, with the sweep in brackets.
+    also : str, optional
+        Restrictions that `Estimator.notions` does not state.
     """
 
     variant: str = ""
@@ -61,22 +75,26 @@ class Row:
 
 @validated
 class Use:
-    """Say which records an estimator is for, and how it uses what is public of them.
+    """Records and parameters with which the benchmark suite and the planner use an estimator.
 
     Parameters
     ----------
     paper : str
-        Source, as `dpbench.estimators` lists it.
+        Keys of the bibliography, or ``this package``.
     numbers, vectors : list of str, optional
-        Classes of records, `Public.records`.
+        Classes of records to which the estimator applies: `numbers` if records are numbers, and
+        `vectors` if records are vectors. A class is a value of `Public.records`, such as
+        ``bounded``. The two lists together need at least one class.
     needs_radius : bool
-        Whether a bound on the norm of the mean has to be public.
+        True if a bound on the norm of the mean has to be public.
     parameters : mapping, optional
-        Parameters of the estimator; the text ``$name`` stands for an attribute of `Public`.
+        Parameters of the estimator. The text ``$name`` stands for an attribute of `Public`, the
+        public knowledge of the records.
     guess : float, optional
-        What it releases if in doubt, whatever the data: right, by luck, if the mean is there.
+        Fixed value that the estimator releases if its private steps find nothing in the data. If
+        the mean happens to be near this value, the release is accurate by luck.
     slow : bool
-        Whether it looks at every record, so that the planner simulates fewer releases.
+        True if the estimator reads every record; the planner then simulates fewer releases.
     """
 
     paper: Text
@@ -88,57 +106,81 @@ class Use:
     slow: bool = False
 
     @model_validator(mode="after")
-    def _for_something(self) -> Self:
-        unknown = {name for name in self._names() if not hasattr(Public, name)}
+    def _check_records(self) -> Self:
+        unknown = {name for name in self._public_names() if not hasattr(Public, name)}
         unknown -= set(Public.__dataclass_fields__)
         if unknown or not self.numbers + self.vectors:
             raise ValueError(f"nothing public is called {unknown}, or it is for no records")
         return self
 
-    def _names(self) -> set[str]:
-        """Names of the public attributes that parameters follow from."""
-        inner = (one.values() if isinstance(one, dict) else [one] for one in self._given)
-        texts = (text for one in inner for text in one if isinstance(text, str))
+    def _public_names(self) -> set[str]:
+        """Return the names that follow a ``$`` in the values of `parameters`.
+
+        Each name is an attribute of `Public`, the public knowledge of the records.
+        """
+        inner = (value.values() if isinstance(value, dict) else [value] for value in self._values)
+        texts = (text for value in inner for text in value if isinstance(text, str))
         return {text[1:] for text in texts if text.startswith("$")}
 
     @property
-    def _given(self) -> list[Any]:
+    def _values(self) -> list[Any]:
+        """Values of the estimator's parameters, without their names."""
         return list(self.parameters.values())
 
     @property
     def uses_radius(self) -> bool:
-        """Whether a parameter follows from where the mean is."""
-        return bool(self._names() & {"radius", "far", "reach", "least_mean", "largest_mean"})
+        """True if a parameter of the estimator depends on a public bound on the mean."""
+        return bool(self._public_names() & {"radius", "far", "reach", "least_mean", "largest_mean"})
 
     def estimator(self, kind: type[Estimator], public: Public) -> Estimator | None:
-        """Make the estimator for these records; None if it does not apply to them.
+        """Build the estimator for records with the public knowledge `public`, or return None.
 
-        It applies if it is for their class and the model, supports the budget, and n, where that
-        is public, is not too few or too many.
+        The result is None unless the estimator satisfies all of these conditions:
+
+        - it suits the class of the records and the privacy model, and supports the budget;
+        - it needs no public bound on the mean, or `public` has a bound;
+        - it accepts n records, or n is not public.
+
+        Parameters
+        ----------
+        kind : type of Estimator
+            Class of the estimator.
+        public : Public
+            Public knowledge of the records, and the budget.
+
+        Returns
+        -------
+        Estimator or None
         """
-        wanted = self.vectors if public.d > 1 else self.numbers
-        placed = public.radius is not None or public.records in PLACED or not self.needs_radius
+        classes = self.vectors if public.d > 1 else self.numbers
+        mean_is_bounded = (
+            public.radius is not None or public.records in BOUNDED_CLASSES or not self.needs_radius
+        )
         local = kind.bounded_in == "local"
-        if public.records not in wanted or not placed or public.local != local:
+        if public.records not in classes or not mean_is_bounded or public.local != local:
             return None
-        made: Estimator = kind(**_resolved(self.parameters, public))
-        if not made.supports(public.budget):
+        instance: Estimator = kind(**_resolve(self.parameters, public))
+        if not instance.supports(public.budget):
             return None
-        least, most, n = made.least_records(public.d, public.budget), made.most_records, public.n
-        return made if n is None or least <= n <= (most or n) else None
+        least, most, n = (
+            instance.least_records(public.d, public.budget),
+            instance.most_records,
+            public.n,
+        )
+        return instance if n is None or least <= n <= (most or n) else None
 
 
-def _resolved(value: Any, public: Public) -> Any:
-    """Replace names of public attributes by their values."""
+def _resolve(value: Any, public: Public) -> Any:
+    """Replace every text ``$name`` in a parameter by the value of ``public.name``."""
     if isinstance(value, Mapping):
-        return {key: _resolved(one, public) for key, one in value.items()}
-    named_so = isinstance(value, str) and value.startswith("$")
-    return getattr(public, value[1:]) if named_so else value
+        return {key: _resolve(item, public) for key, item in value.items()}
+    is_name = isinstance(value, str) and value.startswith("$")
+    return getattr(public, value[1:]) if is_name else value
 
 
 @validated
 class Keywords:
-    """The search words and the sources of a kind.
+    """The search words and the sources of a kind, which is the name of a class in configurations.
 
     Parameters
     ----------
@@ -153,81 +195,84 @@ class Keywords:
 
     @property
     def sources(self) -> dict[str, Source]:
-        """The cited entries of the bibliography, by key."""
+        """The cited entries of the bibliography, keyed by names such as KSU20."""
         return sources_in([self.source])
 
     def matches(self, word: str) -> bool:
-        """Return whether a search word or an author begins with `word`."""
-        authors = (name for one in self.sources.values() for name in one.authors.split(", "))
-        return any(_begins(word, text) for text in (*self.words, *self.sources, *authors))
+        """Return True if a word of the search words or sources starts with `word`.
+
+        The words of a source are its bibliography key, authors and title.
+        """
+        cited = [f"{source.authors}; {source.title}" for source in self.sources.values()]
+        return any(_has_word_beginning(word, text) for text in (*self.words, *self.sources, *cited))
 
     def lines(self) -> list[str]:
-        """Return the references and the search words in lines, for the terminal."""
+        """Return the references and the search words as lines of text for the terminal."""
         references = [f"reference {key}: {source}" for key, source in self.sources.items()]
         return [*references, f"words: {', '.join(self.words)}"]
 
 
 @validated
 class Listing:
-    """The entry of an estimator in the catalogue.
+    """The entry of an estimator in the catalogue of estimators.
 
     Parameters
     ----------
     group : str
-        Heading in ``--help kind``, a key of `GROUPS`.
+        Group of estimators, a key of `GROUPS`, which holds the headings of ``--help kind``.
     words : list of str
         Search words.
     rows : list of Row
-        Rows of the page of estimators, one for each variant.
+        Rows of the documentation page of estimators, one for each variant.
     entries : mapping of str to Use, optional
-        Uses in the suite and in plans, by names of their own.
+        Uses by the benchmark suite and the planner, keyed by entry name.
     left_out : str, optional
-        Reason for having no entries.
+        Reason for having no entries; required if there are none, and not allowed otherwise.
     not_in : mapping of str to str, optional
-        Reason for being absent from the sweep ``audit`` or ``ci``, by sweep.
+        Reason for being absent from a sweep, keyed by the sweep: ``audit`` or ``ci``.
     """
 
     group: Group
     words: Annotated[tuple[Text, ...], Field(min_length=1)]
-    rows: Annotated[tuple[Annotated[Row, keyed(Row)], ...], Field(min_length=1)]
-    entries: Annotated[dict[Label, Use], named(Use)] = Field(default_factory=dict)
+    rows: Annotated[tuple[Annotated[Row, nested_entry(Row)], ...], Field(min_length=1)]
+    entries: Annotated[dict[Label, Use], labelled_entries(Use)] = Field(default_factory=dict)
     left_out: str = ""
     not_in: dict[Literal["audit", "ci"], Text] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _used_or_not(self) -> Self:
+    def _check_entries(self) -> Self:
         if bool(self.entries) == bool(self.left_out):
             raise ValueError("give entries, or say in left_out why there are none")
         return self
 
     @property
     def keywords(self) -> Keywords:
-        """The search words and the sources of all rows and entries."""
+        """The search words and the sources of all rows and uses of the estimator."""
         texts = [row.source for row in self.rows] + [use.paper for use in self.entries.values()]
         return Keywords(words=self.words, source="; ".join(dict.fromkeys(texts)))
 
     def lines(self) -> list[str]:
-        """Return the catalogue's facts about the kind in lines, for the terminal."""
-        found = []
+        """Return the catalogue's facts about the estimator as lines of text for the terminal."""
+        facts = []
         for row in self.rows:
             cells = {name: getattr(row, name) for name in Row.__dataclass_fields__}
-            found += [f"{name}: {text.replace('*', '')}" for name, text in cells.items() if text]
+            facts += [f"{name}: {text.replace('*', '')}" for name, text in cells.items() if text]
         used = ", ".join(self.entries) or f"no, because {self.left_out}"
-        return [*found, *self.keywords.lines(), f"in the suite and in plans: {used}"]
+        return [*facts, *self.keywords.lines(), f"in the suite and in plans: {used}"]
 
 
-def _begins(word: str, text: str) -> bool:
-    """Return whether a word of `text` begins with `word`; case, - and _ do not matter."""
+def _has_word_beginning(word: str, text: str) -> bool:
+    """Return True if some word of `text` begins with `word`; case and punctuation do not matter."""
 
-    def plain(words: str) -> str:
-        return " " + words.lower().replace("_", " ").replace("-", " ")
+    def normalise(words: str) -> str:
+        return " " + re.sub(r"[\W_]+", " ", words.lower())
 
-    return plain(word) in plain(text)
+    return normalise(word) in normalise(text)
 
 
 @cache
 def _read() -> dict[str, Any]:
-    """Return the file's entries, unchecked."""
+    """Return the entries of ``catalogue.yaml`` as plain dictionaries, without checking them."""
     fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     entries: dict[str, Any] = yaml.load(PATH.read_text("utf-8"), fast)  # noqa: S506 (both are safe)
     return entries
@@ -240,16 +285,16 @@ def catalogue() -> dict[str, Listing]:
     Returns
     -------
     dict of str to Listing
-        By kind, in the order of the file.
+        Entries keyed by the estimator's name in configurations, in the order of the file.
 
     Raises
     ------
     ConfigError
         If an entry has a wrong key or value, or two uses have one name.
     """
-    entries = {name: one for name, one in _read().items() if "rows" in one}
-    listings = {name: from_mapping(Listing, one, name) for name, one in entries.items()}
-    names = [name for one in listings.values() for name in one.entries]
+    entries = {name: entry for name, entry in _read().items() if "rows" in entry}
+    listings = {name: from_mapping(Listing, entry, name) for name, entry in entries.items()}
+    names = [name for listing in listings.values() for name in listing.entries]
     if len(set(names)) < len(names):
         raise ConfigError(f"{PATH.name}: two entries have one name: {sorted(names)}")
     return listings
@@ -257,36 +302,61 @@ def catalogue() -> dict[str, Listing]:
 
 @cache
 def keywords() -> dict[str, Keywords]:
-    """Read the search words and sources of all kinds.
+    """Read the search words and sources of all kinds of objects.
 
     Returns
     -------
     dict of str to Keywords
-        By kind: estimators, then distributions, families and budgets.
+        Search words and sources, keyed by the kind, which is the name in configurations. Estimators
+        come first, then distributions, families and budgets.
     """
-    others = {name: one for name, one in _read().items() if "rows" not in one}
+    others = {name: entry for name, entry in _read().items() if "rows" not in entry}
     return {
-        **{name: one.keywords for name, one in catalogue().items()},
-        **{name: from_mapping(Keywords, one, name) for name, one in others.items()},
+        **{name: listing.keywords for name, listing in catalogue().items()},
+        **{name: from_mapping(Keywords, entry, name) for name, entry in others.items()},
     }
 
 
 def uses() -> list[tuple[str, type[Any], Use]]:
-    """List the entries with their names and classes: those of the local model last."""
+    """List the benchmark suite's estimators as tuples (entry name, class, use).
+
+    An entry is an estimator with parameters. Entries of the local model come last.
+    """
     kinds = Estimator.kinds()
-    found = [
+    entries = [
         (name, kinds[kind], use)
-        for kind, one in catalogue().items()
-        for name, use in one.entries.items()
+        for kind, listing in catalogue().items()
+        for name, use in listing.entries.items()
     ]
-    return sorted(found, key=lambda one: one[1].bounded_in == "local")
+    return sorted(entries, key=lambda entry: entry[1].bounded_in == "local")
+
+
+def first_names() -> dict[str, str]:
+    """Map the present name of each renamed entry of the benchmark suite to its original name.
+
+    An entry is an estimator with parameters. Some entries have the name that their estimator has in
+    configurations. They are renamed together with the estimator. Archives of version 0.1 and the
+    random generators of the suite use the original names.
+    """
+    kinds = Estimator.kinds()
+    return {
+        name: first_kind
+        for name, kind, _ in uses()
+        if kinds.get(name) is kind and (first_kind := kind.first_kind())
+    }
 
 
 def search(word: str) -> list[str]:
-    """List the kinds whose names, search words or authors have a word that begins with `word`."""
+    """List the estimators, distributions and other objects that match a search word.
+
+    The result holds their names in configurations. An object matches if a word of one of the
+    following texts begins with `word`: its name, its search words, the names of its entries in the
+    benchmark suite, and the keys, authors and titles of its sources.
+    """
     names = {kind: [kind, *listing.entries] for kind, listing in catalogue().items()}
     return [
         kind
         for kind, entry in keywords().items()
-        if entry.matches(word) or any(_begins(word, name) for name in names.get(kind, [kind]))
+        if entry.matches(word)
+        or any(_has_word_beginning(word, name) for name in names.get(kind, [kind]))
     ]

@@ -1,4 +1,4 @@
-"""Clipped means with noise: of numbers, of coordinates, and of vectors projected on a ball."""
+"""Clipped means with noise: numbers, vectors by coordinate, and vectors projected on a ball."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _ClippingEstimator(Estimator):
     upper: ErrorBound
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.lower is not None and self.upper is not None and self.lower >= self.upper:
             raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
         return self
@@ -49,21 +49,23 @@ class _ClippingEstimator(Estimator):
 def noisy_clipped_mean(
     sample: Sample, centre: float | Floats, half_width: float | Floats, ledger: Ledger
 ) -> Estimate:
-    """Clip records to centre +- half_width, average them, and add noise.
+    """Clip every coordinate to centre +- half_width, average the records, and add noise.
 
-    Replacing one record moves its clipped value by at most 2 half_width in each coordinate. So the
-    mean has l1 sensitivity 2 d half_width/n and l2 sensitivity 2 sqrt(d) half_width/n.
+    A replaced record moves its clipped value by at most 2 half_width in each of its d coordinates.
+    So the mean of n records has l1 sensitivity 2 d half_width/n and l2 sensitivity 2 sqrt(d)
+    half_width/n.
 
     Parameters
     ----------
     sample : Sample
         The datasets: (trials, n) numbers or (trials, n, d) vectors.
     centre : float or (trials,) array
-        Middle of the interval, public or released before; NaN gives NaN.
+        Middle of the interval, public or released before, in the unit of the data. Where it is NaN,
+        the estimate is NaN.
     half_width : float or (trials,) array
-        Half of the interval's length, public or released before.
+        Half of the interval's length, public or released before, in the unit of the data.
     ledger : Ledger
-        Pays for the noise, with its whole budget.
+        Privacy budget, all of which is spent on the noise.
 
     Returns
     -------
@@ -78,17 +80,18 @@ def noisy_clipped_mean(
 
 @validated
 class ClippedMean(_ClippingEstimator):
-    """Clipped mean with noise (Laplace or Gaussian, by the budget): L15, 'Unbounded data'.
+    """Clipped mean with noise, such as Laplace noise under pure DP (L15, 'Unbounded data').
 
-    Records are clipped to the public interval [lower, upper], averaged, and released with noise;
-    of vectors, every coordinate is clipped.
+    Every coordinate is clipped to the public interval [lower, upper]; the mean is released with
+    noise. For n records of d coordinates, `noisy_clipped_mean` derives the sensitivities
+    d (upper - lower)/n in l1 and sqrt(d) (upper - lower)/n in l2.
 
     Parameters
     ----------
     lower, upper : float or None
         Ends of the interval, lower < upper, in the unit of the data. Choose them without looking
-        at the data. If one is None the sensitivity is infinite: nothing is released or spent, and
-        every trial is a failure (NaN).
+        at the data. If an end is None the sensitivity is infinite: nothing is released or spent,
+        and every trial is a failure (NaN).
     """
 
     lower: ErrorBound | None  # type: ignore[assignment]
@@ -110,7 +113,10 @@ class ClippedMean(_ClippingEstimator):
 
 @validated
 class BinaryMean(Estimator):
-    """Mean of records clipped to [0, 1], with noise: L15, 'Binary Mean Estimation'."""
+    """Mean of records clipped to [0, 1], with noise (L15, 'Binary Mean Estimation').
+
+    A replaced record moves the mean of n clipped records by at most 1/n.
+    """
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return noisy_clipped_mean(sample, 0.5, 0.5, ledger)
@@ -123,17 +129,18 @@ class BinaryMean(Estimator):
 class L2ClippedMean(Estimator):
     """Mean of vectors projected on a public l2 ball, with additive or l2-norm noise (Z24, HT10).
 
-    A projected record moves by at most 2L, L = `radius`, so the mean has l2 sensitivity 2L/n and
-    l1 sensitivity 2L sqrt(d)/n. (Z24 writes 2L sqrt(d), which is the sensitivity of the sum.)
+    Z24 and HT10, theorem numbers not checked. Let L be `radius`. A replaced record moves its
+    projection by at most 2L. So the mean of n vectors of d coordinates has l2 sensitivity 2L/n and
+    l1 sensitivity 2L sqrt(d)/n. (Z24 writes 2L sqrt(d), which is the l1 sensitivity of the sum.)
 
     Parameters
     ----------
     radius : float > 0
-        Radius L of the l2 ball around 0 that records are projected on, in the unit of the data.
+        Radius L of the l2 ball around 0 on which records are projected, in the unit of the data.
     mechanism : {'additive', 'l2'}
         Noise of the mean. ``additive``: independent noise in every coordinate. ``l2``, for pure DP
-        only: noise z of density proportional to exp(-epsilon n ||z||/(2L)), the K-norm mechanism
-        of HT10 for the l2 norm.
+        only: noise z of density proportional to exp(-epsilon n ||z||/(2L)), with the l2 norm ||z||.
+        This is the K-norm mechanism of HT10 for the l2 ball.
     """
 
     stream_name: ClassVar[str] = "BoundedMean"
@@ -157,10 +164,10 @@ class L2ClippedMean(Estimator):
 
 @validated
 class CoordinateWise(Estimator):
-    """A one-dimensional estimator applied to every coordinate, each with 1/d of the budget.
+    """Coordinate-wise mean: a one-dimensional estimator on each coordinate, with 1/d of the budget.
 
-    One replaced record may change all coordinates, so the costs of the d releases add up
-    (composition).
+    One replaced record may change all d coordinates, so the costs of the d releases add up
+    (composition). The sensitivities are those of the one-dimensional estimator.
 
     Parameters
     ----------
@@ -173,11 +180,11 @@ class CoordinateWise(Estimator):
 
     @field_validator("base")
     @classmethod
-    def _known_base(cls, base: Any) -> Estimator:
-        found = as_estimator(base)
-        if not isinstance(found, Estimator) or found.supports(NonPrivate()):
+    def _check_base(cls, base: Any) -> Estimator:
+        estimator = as_estimator(base)
+        if not isinstance(estimator, Estimator) or estimator.supports(NonPrivate()):
             raise ValueError("give a private estimator of scalars, by its name or configuration")
-        return found
+        return estimator
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
@@ -195,12 +202,12 @@ class CoordinateWise(Estimator):
         shape = sample.mean().shape
         if len(shape) > 1:
             sample, ledger = sample.columns(), ledger.repeated(sample.d)
-        found: Estimate = self.base.run(sample, ledger)
-        return found if len(shape) == 1 else found.reshaped(shape)
+        estimate: Estimate = self.base.run(sample, ledger)
+        return estimate if len(shape) == 1 else estimate.reshaped(shape)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if d is None:
             return self.base.audit_pairs(n, d, budget)  # type: ignore[no-any-return]
-        # Pairs that are hard in one coordinate, put into all coordinates at once.
-        own = self.base.audit_pairs(n, None, budget.fraction(1 / d))
-        return [pair.along(np.ones(d)) for pair in own]
+        # Put pairs that are hard in one coordinate into all coordinates at once.
+        pairs = self.base.audit_pairs(n, None, budget.fraction(1 / d))
+        return [pair.along(np.ones(d)) for pair in pairs]

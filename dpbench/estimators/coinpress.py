@@ -1,4 +1,7 @@
-"""CoinPress (BDKU20): multivariate mean, covariance, and mean with unknown covariance."""
+"""CoinPress (BDKU20): multivariate mean, covariance, and mean with unknown covariance.
+
+The estimators clip records to a ball that shrinks from round to round, with Gaussian noise.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,21 @@ from dpbench.registry import Probability, Radius, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.rows import norms
 
-__all__ = ["CoinPressCovariance", "CoinPressMean", "WhitenedCoinPressMean", "under_zcdp"]
+__all__ = ["CoinPressCovariance", "CoinPressMean", "WhitenedCoinPressMean", "to_zcdp"]
 
-FewRounds = Annotated[int, Field(ge=1, le=10)]  # the transforms of more may overflow
+FewRounds = Annotated[int, Field(ge=1, le=10)]  # with more rounds, transforms may overflow
 ErrorBound = Annotated[float, Field(ge=1e-100, le=1e100)]
-LARGEST = 1e300
-WIDEST = 1e150  # records are clipped to +-WIDEST, so that sums of their products do not overflow
-COVARIANCE_B = 0.1  # failure probability of the norm bound of a covariance round; authors' code
+MAX_RADIUS = 1e300  # radii are cut here, so that they do not overflow
+MAX_COORDINATE = 1e150  # records are clipped to +- this, so that sums of products do not overflow
+COVARIANCE_B = 0.1  # default b of covariance rounds, from the authors' code; see `fit_covariance`
 
 
 class Round(NamedTuple):
-    """One round: its rho, its clip radius, the sd of its noise, and the radius after it."""
+    """One round of the CoinPress mean: budget rho, clip radius, noise, and radius of the next ball.
+
+    The next ball holds the mean with high probability. Lengths are in standard deviations of a
+    record.
+    """
 
     rho: float
     clip_radius: float | Floats
@@ -34,20 +41,22 @@ class Round(NamedTuple):
 
 
 def gaussian_norm(d: int, b: float) -> float:
-    """Return gamma, which bounds the norm of a standard Gaussian vector with probability 1 - b.
+    """Return a bound gamma on the l2 norm of a standard normal vector of d coordinates.
 
-    gamma^2 = d + 2 sqrt(d ln(1/b)) + 2 ln(1/b), by LM00, Lemma 1.
+    The norm is at most gamma with probability 1 - b. By LM00, Lemma 1,
+    gamma^2 = d + 2 sqrt(d ln(1/b)) + 2 ln(1/b).
 
     Parameters
     ----------
     d : int
         Dimension.
     b : float in (0, 1)
-        Probability that the norm exceeds gamma.
+        Bound on the probability that the norm exceeds gamma.
 
     Returns
     -------
     float
+        gamma.
     """
     log = np.log(1 / b)
     return float(np.sqrt(d + 2 * np.sqrt(d * log) + 2 * log))
@@ -56,17 +65,22 @@ def gaussian_norm(d: int, b: float) -> float:
 def schedule(
     n: int, d: int, radius: float | Floats, rho: float, rounds: int, b: float
 ) -> list[Round]:
-    """Return the rounds of CoinPress, which do not depend on the data.
+    """Compute the clip radius, noise and budget of each round of the CoinPress mean.
 
-    With gamma from `gaussian_norm`, round j starts from radius r. It clips to a ball of radius
-    s = min(sqrt(r^2 + 6r + gamma^2), r + gamma), adds noise of standard deviation
-    sd = (2s/n)/sqrt(2 rho_j), and ends with radius gamma sqrt(1/n + sd^2).
+    These numbers do not depend on the data.
 
-    Why s: a record minus the centre is g + o, with g of norm at most gamma and o, the mean minus
-    the centre, of norm at most r. So r + gamma suffices. The root suffices because
-    |g + o|^2 <= gamma^2 + 2 g.o + r^2, and g.o is normal of standard deviation at most r. Its 6r is
-    2r * 3 of the authors' code, with 3 in place of sqrt(log(2/b)); the paper has
-    2r sqrt(log(1/b)).
+    A standard normal vector of d coordinates is longer than gamma (`gaussian_norm`) with
+    probability at most b. Round j has the budget rho_j and starts from a ball of radius r that
+    holds the mean. It clips records to a ball of radius
+    s = min(sqrt(r^2 + 6r + gamma^2), r + gamma) and adds noise of standard deviation
+    sd = (2s/n)/sqrt(2 rho_j). The next ball has the radius gamma sqrt(1/n + sd^2).
+
+    A record is within s of the centre of the ball, for the following reason. Let g be the record
+    minus the mean, of norm at most gamma. Let o be the mean minus the centre, of norm at most r.
+    The record minus the centre is g + o, so its norm is at most r + gamma. The square root is a
+    bound, too, because |g + o|^2 <= gamma^2 + 2 g.o + r^2. The inner product g.o is normal with
+    standard deviation at most r. Three standard deviations of 2 g.o give the term 6r, as in the
+    authors' code. The paper has 2r sqrt(log(1/b)) instead.
 
     Parameters
     ----------
@@ -75,18 +89,17 @@ def schedule(
     d : int
         Coordinates of a record.
     radius : float or (trials,) array
-        First r, in standard deviations of a record.
+        Radius r of the first ball, in standard deviations of a record.
     rho : float
         zCDP budget of all rounds together.
     rounds : int
-        Number of rounds; `shares` divides rho among them.
+        Number of rounds; `dpbench.estimators.gaussian.shares` divides rho among them.
     b : float in (0, 1)
-        Failure probability of one tail bound.
+        Bound on the probability that a standard normal vector is longer than gamma.
 
     Returns
     -------
     list of Round
-        Radii and standard deviations are in standard deviations of a record.
     """
     gamma = gaussian_norm(d, b)
     plan = []
@@ -96,15 +109,16 @@ def schedule(
         clip = np.minimum(root, radius + gamma)
         sd = 2 * clip / n / np.sqrt(2 * rho * share)
         # If n is too small the ball grows from round to round; keep it from overflowing.
-        radius = np.minimum(gamma * np.hypot(1 / np.sqrt(n), sd), LARGEST)
+        radius = np.minimum(gamma * np.hypot(1 / np.sqrt(n), sd), MAX_RADIUS)
         plan.append(Round(rho * share, clip, sd, radius))
     return plan
 
 
-def under_zcdp(ledger: Ledger) -> Ledger:
-    """Return a ledger for Gaussian noise: under (epsilon, delta), of the largest rho within it.
+def to_zcdp(ledger: Ledger) -> Ledger:
+    """Return a ledger with a zCDP or GDP budget, which pays for Gaussian noise.
 
-    Under zCDP or GDP the ledger itself is returned.
+    An (epsilon, delta) ledger is converted to the largest zCDP budget rho that implies
+    (epsilon, delta)-DP. A zCDP or GDP ledger is returned unchanged.
     """
     if isinstance(ledger.budget, ApproxDP):
         (ledger,) = ledger.split(ZCDP.within(ledger.budget))
@@ -112,37 +126,39 @@ def under_zcdp(ledger: Ledger) -> Ledger:
 
 
 def rho_of(budget: Budget) -> float:
-    """Return the rho of the Gaussian noise that a zCDP budget pays for, or a GDP budget: mu^2/2."""
+    """Return rho of a zCDP budget, or mu^2/2 of a GDP budget mu.
+
+    Both amounts pay for the same Gaussian noise.
+    """
     (amount,) = budget.amounts
     return amount**2 / 2 if isinstance(budget, GDP) else amount
 
 
-def shrinking_balls(
-    sample: Sample, plan: list[Round], unit: float, ledger: Ledger
-) -> list[Estimate]:
-    """Run the rounds of a plan: clip to the ball, average, add noise, shrink the ball.
+def run_rounds(sample: Sample, plan: list[Round], unit: float, ledger: Ledger) -> list[Estimate]:
+    """Run the rounds of a CoinPress mean: clip to a ball, average, add noise, shrink the ball.
 
     Parameters
     ----------
     sample : Sample
         The datasets: (trials, n) numbers or (trials, n, d) vectors.
     plan : list of Round
-        See `schedule`.
+        Clip radius and noise of each round, see `schedule`.
     unit : float
-        Standard deviation of a record, the unit of the plan.
+        Standard deviation of a record, the unit of lengths in `plan`.
     ledger : Ledger
-        See `under_zcdp`.
+        zCDP or GDP budget of all rounds; see `to_zcdp`.
 
     Returns
     -------
     list of Estimate
-        The release of every round.
+        The release of every round. For numbers, its confidence interval (`Estimate.interval`) is
+        the ball to which the round shrinks; for vectors it is None.
     """
     centre = np.zeros_like(sample.mean())
     rows = None if centre.ndim == 1 else sample.rows()
-    # Clipping numbers to one interval after another is clipping them to [low, high].
+    # Clipping numbers to one interval after another amounts to clipping them to [low, high].
     low, high = np.full(sample.trials, -np.inf), np.full(sample.trials, np.inf)
-    found = []
+    releases = []
     for step, part in zip(plan, ledger.split(*shares(len(plan))), strict=True):
         bound = step.clip_radius * unit
         if rows is None:
@@ -156,11 +172,13 @@ def shrinking_balls(
         centre = part.add_noise(clipped, sensitivity)
         width = step.radius * unit
         interval = (centre - width, centre + width) if rows is None else None
-        found.append(Estimate(centre, clipped, interval))
-    return found
+        releases.append(Estimate(centre, clipped, interval))
+    return releases
 
 
 class _Gaussian(Estimator):
+    """Base class of estimators with Gaussian noise, under zCDP, GDP or (epsilon, delta)-DP."""
+
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
 
@@ -169,24 +187,26 @@ class _Gaussian(Estimator):
 class CoinPressMean(_Gaussian, kind="coinpress_mean"):
     """CoinPress mean: rounds of clipping to a shrinking ball, with Gaussian noise (BDKU20).
 
-    Algorithms 1 and 2 of BDKU20; `schedule` has the radii. Later rounds see the records that
-    earlier rounds have clipped. A clipped record moves by at most 2s, s the clip radius, so the
-    mean has l2 sensitivity 2s/n. For numbers, the released interval is the last ball. Under
-    (epsilon, delta) the noise is that of the largest rho within the budget (`under_zcdp`).
+    Algorithms 1 and 2 of BDKU20; `schedule` derives the radii. Every round starts from the clipped
+    records of the round before. Let s be the clip radius of a round. A replaced record moves the
+    clipped record by at most 2s, so the mean of n records has l2 sensitivity 2s/n. For numbers, the
+    released interval is the ball after the reported round. An (epsilon, delta) budget is first
+    converted to zCDP by `to_zcdp`.
 
     Parameters
     ----------
     radius : float >= 0
-        R, a public bound on the l2 norm of the mean, in the unit of the data.
+        Public bound on the l2 norm of the mean, in the unit of the data.
     rounds : int
         Number of rounds.
     sigma : float > 0
         Public bound on the standard deviation of a record in every direction.
     b : float in (0, 1)
-        Failure probability of one tail bound; 0.01 in the authors' code.
+        Probability that the bound on the norm of a normal vector fails (`schedule`); 0.01 in the
+        authors' code.
     reported_round : int, optional
-        Round whose estimate is released, counted from 1; default: the last. The later rounds are
-        paid for all the same.
+        Round whose estimate is released, counted from 1; default: the last. Later rounds spend
+        their budget, too.
     """
 
     first_names: ClassVar[dict[str, str]] = {"reported_round": "report"}
@@ -198,7 +218,7 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
     reported_round: Rounds | None = None
 
     @model_validator(mode="after")
-    def _within(self) -> Self:
+    def _check_reported_round(self) -> Self:
         if self.reported_round is not None and self.reported_round > self.rounds:
             raise ValueError(
                 f"reported_round is {self.reported_round}, and there are {self.rounds} rounds"
@@ -206,11 +226,11 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
         return self
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        ledger = under_zcdp(ledger)
+        ledger = to_zcdp(ledger)
         rho, radius = rho_of(ledger.budget), self.radius / self.sigma
         plan = schedule(sample.n, sample.d, radius, rho, self.rounds, self.b)
-        found = shrinking_balls(sample, plan, self.sigma, ledger)
-        return found[(self.reported_round or self.rounds) - 1]
+        releases = run_rounds(sample, plan, self.sigma, ledger)
+        return releases[(self.reported_round or self.rounds) - 1]
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         rho = ZCDP.within(budget) if isinstance(budget, ApproxDP) else budget
@@ -220,63 +240,84 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
 
 
 class CovarianceFit(NamedTuple):
-    """State of the last round of `fit_covariance`: A, its inverse, and the eigenpairs of Z.
+    """State of the last round of `fit_covariance`.
 
-    The eigenvalues are at least 0.
+    The round multiplies the records x by a matrix A, which makes them nearly standard normal. It
+    releases Z, the second moments of the vectors xA with noise.
+
+    Attributes
+    ----------
+    transform, back : (trials, d, d) array
+        A and its inverse.
+    values : (trials, d) array
+        Eigenvalues of Z; negative ones are set to 0.
+    vectors : (trials, d, d) array
+        Eigenvectors of Z, in columns.
+    clean : (trials, d, d) array
+        Z without noise.
+    slack : float
+        Bound on the error of the eigenvalues of Z by sampling and noise.
     """
 
-    transform: Floats  # A, (trials, d, d)
-    back: Floats  # its inverse
+    transform: Floats
+    back: Floats
     values: Floats
     vectors: Floats
-    clean: Floats  # Z without noise
-    slack: float  # half of the largest error of the eigenvalues by sampling, plus that by noise
+    clean: Floats
+    slack: float
 
 
 def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledger) -> CovarianceFit:
-    """Fit the covariance of Gaussian vectors x of mean 0, by rounds that make them nearly N(0, I).
+    """Release the covariance of Gaussian vectors x of mean 0, by rounds of whitening.
 
-    The covariance is at most u I, u = `bound`. With gamma from `gaussian_norm` a record is longer
-    than gamma with probability b.
+    Each round transforms the vectors, which brings their distribution nearer to N(0, I). The
+    covariance is at most u I, where u = `bound` and I is the identity. An N(0, I) record is
+    longer than gamma (`gaussian_norm`) with probability at most b. Vectors are rows, and ' is the
+    transpose.
 
-    1. Start from A = I/sqrt(u). A round takes w = xA, whose covariance is at most I, projects it on
-       the ball of radius gamma, and releases Z = W'W/n with noise.
-    2. Sensitivity. One record changes W'W by ww' - vv', of squared Frobenius norm
-       |w|^4 + |v|^4 - 2 (w.v)^2 <= 2 gamma^4. So the upper triangle of Z has l2 sensitivity
-       sqrt(2) gamma^2/n. (This norm counts entries off the diagonal twice, so these could do with
-       noise smaller by sqrt(2); the authors use equal noise everywhere, and so does this code.)
-    3. Negative eigenvalues are set to 0. The next A is A (Z + eta I)^(-1/2), which makes the
+    1. Start from A = I/sqrt(u). A round takes w = xA, whose covariance is at most I, and projects w
+       on the ball of radius gamma. Let W be the matrix of these n rows. The round releases
+       Z = W'W/n with noise.
+    2. Sensitivity. Replacing a row w by v changes W'W by v'v - w'w. The squared Frobenius norm of
+       this matrix is |w|^4 + |v|^4 - 2 (w.v)^2 <= 2 gamma^4. So the upper triangle of Z has l2
+       sensitivity sqrt(2) gamma^2/n. (This norm counts entries off the diagonal twice, so their
+       noise could be smaller by the factor sqrt(2). The authors use equal noise everywhere, and
+       so does this code.)
+    3. Negative eigenvalues of Z are set to 0. The next A is A (Z + eta I)^(-1/2), which makes the
        covariance of w nearly I. (The authors' code multiplies from the other side, which is wrong
        from the third round on, and takes absolute values of eigenvalues.)
     4. Choice of eta. Let w have the covariance S <= I, and y = sqrt(d/n) <= 1. The singular values
        of n standard Gaussian rows are within sqrt(n) +- sqrt(d), up to their tails (Davidson and
        Szarek 2001, Theorem II.13). So the sampling error W'W/n - S is between ((1 - y)^2 - 1) S and
-       ((1 + y)^2 - 1) S, of a norm of at most 2y + y^2. eta is half of that, as in the authors'
-       code. Then W'W/n + eta I >= ((1 - y)^2 + eta) S = (1 - y + 3y^2/2) S >= (5/6) S. So the next
-       covariance is at most (6/5) I, apart from noise; twice eta would make it at most I.
+       ((1 + y)^2 - 1) S, of a norm of at most 2y + y^2. The authors' code has half of this bound,
+       eta = y + y^2/2. Then W'W/n + eta I >= ((1 - y)^2 + eta) S = (1 - y + 3y^2/2) S >= (5/6) S,
+       with equality at y = 1/3. So the next covariance is at most (6/5) I, apart from noise. With 2
+       eta in place of eta it would be at most I.
     5. Slack. A symmetric matrix of N(0, s^2) entries has a norm above s (2 sqrt(d) + t) with
-       probability about e^(-t^2/4), as it is sqrt(2) s-Lipschitz in them. The slack is eta plus
-       that norm at t^2 = 4 ln(100).
+       probability about e^(-t^2/4), because the norm is sqrt(2) s-Lipschitz in the entries. Let s
+       be the standard deviation of the noise of Z, and t^2 = 4 ln(100), for a probability of about
+       1 per cent. The slack is eta + s (2 sqrt(d) + t).
 
     Parameters
     ----------
     x : (trials, n, d) array
         Records, of mean 0.
     bound : float > 0
-        u.
+        u, in the squared unit of the data.
     rounds : int
         Number of rounds.
     b : float in (0, 1)
-        Probability that a record is projected.
+        Bound on the probability that a N(0, I) record is projected.
     ledger : Ledger
-        See `under_zcdp`.
+        zCDP or GDP budget of all rounds; see `to_zcdp`.
 
     Returns
     -------
-    Fit
+    CovarianceFit
+        A, Z and the slack of the last round.
     """
     trials, n, d = x.shape
-    x = np.clip(x, -WIDEST, WIDEST)
+    x = np.clip(x, -MAX_COORDINATE, MAX_COORDINATE)
     gamma = gaussian_norm(d, b)
     eta = float(np.sqrt(d / n) + d / n / 2)
     sensitivity = np.sqrt(2) * gamma**2 / n
@@ -293,23 +334,27 @@ def fit_covariance(x: Floats, bound: float, rounds: int, b: float, ledger: Ledge
         noisy[:, *upper[::-1]] = noisy[:, *upper]
         values, vectors = np.linalg.eigh(noisy)
         values = np.maximum(values, 0)
-        after = transform @ _rebuilt((values + eta) ** -0.5, vectors)
-        # Inverting A, which may be nearly singular, could fail for some data: update its inverse.
-        inverse = _rebuilt((values + eta) ** 0.5, vectors) @ back
+        after = transform @ _rebuild((values + eta) ** -0.5, vectors)
+        # Update the inverse of A: inverting A, which may be nearly singular, could fail.
+        inverse = _rebuild((values + eta) ** 0.5, vectors) @ back
     rho = rho_of(part.budget)
     sd = sensitivity / np.sqrt(2 * rho)
     slack = eta + float(sd * 2 * (np.sqrt(d) + np.sqrt(np.log(100))))
     return CovarianceFit(transform, back, values, vectors, clean, slack)
 
 
-def _rebuilt(values: Floats, vectors: Floats) -> Floats:
-    """Return the symmetric matrices with these eigenvalues and eigenvectors."""
+def _rebuild(values: Floats, vectors: Floats) -> Floats:
+    """Return symmetric matrices, (trials, d, d), with the given eigenvalues and eigenvectors."""
     return np.asarray((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
 
 
-def _records(sample: Sample, what: str) -> Floats:
+def _records(sample: Sample, quantity: str) -> Floats:
+    """Return the records of a sample as an array, (trials, n, d).
+
+    Raise ValueError if records are numbers, or if the sample does not hold them one by one.
+    """
     if not isinstance(sample, DenseSample) or sample.mean().ndim == 1:
-        raise ValueError(f"{what} needs vectors, record by record")
+        raise ValueError(f"{quantity} needs vectors, record by record")
     return sample.values
 
 
@@ -317,18 +362,19 @@ def _records(sample: Sample, what: str) -> Floats:
 class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
     """CoinPress covariance of Gaussian vectors of mean 0, by rounds of whitening (BDKU20).
 
-    Algorithms 3 and 4 of BDKU20; see `fit_covariance`. With S the covariance, the error is
-    ||S^(-1/2) (estimate - S) S^(-1/2)||_F. Under (epsilon, delta) the noise is that of the largest
-    rho within the budget (`under_zcdp`).
+    Algorithms 3 and 4 of BDKU20; `fit_covariance` has the steps and their sensitivity. With the
+    true covariance S, the error is the Frobenius norm of S^(-1/2) (estimate - S) S^(-1/2). An
+    (epsilon, delta) budget is first converted to zCDP by `to_zcdp`.
 
     Parameters
     ----------
     bound : float > 0
-        u: the covariance is at most u I, in the squared unit of the data.
+        Public bound u, in the squared unit of the data: the variance in every direction is at most
+        u.
     rounds : int
         Number of rounds.
     b : float in (0, 1)
-        Probability that a record is projected; 0.1 in the authors' code.
+        Bound on the probability that a N(0, I) record is projected; 0.1 in the authors' code.
     """
 
     bound: ErrorBound
@@ -339,8 +385,8 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = _records(sample, "a covariance")
-        fit = fit_covariance(x, self.bound, self.rounds, self.b, under_zcdp(ledger))
-        moments = _rebuilt(fit.values, fit.vectors), fit.clean
+        fit = fit_covariance(x, self.bound, self.rounds, self.b, to_zcdp(ledger))
+        moments = _rebuild(fit.values, fit.vectors), fit.clean
         value, before = (fit.back.transpose(0, 2, 1) @ z @ fit.back for z in moments)
         return Estimate((value + value.transpose(0, 2, 1)) / 2, before)
 
@@ -349,22 +395,27 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
 class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     """CoinPress mean of a Gaussian with unknown covariance, which is fitted first (BDKU20).
 
+    BDKU20, algorithm number not checked. Records x are rows of d coordinates.
+
     1. The scaled differences (x - y)/sqrt(2) of disjoint pairs of records have mean 0 and the
-       records' covariance; replacing one record changes one of them. A share of the budget pays
-       for `fit_covariance` on them.
-    2. Let A and Z be those of its last round, and B = A (Z + slack I)^(-1/2). If xA has a
-       covariance of at most I, then xB has one of at most (6/5) I with high probability, and one
-       near I where Z exceeds the slack.
-    3. The rest of the budget pays for the rounds of `CoinPressMean` on the records xB, from radius
-       R ||B||. The result is multiplied by B^-1, so its noise has the shape of the data wherever
-       the noise of the covariance allows it.
+       records' covariance. Replacing one record changes one difference. The share
+       `covariance_share` of the budget pays for `fit_covariance` on the differences.
+    2. The last round of the fit multiplies differences by a matrix A, and releases their second
+       moments Z with noise. Its `slack` bounds the error of the eigenvalues of Z. Let I be the
+       identity, and B = A (Z + slack I)^(-1/2). If xA has a covariance of at most I, the covariance
+       of xB is at most (6/5) I with high probability. The covariance of xB is near I in directions
+       in which Z exceeds the slack.
+    3. The rest of the budget pays for the rounds of `CoinPressMean` on the records xB. The first
+       ball has the radius R ||B||, where ||B|| is the spectral norm. A round with clip radius s has
+       l2 sensitivity 2s/n for n records. The result is multiplied by B^-1. So its noise has the
+       shape of the data in directions in which Z exceeds the slack.
 
     Parameters
     ----------
     radius : float >= 0
         R, a public bound on the l2 norm of the mean, in the unit of the data.
     bound : float > 0
-        u: the covariance is at most u I, in the squared unit of the data.
+        Public bound on the variance in every direction, in the squared unit of the data.
     rounds : int
         Number of rounds for the mean.
     covariance_rounds : int
@@ -372,7 +423,7 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     covariance_share : float in (0, 1)
         Share of the budget for the covariance.
     b : float in (0, 1)
-        Failure probability of one tail bound of the mean.
+        Probability that the bound on the norm of a normal vector fails in a round of the mean.
     """
 
     radius: Radius
@@ -383,19 +434,19 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     b: Probability = 0.01
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        x = np.clip(_records(sample, "an unknown covariance"), -WIDEST, WIDEST)
+        x = np.clip(_records(sample, "an unknown covariance"), -MAX_COORDINATE, MAX_COORDINATE)
         if sample.n < 2:
             raise ValueError("one record makes no pair")
-        spread, fine = under_zcdp(ledger).split(self.covariance_share, 1 - self.covariance_share)
+        spread, fine = to_zcdp(ledger).split(self.covariance_share, 1 - self.covariance_share)
         pairs = (x[:, 1 : sample.n - sample.n % 2 : 2] - x[:, : sample.n - 1 : 2]) / np.sqrt(2)
         fit = fit_covariance(pairs, self.bound, self.covariance_rounds, COVARIANCE_B, spread)
         root = np.sqrt(fit.values + fit.slack)
-        whiten = fit.transform @ _rebuilt(1 / root, fit.vectors)
-        colour = _rebuilt(root, fit.vectors) @ fit.back
+        whiten = fit.transform @ _rebuild(1 / root, fit.vectors)
+        colour = _rebuild(root, fit.vectors) @ fit.back
         rho = rho_of(fine.budget)
         largest = np.linalg.norm(whiten, ord=2, axis=(1, 2))
-        radius = np.minimum(self.radius * largest, LARGEST)
+        radius = np.minimum(self.radius * largest, MAX_RADIUS)
         plan = schedule(sample.n, sample.d, radius, rho, self.rounds, self.b)
-        last = shrinking_balls(DenseSample(x @ whiten), plan, 1.0, fine)[-1]
+        last = run_rounds(DenseSample(x @ whiten), plan, 1.0, fine)[-1]
         value, before = ((v[:, None] @ colour)[:, 0] for v in (last.value, last.before_noise))
         return Estimate(value, before)

@@ -1,4 +1,4 @@
-"""Base class for foreign code that releases the mean of one dataset at a time."""
+"""Base class for private means by outside code, which handles one dataset at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.samples import Sample
-from dpbench.samples.base import MOST_HELD, AddRemoveView
+from dpbench.samples.base import MAX_LISTED_NUMBERS, AddRemoveView
 
 __all__ = ["OneDataset"]
 
@@ -19,13 +19,14 @@ __all__ = ["OneDataset"]
 class OneDataset(Estimator):
     """Base class of estimators that handle one trial at a time and draw their own noise.
 
-    The ledger charges the whole budget for every trial. Whether `one` really satisfies it is up to
-    the subclass; an audit can test that. The value before noise is unknown, so the columns ``bias``
-    and ``noise`` of its error are NaN; ``private``, their sum, is known.
+    A subclass overrides `one`, which releases the mean of one dataset. The ledger charges the whole
+    budget for every trial. The author of the subclass has to make sure that `one` satisfies this
+    budget; an audit can test it. The estimate before noise is unknown. So results have NaN in the
+    error columns ``bias`` and ``noise``, but their sum is known, in the column ``private``.
 
-    A subclass declares in `notions` the budgets that it satisfies (default: epsilon-DP alone), in
-    `relations` the neighbours, in `multivariate` whether it takes vectors, and in `seeded` whether
-    `rng` is its only source of randomness.
+    A subclass may declare four class attributes. `notions` are the budgets that it satisfies
+    (default: epsilon-DP alone), and `relations` the neighbouring relations. `multivariate` is True
+    if it takes vectors. `seeded` is True if `rng` is its only source of randomness.
 
     Examples
     --------
@@ -44,7 +45,7 @@ class OneDataset(Estimator):
 
     @property
     def most_at_once(self) -> int:
-        return MOST_HELD
+        return MAX_LISTED_NUMBERS
 
     @abstractmethod
     def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float | Floats:
@@ -57,7 +58,7 @@ class OneDataset(Estimator):
         budget : Budget
             Privacy budget of this release.
         rng : Generator
-            Stream of this trial; code that takes a seed may be given ``rng.integers(2**32)``.
+            Random stream of this trial; for code that takes a seed, use ``rng.integers(2**32)``.
 
         Returns
         -------
@@ -67,13 +68,13 @@ class OneDataset(Estimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         ledger.pay(f"{type(self).__name__}, which draws its own noise")
-        if isinstance(sample, AddRemoveView):  # n is private, and `one` has to keep it private
+        if isinstance(sample, AddRemoveView):  # `one` sees n, and has to keep it private
             sample = sample.whole
-        found = [
+        estimates = [
             self.one(sample.records(trial, rng), ledger.budget, rng)
             for trial, rng in enumerate(ledger.rng.spawn(sample.trials))
         ]
-        if any(answer is None for answer in found):  # numpy would turn None into NaN
+        if any(estimate is None for estimate in estimates):  # numpy would turn None into NaN
             raise ValueError(f"{type(self).__name__}.one returned None")
-        value = np.array(found, dtype=float)
+        value = np.array(estimates, dtype=float)
         return Estimate(value, np.full(value.shape, np.nan))

@@ -1,22 +1,26 @@
-r"""FriendlyCore: filter outliers by counting friends, then release the mean of the core.
+"""FriendlyCore: filter outliers by counting friends, then release the mean of the core.
 
 Sources: TCKMS22; L17, section 3. Two records are friends if their distance is at most r (`radius`).
-Record i, with c_i friends among the n records of its dataset (itself included), has the weight
+Let c_i be the number of friends of record i among the n records of its dataset, itself included.
+The record has the weight
 
     w_i = clip((c_i - h)/(n - h), 0, 1),   h = (n + 1)/2.
 
-The core is the set of records of positive weight. For neighbours x, x' with weights w, w', their
-sums W, W', and weighted means m, m':
+The core is the set of records of positive weight. Let x, x' be neighbours with weights w, w'. Let
+W, W' be the sums of the weights, and m, m' the weighted means.
 
-(a) \|w - w'\|_1 <= 3 and |W - W'| <= 3.
-(b) Any two records of the two cores, together, are within 2r, because they have a common friend.
-(c) If W, W' > 0, then |m - m'| <= 6r/max(W, W').
+(a) The l1 norm of w - w' is at most 3, and so is |W - W'| (`WEIGHT_STEP`).
+(b) Any two records in the union of the two cores are within 2r, because they have a common friend.
+(c) If W, W' > 0, then |m - m'| <= 6r/max(W, W') (`MEAN_STEP` is 6).
 
-The release: (1) W_lo, the noisy W less a bound that its noise exceeds with probability at most
-delta/2; (2) nothing else if W_lo <= max(3, threshold n); (3) otherwise the weighted mean, with
-noise of sensitivity 6r/W_lo. It is (epsilon, delta)-DP; no pure or zCDP budget can pay for it.
+The release has three steps, with a public parameter `threshold`. (1) W_lo is the noisy W minus a
+bound that the noise exceeds with probability at most delta/2. (2) If W_lo <= max(3, threshold n),
+nothing is released. (3) Otherwise the weighted mean is released with noise of sensitivity 6r/W_lo.
+The release is (epsilon, delta)-DP. No pure or zCDP budget can pay for it, because of the failure
+probability delta/2.
 
-L17 has h = n/2, with which (b) fails for odd n: let r = 1, x = (1.5, 2.5, 4), x' = (4, 2.5, 4).
+L17 has h = n/2. For that value statement (b) is wrong if n is odd: let r = 1,
+x = (1.5, 2.5, 4), x' = (4, 2.5, 4).
 
 Proof: docs/theory/friendly_core.md.
 """
@@ -35,7 +39,7 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.samples.streamed import MOST_WHOLE
+from dpbench.samples.streamed import MAX_WHOLE_RECORDS
 
 __all__ = ["FriendlyCoreMean", "core_weights", "count_within", "friendly_mean", "gaussian_diameter"]
 
@@ -45,112 +49,148 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 WEIGHT_STEP = 3.0  # sensitivity of W, by (a)
 MEAN_STEP = 6.0  # sensitivity of the weighted mean in units of r/W, by (c)
 CHUNK = 250_000  # numbers held at a time: distances, and coordinates of rows
-PROBE = 64  # number of records from which `_origin` is computed
+PROBE_SIZE = 64  # approximate number of records from which `_origin` is computed
 # Up to this n all pairwise distances of many trials are computed at once. The rounding may differ
-# from that of `cdist`; n is public, so both neighbours take the same branch.
-FEW = 16
+# from the rounding of `cdist`; n is public, so both neighbours take the same branch.
+MAX_N_PAIRWISE = 16
 
 
 def count_within(data: Floats, radius: float, counts: Floats | None = None) -> Floats:
-    """Count the friends of each row: rows of its dataset within `radius`, itself included.
+    """Count the friends of each record, which are the records of its dataset within `radius`.
 
-    Whether two rows are friends depends on these two alone. All pairs are compared, except for rows
-    so near to an origin in the bulk that they must be friends, or so far that they cannot be.
+    A record is its own friend. The friendship of two records depends on no other record, not even
+    by rounding. If n is large, pairs are not compared where the result is known. Let c be a point
+    in the bulk of the data. Records within radius/2 of c are friends of each other. None of them is
+    a friend of a record that is farther than 3 radius/2 from c.
 
     Parameters
     ----------
     data : (trials, n, d) array
         Records as vectors.
     radius : float > 0
-        Largest distance r of two friends.
+        Largest distance of two friends.
     counts : (trials, n) array, optional
-        Multiplicity of each row; default 1.
+        Multiplicity of each record; default 1.
 
     Returns
     -------
     (trials, n) array
         Number of friends, with multiplicity.
     """
-    held = np.ones(data.shape[:2]) if counts is None else counts
-    few = data.shape[1] <= FEW
-    step = max(1, CHUNK // (data[0].size * (data.shape[1] if few else 1)))
+    weights = np.ones(data.shape[:2]) if counts is None else counts
+    pairwise = data.shape[1] <= MAX_N_PAIRWISE
+    step = max(1, CHUNK // (data[0].size * (data.shape[1] if pairwise else 1)))
     parts = [slice(start, start + step) for start in range(0, len(data), step)]
     with np.errstate(over="ignore"):
-        if not few:
-            return np.concatenate([_count(data[some], radius, held[some]) for some in parts])
-        near = (_direct(data[some, :, None], data[some, None], radius) for some in parts)
-        found = [one @ held[some, :, None] for one, some in zip(near, parts, strict=True)]
-        return np.concatenate(found)[..., 0]
+        if not pairwise:
+            return np.concatenate(
+                [_count_friends(data[part], radius, weights[part]) for part in parts]
+            )
+        near = (_are_within(data[part, :, None], data[part, None], radius) for part in parts)
+        products = [
+            matrix @ weights[part, :, None] for matrix, part in zip(near, parts, strict=True)
+        ]
+        return np.concatenate(products)[..., 0]
 
 
-def _count(rows: Floats, radius: float, held: Floats, peels: int = 3) -> Floats:
-    """Count friends in some trials; rows far from the origin are counted by a recursive call."""
+def _count_friends(rows: Floats, radius: float, weights: Floats, peels: int = 3) -> Floats:
+    """Count the friends of each record, which are the records of its dataset within `radius`.
+
+    A record is its own friend. Records far from a point in the bulk of the data are counted by a
+    recursive call.
+
+    Parameters
+    ----------
+    rows : (trials, n, d) array
+        Records as vectors.
+    radius : float > 0
+        Largest distance of two friends.
+    weights : (trials, n) array
+        Multiplicity of each record.
+    peels : int, default 3
+        Largest depth of the recursion.
+
+    Returns
+    -------
+    (trials, n) array
+        Number of friends, with multiplicity.
+    """
     offset = rows - _origin(rows)
     offset /= radius
     square = np.einsum("tnd,tnd->tn", offset, offset)
-    near = square < 0.25 * (1 - 1e-9)  # within radius/2, whatever rounding does
-    found = np.where(near, (held * near).sum(axis=1, keepdims=True), 0.0)
+    near = square < 0.25 * (1 - 1e-9)  # within radius/2 in spite of rounding
+    counts = np.where(near, (weights * near).sum(axis=1, keepdims=True), 0.0)
     for trial in np.flatnonzero(~near.all(axis=1)):
-        data, weight, count = rows[trial], held[trial], found[trial]
+        data, weight, count = rows[trial], weights[trial], counts[trial]
         # A row beyond 3/2 of the radius has no friend among the near rows.
         far = (square[trial] > 2.3) & (peels > 0) & near[trial].any()
         if far.any():
-            count[far] = _count(data[None, far], radius, weight[None, far], peels - 1)[0]
+            count[far] = _count_friends(data[None, far], radius, weight[None, far], peels - 1)[0]
         between = np.flatnonzero(~near[trial] & ~far)
         step = max(1, CHUNK // data.size)
         blocks = np.split(between, range(step, between.size, step))
-        own = []
+        totals = []
         for block in blocks:
-            friends = _friends(data[block], data, radius)
+            friends = _friend_matrix(data[block], data, radius)
             count += weight[block] @ friends
-            own.append(friends @ weight)
-        count[between] = np.concatenate(own)
-    return found
+            totals.append(friends @ weight)
+        count[between] = np.concatenate(totals)
+    return counts
 
 
 def _origin(rows: Floats) -> Floats:
-    """Return a point near the bulk of the rows, (trials, 1, d); only speed depends on it.
+    """Return a point near the bulk of the records, (trials, 1, d), for the counting of friends.
 
-    It is the mean of the half of some rows that is nearest to their median: outliers move it less
-    than they move the median of a few rows.
+    Only the speed of counting depends on this point. About `PROBE_SIZE` records are sampled, and
+    their coordinate-wise median is taken. The point is the mean of the half of this sample nearest
+    to the median. Outliers move this mean less than the median.
     """
-    some = rows[:, :: max(1, rows.shape[1] // PROBE)]
-    half = some.shape[1] // 2
-    middle = np.partition(some, half, axis=1)[:, half : half + 1]
-    distance = np.square(some - middle).sum(axis=2)
+    probe = rows[:, :: max(1, rows.shape[1] // PROBE_SIZE)]
+    half = probe.shape[1] // 2
+    middle = np.partition(probe, half, axis=1)[:, half : half + 1]
+    distance = np.square(probe - middle).sum(axis=2)
     near = np.argpartition(distance, half, axis=1)[:, : half + 1, None]
-    return np.asarray((np.take_along_axis(some, near, 1) / (half + 1)).sum(axis=1, keepdims=True))
+    return np.asarray((np.take_along_axis(probe, near, 1) / (half + 1)).sum(axis=1, keepdims=True))
 
 
-def _friends(one: Floats, other: Floats, radius: float) -> Bools:
-    """Return a matrix: True where a row of `one` and a row of `other` are friends."""
+def _friend_matrix(left: Floats, right: Floats, radius: float) -> Bools:
+    """Return a matrix that is True where a row of `left` and a row of `right` are friends.
+
+    Two rows are friends if their distance is at most `radius`.
+    """
     from scipy.spatial.distance import cdist  # slow to load
 
     if 1e-140 < radius < 1e140:
-        return np.asarray(cdist(one, other, "sqeuclidean") <= radius**2)
-    return _direct(one[:, None], other, radius)  # such squares vanish or overflow
+        return np.asarray(cdist(left, right, "sqeuclidean") <= radius**2)
+    return _are_within(left[:, None], right, radius)  # squares vanish or overflow
 
 
-def _direct(one: Floats, other: Floats, radius: float) -> Bools:
-    """Return True where rows are friends; scaling by a power of two keeps differences exact."""
+def _are_within(left: Floats, right: Floats, radius: float) -> Bools:
+    """Return True where rows of `left` and `right`, which broadcast, are within distance `radius`.
+
+    Differences are scaled by a power of two, which is exact and keeps squares from overflowing.
+    """
     unit = np.ldexp(1.0, max(int(np.frexp(radius)[1]), -1000))
-    difference = (one - other) / unit
+    difference = (left - right) / unit
     return np.asarray(np.square(difference).sum(axis=-1) <= (radius / unit) ** 2)
 
 
 def core_weights(friends: Floats, n: float) -> Floats:
-    """Return the basic filter's weights w_i, in [0, 1].
+    """Return the weights of records in [0, 1], which are 0 for records with few friends.
+
+    A record with c friends among n records has weight clip((c - h)/(n - h), 0, 1), h = (n + 1)/2.
 
     Parameters
     ----------
     friends : array
-        Number of friends of each record, itself included.
+        Number of friends of each record: records within a fixed distance, itself included.
     n : float
         Number of records.
 
     Returns
     -------
     array of the same shape
+        Weights in [0, 1].
 
     Raises
     ------
@@ -163,10 +203,10 @@ def core_weights(friends: Floats, n: float) -> Floats:
 
 
 def gaussian_diameter(n: float, d: int, beta: float) -> float:
-    """Return a bound on the distances of n N(mu, I) vectors, valid with probability 1 - beta.
+    """Return a bound on all distances of n N(mu, I) vectors, valid with probability 1 - beta.
 
     Half the squared distance of two vectors is chi-squared with d degrees of freedom. By LM00,
-    Lemma 1, it exceeds d + 2 sqrt(d t) + 2t with probability at most e^-t. Take t = ln(n^2/beta),
+    Lemma 1, it exceeds d + 2 sqrt(d t) + 2t with probability at most e^-t. Here t = ln(n^2/beta),
     for a union bound over all pairs.
 
     Parameters
@@ -181,13 +221,19 @@ def gaussian_diameter(n: float, d: int, beta: float) -> float:
     Returns
     -------
     float
+        Bound on the distances.
     """
     t = 2 * np.log(n) - np.log(beta)
     return float(np.sqrt(2 * d + 4 * np.sqrt(d * t) + 4 * t))
 
 
-def _cut(ledger: Ledger, composition: Composition) -> tuple[Ledger, Ledger, float]:
-    """Return the ledgers of W and of the mean, and the bound on the noise of W."""
+def _split_budget(ledger: Ledger, composition: Composition) -> tuple[Ledger, Ledger, float]:
+    """Split an (epsilon, delta) budget between the total weight W of the records and their mean.
+
+    Return the ledger of W, the ledger of the mean, and a bound on the noise of W. The noise exceeds
+    the bound with probability delta/2. `FriendlyCoreMean` describes the two values of
+    `composition`.
+    """
     budget = ledger.budget
     assert isinstance(budget, ApproxDP)
     ledger.allow_failure(budget.delta / 2)
@@ -203,10 +249,14 @@ def _cut(ledger: Ledger, composition: Composition) -> tuple[Ledger, Ledger, floa
 
 
 def _weighted_mean(rows: Floats, weights: Floats, total: Floats, radius: float) -> Floats:
-    """Return the mean of the core, (trials, d), by offsets from a core record; NaN if empty."""
+    """Return the weighted means of records, (trials, d); NaN where all weights are 0.
+
+    The mean is computed from differences to a record of the largest weight, because these are
+    small.
+    """
     middle = rows[np.arange(len(rows)), weights.argmax(axis=1), None]
     offset = rows - middle
-    # The core is within 2r of `middle`. Other records have weight 0; clip them, as 0 * inf is NaN.
+    # The core is within 2r of `middle`. Other records have weight 0; clip them: 0 * inf is NaN.
     np.clip(offset, -4 * radius, 4 * radius, out=offset)
     total = np.where(total > 0, total, np.nan)
     return np.asarray(middle[:, 0] + np.matmul(weights[:, None], offset)[:, 0] / total[:, None])
@@ -220,27 +270,36 @@ def friendly_mean(
     composition: Composition = "basic",
     counts: Floats | None = None,
 ) -> Estimate:
-    """Return the mean of the core with noise; NaN where W_lo is too small.
+    """Release the mean of records weighted by their number of friends; NaN if too few have weight.
+
+    Two records are friends if their distance is at most `radius`; `core_weights` computes weights
+    from numbers of friends. Let W be the sum of the weights of the n records. W_lo is W with noise,
+    minus a bound that this noise exceeds with probability at most delta/2.
 
     Parameters
     ----------
     rows : (trials, n, d) array
         Records as vectors.
     radius : float > 0
-        Largest distance r of two friends.
+        Largest distance of two friends.
     ledger : Ledger
-        An (epsilon, delta) budget.
-    threshold : float in [0, 1)
-        Nothing is released if W_lo <= max(3, threshold n).
-    composition : {'basic', 'zcdp'}
-        See `FriendlyCoreMean`.
+        (epsilon, delta) budget, spent completely.
+    threshold : float in [0, 1), default 0.25
+        Nothing is released (NaN) if W_lo <= max(3, threshold n).
+    composition : {'basic', 'zcdp'}, default 'basic'
+        Split of the budget between W and the mean; see `FriendlyCoreMean`.
     counts : (trials, n) array, optional
-        Multiplicity of each row, with equal totals in all trials; default 1.
+        Multiplicity of each record, with equal totals in all trials; default 1.
 
     Returns
     -------
     Estimate
-        `core` is W/n.
+        The released means; `core` is W/n, without noise.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than 3 records.
     """
     n, copies = float(rows.shape[1] if counts is None else counts[0].sum()), 1
     if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
@@ -251,12 +310,12 @@ def friendly_mean(
         total = weights.sum(axis=1)
         before = np.repeat(_weighted_mean(rows, weights, total, radius), copies, 0)
         total = np.repeat(total, copies)
-        first, last, bound = _cut(ledger, composition)
-        least = first.add_noise(total, WEIGHT_STEP) - bound
-        kept = least > max(3.0, threshold * n)
-        before = np.where(kept[:, None], before, np.nan)
+        first, last, bound = _split_budget(ledger, composition)
+        lower = first.add_noise(total, WEIGHT_STEP) - bound
+        passes = lower > max(3.0, threshold * n)
+        before = np.where(passes[:, None], before, np.nan)
         # Draw noise for every trial, released or not, so that other trials' noise does not shift.
-        step = MEAN_STEP * radius / np.where(kept, least, n)
+        step = MEAN_STEP * radius / np.where(passes, lower, n)
         value = last.add_noise(before, step[:, None])
     largest = np.finfo(float).max
     return Estimate(np.clip(value, -largest, largest), before, core=total / n)
@@ -266,9 +325,16 @@ def friendly_mean(
 class FriendlyCoreMean(Estimator):
     """FriendlyCore: noisy mean of the records within distance r of most others (TCKMS22).
 
-    No bound on the mean is needed, and a minority of records may lie anywhere. If a fraction eta <
-    1/2 is far away and the others are friends, W/n is near (1 - eta)(1 - 2 eta), which is above the
-    default threshold for eta < 0.31. The module has the filter and its privacy.
+    TCKMS22, theorem number not checked; L17, section 3. Two records are friends if their distance
+    is at most r. A record's weight, in [0, 1], grows with its number of friends (`core_weights`).
+    The core is the set of records of positive weight, and W is the sum of the weights of all n
+    records. The estimator releases the weighted mean with noise.
+
+    No bound on the mean is needed, and a minority of records may lie anywhere. Suppose that a
+    fraction eta < 1/2 of the records is far away, and that all others are friends. Then W/n is near
+    (1 - eta)(1 - 2 eta), which is above the default threshold for eta < 0.31. The docstring of
+    `dpbench.estimators.friendly_core` has the sensitivities; the proof is in
+    docs/theory/friendly_core.md.
 
     Parameters
     ----------
@@ -278,15 +344,15 @@ class FriendlyCoreMean(Estimator):
     sigma : float > 0
         Standard deviation of a coordinate, for the default radius.
     beta : float in (0, 1)
-        Probability that some two Gaussian records are not friends, for the default radius.
+        Bound on the probability that two of the n Gaussian records are not friends, for the default
+        radius.
     threshold : float in [0, 1)
-        Nothing is released (NaN) if the noisy lower bound on the total weight of the core is at
-        most max(3, threshold n).
+        Nothing is released (NaN) if a noisy lower bound on W is at most max(3, threshold n).
     composition : {'basic', 'zcdp'}
-        Split of the budget between W, the total weight of the core, and the mean. ``basic``: W
-        has Laplace noise at epsilon/2, and the mean the budget's own noise at
-        (epsilon/2, delta/2). ``zcdp``: each has rho/2, for the largest rho within
-        (epsilon, delta/2).
+        Split of the (epsilon, delta) budget between W and the mean. ``basic``: W gets Laplace noise
+        at epsilon/2, and the mean gets noise at (epsilon/2, delta/2). ``zcdp``: W and the mean get
+        rho/2 each. Here rho is the largest zCDP budget that implies (epsilon, delta/2)-DP. In both
+        cases delta/2 is the probability that the lower bound on W fails.
     """
 
     radius: Positive | None = None
@@ -299,10 +365,10 @@ class FriendlyCoreMean(Estimator):
 
     @property
     def most_at_once(self) -> int:
-        return MOST_WHOLE
+        return MAX_WHOLE_RECORDS
 
     def friend_radius(self, n: float, d: int) -> float:
-        """Return the distance r of friends.
+        """Return the largest distance of two records that count as friends.
 
         Parameters
         ----------
@@ -314,26 +380,27 @@ class FriendlyCoreMean(Estimator):
         Returns
         -------
         float
-            r, in the unit of the data.
+            Distance, in the unit of the data.
         """
         if self.radius is not None:
             return self.radius
         return min(self.sigma * gaussian_diameter(n, d, self.beta), 1e300)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        rows, counts = _listed(sample)
+        rows, counts = _list_records(sample)
         radius = self.friend_radius(sample.n, sample.d)
-        found = friendly_mean(rows, radius, ledger, self.threshold, self.composition, counts)
-        return found.reshaped(sample.mean().shape)
+        released = friendly_mean(rows, radius, ledger, self.threshold, self.composition, counts)
+        return released.reshaped(sample.mean().shape)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         r, m = self.friend_radius(n, d or 1), np.arange(1, n + 1)
-        # If the first m records are friends and the others alone, W = m (2m - n - 1)/(n - 1).
-        *_, bound = _cut(Ledger(budget, np.random.default_rng(0)), self.composition)
+        # If the first m records are friends and the others have none, then
+        # W = m (2m - n - 1)/(n - 1).
+        *_, bound = _split_budget(Ledger(budget, np.random.default_rng(0)), self.composition)
         total = m * (2 * m - n - 1) / (n - 1) - bound
-        held = int(m[np.argmin(np.abs(total - max(3.0, self.threshold * n)))])
+        friends = int(m[np.argmin(np.abs(total - max(3.0, self.threshold * n)))])
         cases = [
-            ("at_the_threshold", np.where(m <= held, 0.0, 10.0 * r * m), 0, 10.0 * r * (n + 1)),
+            ("at_the_threshold", np.where(m <= friends, 0.0, 10.0 * r * m), 0, 10.0 * r * (n + 1)),
             ("across_the_core", np.where(m % 2 == 0, 0.0, 0.9 * r), 1, 0.9 * r),
             ("two_camps", np.where(m <= n // 2, 0.0, 100.0 * r), 0, 100.0 * r),
         ]
@@ -341,8 +408,11 @@ class FriendlyCoreMean(Estimator):
         return pairs if d is None else [pair.along(np.eye(d)[0]) for pair in pairs]
 
 
-def _listed(sample: Sample) -> tuple[Floats, Floats | None]:
-    """Return records as vectors, and the multiplicity of each; None if that is 1."""
+def _list_records(sample: Sample) -> tuple[Floats, Floats | None]:
+    """Return the records of a sample as vectors, (trials, m, d), and their multiplicities.
+
+    The multiplicities are None if each of them is 1.
+    """
     scalars = sample.mean().ndim == 1
     if isinstance(sample, DenseSample):
         return (sample.values[..., None] if scalars else sample.values), None

@@ -1,8 +1,8 @@
-"""Means of Gaussians with abs(mu) <= R (L15): a wide clip, a private median, shrinking intervals.
+"""Private means of Gaussian records by a wide clip, a private median or shrinking intervals (L15).
 
-Let n be the number of records, sigma their standard deviation and beta a failure probability. With
-probability 1 - beta all records are within t = sigma sqrt(2 ln(2n/beta)) of the mean
-(`_GaussianMean.tail`).
+Let mu be the mean of the records, n their number, sigma their standard deviation, and beta a
+failure probability. With probability at least 1 - beta all records are within
+t = sigma sqrt(2 ln(2n/beta)) of mu (`_GaussianMean.tail`). R is a public bound on abs(mu).
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ Rounds = Annotated[int, Field(ge=1, le=1000)]
 
 
 def gaussian_tail(n: float, beta: float) -> float:
-    """Return t = sqrt(2 ln(2n/beta)), which bounds n standard Gaussians with probability 1 - beta.
+    """Return a bound on the absolute values of n standard Gaussians, sqrt(2 ln(2n/beta)).
+
+    All n absolute values are below the bound with probability 1 - beta.
 
     Parameters
     ----------
     n : float >= 1
         Number of Gaussians.
     beta : float in (0, 1)
-        Probability that one of them is beyond +-t (union bound).
+        Bound on the probability that one of them is beyond the result (union bound).
 
     Returns
     -------
     float
+        The bound.
     """
     return float(np.sqrt(2 * np.log(2 * n / beta)))
 
@@ -50,11 +53,11 @@ class _GaussianMean(Estimator):
     Parameters
     ----------
     radius : float >= 0
-        R, a public bound on abs(mu), in the unit of the data.
+        Public bound on the absolute value of the mean, in the unit of the data.
     sigma : float > 0
         Known standard deviation of a record.
     beta : float in (0, 1)
-        Probability that some record is clipped.
+        Bound on the probability that some record is clipped.
     """
 
     radius: Radius
@@ -62,16 +65,20 @@ class _GaussianMean(Estimator):
     beta: Probability = 0.1
 
     def tail(self, n: float) -> float:
-        """Return t, the distance from the mean that n records keep with probability 1 - beta."""
+        """Return a distance t such that all n records are within t of the mean.
+
+        The probability that all are within t is at least 1 - beta.
+        """
         return self.sigma * gaussian_tail(n, self.beta)
 
 
 @validated
 class NaiveGaussianMean(_GaussianMean):
-    """Gaussian mean by one wide clip to +-(R + t), averaged with noise: L15, Theorem 1.
+    """Gaussian mean with noise, after a clip that is wide enough for all records (L15, Theorem 1).
 
-    t = sigma sqrt(2 ln(2n/beta)) bounds the deviations of all records with probability 1 - beta.
-    Replacing one record moves the clipped mean by at most 2 (R + t)/n.
+    R = `radius` is a public bound on the absolute value of the mean. With probability 1 - beta all
+    n records are within t = sigma sqrt(2 ln(2n/beta)) of the mean. So records are clipped to
+    +-(R + t). A replaced record moves the clipped mean by at most 2 (R + t)/n.
     """
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -85,11 +92,13 @@ class NaiveGaussianMean(_GaussianMean):
 
 @validated
 class MedianThenClippedMean(_GaussianMean):
-    """Gaussian mean by a private median (exponential mechanism) and a clip around it: L15.
+    """Gaussian mean by a private median and a clip around it (L15, Theorem 2).
 
-    This is the third proof of Theorem 2 that L15 names. Half of the budget pays for the median on
-    +-(R + t) by the exponential mechanism, up to sigma. The other half pays for the mean of the
-    records clipped to that median +- 2t, of sensitivity 4t/n. Here t = sigma sqrt(2 ln(2n/beta)).
+    L15 names this method as the third proof of Theorem 2. R = `radius` is a public bound on the
+    absolute value of the mean, and n the number of records. With probability 1 - beta all records
+    are within t = sigma sqrt(2 ln(2n/beta)) of the mean. Half of the budget pays for a median on
+    +-(R + t) by the exponential mechanism, with resolution sigma (`private_quantile`). The other
+    half pays for the mean of the records clipped to median +- 2t, of sensitivity 4t/n.
     """
 
     stream_name: ClassVar[str] = "ExponentialCoarseMean"
@@ -102,7 +111,7 @@ class MedianThenClippedMean(_GaussianMean):
         return noisy_clipped_mean(sample, centre, 2 * t, fine)
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        # Points of the worst score, -n/2, fill +-(R + t); points of score 0 fill two sigma.
+        # Points of the worst score, -n/2, fill +-(R + t); points of score 0 fill 2 sigma.
         half, t = budget.fraction(0.5), self.tail(n)
         log_ratio = float(np.log((self.radius + t) / (self.sigma * beta)))
         return {
@@ -112,36 +121,39 @@ class MedianThenClippedMean(_GaussianMean):
 
 
 def shares(rounds: int) -> list[float]:
-    """Return the shares of the budget by round: 1/4 over all rounds but the last, 3/4 on the last.
+    """Return the share of the privacy budget that each round of an estimator gets, as in BDKU20.
 
-    These are the shares of BDKU20; a single round gets the whole budget.
+    The last round gets 3/4; the other rounds share 1/4 equally. A single round gets all.
     """
     return [1.0] if rounds == 1 else [1 / (4 * (rounds - 1))] * (rounds - 1) + [0.75]
 
 
 @validated
 class ShrinkingIntervals(_GaussianMean):
-    """Gaussian mean by shrinking confidence intervals, round by round: L15, Claim 4.
+    """Gaussian mean by shrinking confidence intervals, round by round (L15, Claim 4).
 
-    Each round starts from an interval c +- w that holds the mean. It clips records to
-    c +- (w + t), t = sigma sqrt(2 ln(2n/beta)), and releases their mean with noise of sensitivity
-    2 (w + t)/n: the new c. The new w is a bound on the sampling error plus a bound on the noise,
-    each exceeded with probability beta/(2 rounds). So all intervals hold the mean with
-    probability 1 - beta, provided that no record is clipped. If n is too small for a narrower
-    interval, the old interval stays.
+    With probability 1 - beta all n records are within t = sigma sqrt(2 ln(2n/beta)) of the mean.
+    Each round starts from an interval c +- w that holds the mean. It clips records to c +- (w + t)
+    and releases their mean with noise of sensitivity 2 (w + t)/n; this is the new c. The new w is a
+    bound on the sampling error plus a bound on the noise. Each bound is exceeded with probability
+    beta/(2 rounds). So all intervals hold the mean with probability 1 - beta, provided that no
+    record is clipped. If n is too small for a narrower interval, the old interval stays, and the
+    release is clipped to it.
 
     Parameters
     ----------
     radius : float >= 0
-        R, a public bound on abs(mu), in the unit of the data: the first interval is [-R, R].
+        Public bound R on the absolute value of the mean, in the unit of the data: the first
+        interval is [-R, R].
     rounds : int, optional
         Number of rounds; default 2 + floor(ln(1 + R/sigma)), which is enough if every round but
         the last shrinks the interval e-fold.
     beta : float in (0, 1)
-        Probability that an interval misses the mean; also that some record is clipped.
+        Bound on the probability that an interval misses the mean; also on the probability that
+        some record is clipped.
     reported_round : int, optional
-        Round whose estimate is released, counted from 1; default: the last. The later rounds are
-        paid for all the same.
+        Round whose estimate is released, counted from 1; default: the last. Later rounds spend
+        their budget, too.
     """
 
     first_names: ClassVar[dict[str, str]] = {"reported_round": "report"}
@@ -150,7 +162,7 @@ class ShrinkingIntervals(_GaussianMean):
     reported_round: Rounds | None = None
 
     @model_validator(mode="after")
-    def _within(self) -> Self:
+    def _check_reported_round(self) -> Self:
         if self.reported_round is not None and self.reported_round > self.cuts:
             raise ValueError(
                 f"reported_round is {self.reported_round}, and there are {self.cuts} rounds"
@@ -159,11 +171,13 @@ class ShrinkingIntervals(_GaussianMean):
 
     @property
     def cuts(self) -> int:
-        """Number of rounds."""
+        """Number of rounds, each of which may shrink the confidence interval."""
         return self.rounds or 2 + int(np.log1p(min(self.radius / self.sigma, 1e300)))
 
     def half_widths(self, n: int, budget: Budget) -> list[float]:
-        """Return w before the first round (R) and after every round; w never grows.
+        """Return the half-widths of the confidence interval, before the first round and after each.
+
+        The first half-width is `radius`. Half-widths never grow from round to round.
 
         Parameters
         ----------
@@ -175,7 +189,7 @@ class ShrinkingIntervals(_GaussianMean):
         Returns
         -------
         list of float
-            1 + rounds half-widths, in the unit of the data.
+            Half-widths in the unit of the data, one more than there are rounds.
         """
         t = self.tail(n)
         miss = self.beta / (2 * self.cuts)
@@ -190,15 +204,15 @@ class ShrinkingIntervals(_GaussianMean):
         t = self.tail(sample.n)
         widths = self.half_widths(sample.n, ledger.budget)
         centre = np.zeros(sample.trials)
-        found = []
+        releases = []
         for j, part in enumerate(ledger.split(*shares(self.cuts))):
             released = noisy_clipped_mean(sample, centre, widths[j] + t, part)
             if widths[j + 1] < widths[j]:
                 centre = released.value
             interval = (centre - widths[j + 1], centre + widths[j + 1])
             value = np.clip(released.value, *interval)
-            found.append(Estimate(value, released.before_noise, interval))
-        return found[(self.reported_round or self.cuts) - 1]
+            releases.append(Estimate(value, released.before_noise, interval))
+        return releases[(self.reported_round or self.cuts) - 1]
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         last = budget.fraction(shares(self.cuts)[-1])

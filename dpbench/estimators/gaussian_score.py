@@ -1,23 +1,28 @@
-"""Clipped-score (Huber-type) mean of a Gaussian around a private median, with the bias inverted.
+"""Mean of a Gaussian by a clipped (Huber-type) score around a private median, corrected for bias.
 
-Lengths are in units of sigma. For a half-width T let
+Let x_i be the n records, of mean mu and known standard deviation sigma. Lengths are in units of
+sigma; phi and Phi are the standard normal density and distribution. For a half-width T let
 
     psi(x) = clip(x, -T, T),   h(y) = E psi(N(y, 1)) = g(y + T) - g(y - T) - T,
 
-with g(z) = z Phi(z) + phi(z). Around a private centre c, the mean of psi(x_i - c) has expectation
-h(mu - c), so c + h^-1 of the mean score is a consistent estimate of mu. One replaced record moves
-the mean score by at most 2T/n.
+with g(z) = z Phi(z) + phi(z). In the code h is `mean_score`, and its inverse h^-1 is `shift_of`.
+The score of a record is psi(x_i - c), where c is a private centre. The mean score has expectation
+h(mu - c). So c + h^-1(mean score) is a consistent estimate of mu. One replaced record moves the
+mean score by at most 2T/n.
 
-T minimises sqrt(z^2 v(T)/n + (2Tq/n)^2)/h'(0), with z and q the two-sided 1 - beta quantiles of a
-normal distribution and of noise at sensitivity 1, and
+Let beta be a failure probability. Let z and q be two 1 - beta quantiles: z of |N(0, 1)|, and q of
+the absolute noise at sensitivity 1. T minimises an approximate quantile of the error,
+sqrt(z^2 v(T)/n + (2Tq/n)^2)/h'(0), where
 
     h'(0) = 2 Phi(T) - 1,   v(T) = h'(0) - 2T phi(T) + 2T^2 Phi(-T).
 
-The centre is a median by the exponential mechanism, up to sigma/10, on +-(R + t) with the t of
-`dpbench.estimators.gaussian`. It is far off with probability at most f if
-n epsilon/4 >= ln(10 (R + t)/(sigma f)). The centre gets the share of the budget that makes f a
-tenth of beta, at most a half, and at least an epsilon of ln(...)/50,000, so that it reads no more
-than a million records. Derivation: docs/theory/gaussian_score.md.
+The centre is a median by the exponential mechanism on +-(R + t), with resolution sigma/10. R is a
+public bound on abs(mu), and all records are within t of mu with probability 1 - beta. The centre is
+far from mu with probability at most f if n epsilon/4 >= ln(10 (R + t)/(sigma f)), where epsilon is
+for the exponential mechanism. The centre gets the smallest share of the budget that makes f at most
+beta/10, but no more than half. The epsilon of the centre is at least
+ln(10 (R + t)/(sigma f))/50,000. So the median reads no more than a million records. Derivation:
+docs/theory/gaussian_score.md.
 """
 
 from __future__ import annotations
@@ -38,28 +43,30 @@ __all__ = ["GaussianScoreMean", "mean_score", "shift_of"]
 
 RESOLUTION = 0.1  # resolution of the centre, in sigma
 NARROWEST = 0.1  # smallest T, in sigma
-LEAST_SHARE, MOST_SHARE = 1e-3, 0.5  # bounds on the centre's share of the budget
-FEWEST = 200_000  # above this n the epsilon of the centre falls no further
+MIN_SHARE, MAX_SHARE = 1e-3, 0.5  # bounds on the centre's share of the budget
+MAX_N_OF_SHARE = 200_000  # for larger n the centre's epsilon stays as at this n
 HALVINGS = 60  # bisection steps of `shift_of`
 
 
 def _density(z: Floats) -> Floats:
+    """Return the standard normal density at each point z."""
     return np.asarray(np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
 
 
 def mean_score(y: Floats, t: float) -> Floats:
-    """Return h(y) = E clip(N(y, 1), -t, t).
+    """Return the mean of a normal variable of variance 1 that is clipped to [-t, t].
 
     Parameters
     ----------
     y : array
-        Means of the normal distribution, in sigma.
+        Means of the normal variable before the clip, in its standard deviations.
     t : float > 0
-        Half-width T of the clip, in sigma.
+        Half-width of the clip, in standard deviations.
 
     Returns
     -------
     array of the same shape
+        Means after the clip.
     """
     above, below = y + t, y - t
     return np.asarray(
@@ -67,23 +74,26 @@ def mean_score(y: Floats, t: float) -> Floats:
     )
 
 
-def shift_of(score: Floats, t: float, most: float) -> Floats:
-    """Return h^-1(score): the y in [-most, most] where h(y) is nearest to the score.
+def shift_of(score: Floats, t: float, bound: float) -> Floats:
+    """Return the mean y of a normal variable, given its mean after a clip: invert `mean_score`.
+
+    Where no y in [-bound, bound] has the given mean after the clip, the nearer end is returned.
 
     Parameters
     ----------
     score : array
-        Mean scores; NaN gives NaN.
+        Means after the clip to [-t, t], in standard deviations; NaN gives NaN.
     t : float > 0
-        Half-width T of the clip, in sigma.
-    most : float > 0
-        Bound on |y|; y is accurate to 2^-60 of it.
+        Half-width of the clip, in standard deviations.
+    bound : float > 0
+        Bound on |y|, in standard deviations; the error of y is at most 2^-60 times the bound.
 
     Returns
     -------
     array of the same shape
+        Means y before the clip.
     """
-    low, high = np.full_like(score, -most), np.full_like(score, most)
+    low, high = np.full_like(score, -bound), np.full_like(score, bound)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         less = mean_score(middle, t) < score
@@ -93,36 +103,48 @@ def shift_of(score: Floats, t: float, most: float) -> Floats:
 
 @validated
 class GaussianScoreMean(_GaussianMean):
-    """Debiased clipped (Huber-type) mean of a Gaussian around a private median.
+    """Debiased clipped (Huber-type) mean of a Gaussian around a private median; not published.
 
-    Records are clipped to a narrow interval around the median and averaged with noise; then the
-    clipping bias is inverted. Records must be Gaussian with standard deviation `sigma`. For other
-    distributions the inversion is wrong: the estimate is biased, for a small T towards the median.
-    Derivation: docs/theory/gaussian_score.md.
+    Records are clipped to a narrow interval around a private median. The clipped records are
+    averaged with noise of sensitivity 2h/n, where h is the half-width and n the number of records.
+    Then the clipping bias is inverted. Records must be Gaussian with standard deviation `sigma`.
+    For other distributions the inversion is wrong: the estimate is biased, for a small h towards
+    the median. Derivation: docs/theory/gaussian_score.md.
 
     Parameters
     ----------
     beta : float in (0, 1)
-        Probability that some record is beyond t = sigma sqrt(2 ln(2n/beta)) from the mean; the
-        clip is chosen for the 1 - beta quantile of the error.
+        Bound on the probability that some record is beyond t = sigma sqrt(2 ln(2n/beta)) from the
+        mean. The half-width h minimises the 1 - beta quantile of the error.
     share : float in (0, 1), optional
-        Share of the budget for the centre (the median). Default: the smallest share that makes
-        the centre wrong with probability at most beta/10, at most 1/2.
+        Share of the budget for the centre (the median). Default: the smallest share in
+        [1/1000, 1/2] for which the centre is far from the mean with probability at most beta/10. If
+        there is no such share, the default is 1/2.
     """
 
     share: Probability | None = None
 
-    def _reach(self, n: int) -> float:
-        """Return R + t, a bound on the absolute values of all records with probability 1 - beta."""
+    def _record_bound(self, n: int) -> float:
+        """Return a bound on the absolute values of all n records, valid with probability 1 - beta.
+
+        The result is `radius`, the public bound on the mean, plus `tail`, the bound on deviations
+        from the mean.
+        """
         return self.radius + self.tail(n)
 
     def _log_ratio(self, n: int) -> float:
-        """Return ln(10 (R + t)/(sigma f)) at f = beta/10, a lower bound for n epsilon/4."""
+        """Return the least n epsilon/4 at which the private median is accurate enough.
+
+        Here epsilon is the budget of the private median of the n records. The result is
+        ln(10 B/(sigma f)). B bounds the absolute values of all records (`_record_bound`), and
+        f = beta/10. If n epsilon/4 is at least the result, the private median is far from the mean
+        with probability at most f.
+        """
         unit = np.log(self.sigma) + np.log(RESOLUTION * self.beta / 10)
-        return float(np.log(self._reach(n)) - unit)
+        return float(np.log(self._record_bound(n)) - unit)
 
     def centre_share(self, n: int, budget: Budget) -> float:
-        """Return the share of the budget for the centre.
+        """Return the share of the budget for the centre of the clip, which is a private median.
 
         Parameters
         ----------
@@ -134,28 +156,29 @@ class GaussianScoreMean(_GaussianMean):
         Returns
         -------
         float in (0, 1)
+            Share of the budget.
         """
         if self.share is not None:
             return self.share
-        needed = 4 * self._log_ratio(n) / min(n, FEWEST)
-        shares = np.geomspace(LEAST_SHARE, MOST_SHARE, 200)
-        enough = [budget.fraction(one).exponential_epsilon >= needed for one in shares]
-        return float(shares[np.argmax(enough)]) if any(enough) else MOST_SHARE
+        needed = 4 * self._log_ratio(n) / min(n, MAX_N_OF_SHARE)
+        shares = np.geomspace(MIN_SHARE, MAX_SHARE, 200)
+        enough = [budget.fraction(share).exponential_epsilon >= needed for share in shares]
+        return float(shares[np.argmax(enough)]) if any(enough) else MAX_SHARE
 
     def half_width(self, n: int, budget: Budget) -> float:
-        """Return the half-width T of the clip.
+        """Return the half-width of the clip around the private median.
 
         Parameters
         ----------
         n : int
             Number of records.
         budget : Budget
-            Budget of the score.
+            Budget for the mean of the clipped records.
 
         Returns
         -------
         float
-            T, in sigma.
+            Half-width, in standard deviations of a record.
         """
         q, z = budget.noise_quantile(self.beta), ndtri(self.beta / 2)
         t = np.geomspace(NARROWEST, 2 * gaussian_tail(n, self.beta), 1000)
@@ -165,21 +188,23 @@ class GaussianScoreMean(_GaussianMean):
         return float(t[np.argmin(error)])
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        n, reach = sample.n, self._reach(sample.n)
+        n, reach = sample.n, self._record_bound(sample.n)
         share = self.centre_share(n, ledger.budget)
         coarse, fine = ledger.split(share, 1 - share)
         centre = private_quantile(sample, 0.5, -reach, reach, RESOLUTION * self.sigma, coarse)
         t = self.half_width(n, fine.budget)
         width = t * self.sigma
         score = (sample.clipped_mean(centre - width, centre + width) - centre) / self.sigma
-        most = t + gaussian_tail(n, self.beta)
+        bound = t + gaussian_tail(n, self.beta)
         released = fine.add_noise(score, 2 * t / n)
-        value, before = (centre + self.sigma * shift_of(one, t, most) for one in (released, score))
+        value, before = (
+            centre + self.sigma * shift_of(mean, t, bound) for mean in (released, score)
+        )
         return Estimate(value, before)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # The record crosses the whole clip; the centre is at the other records.
+        # The replaced record crosses the whole clip, because the centre is at the other records.
         records = np.where(np.arange(n) > 0, 0.0, -100.0 * self.sigma)
-        own = Pair.replacing("across_the_clip", records, 0, 100.0 * self.sigma)
-        reach = self._reach(n)
-        return [own, *audit_pairs(n, 0.5, -reach, reach, RESOLUTION * self.sigma)]
+        pair = Pair.replacing("across_the_clip", records, 0, 100.0 * self.sigma)
+        reach = self._record_bound(n)
+        return [pair, *audit_pairs(n, 0.5, -reach, reach, RESOLUTION * self.sigma)]

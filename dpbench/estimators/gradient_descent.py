@@ -1,4 +1,4 @@
-"""Mean by full-batch gradient descent with clipped gradients and Gaussian noise (DP-SGD)."""
+"""Full-batch gradient descent with clipped gradients and Gaussian noise (DP-SGD), for a mean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.coinpress import under_zcdp
+from dpbench.estimators.coinpress import to_zcdp
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
 from dpbench.registry import validated
 from dpbench.samples import Sample
@@ -24,35 +24,39 @@ Steps = Annotated[int, Field(ge=1, le=1000)]
 def descend(
     point: Callable[[Floats], Floats], start: Floats, reach: float, steps: int, ledger: Ledger
 ) -> Estimate:
-    """Run DP-SGD (ACG16) on all records in every step, with the step sizes 2/(t + 1) of LSB12.
+    """Run gradient descent with clipped gradients and Gaussian noise (DP-SGD, ACG16).
 
-    A gradient step of rate r from theta, along the mean g of n gradients clipped to norm C, ends
-    at m = theta - r g. For a released theta, one record moves m by at most 2rC/n. Step t = 1, ...,
-    T goes 2/(t + 1) of the way from theta to m_t + Z_t; the noise Z_t is paid for by a T-th of the
-    budget. So theta_T is the average of the m_t + Z_t with weights w_t = 2t/(T (T + 1)); the start
-    has weight 0. Its noise is Gaussian for any records, with T sum w_t^2 =
-    2 (2T + 1)/(3 (T + 1)) < 4/3 times the variance of a single release of m.
+    Every step uses all records. Let g be the mean of n gradients at theta, each clipped to norm C.
+    A gradient step of rate r ends at m = theta - r g. At a fixed theta one replaced record moves m
+    by at most 2rC/n. Let m_t be the point m of step t, and Z_t its noise, for t = 1, ..., T. Each
+    Z_t costs a T-th of the budget. Step t moves theta towards m_t + Z_t, by the fraction 2/(t + 1)
+    of the distance (LSB12). So the final theta is the weighted average of the m_t + Z_t with
+    weights w_t = 2t/(T (T + 1)); the start has weight 0.
+
+    The final theta has the noise Z = w_1 Z_1 + ... + w_T Z_T, which is Gaussian for any records.
+    Let v be the variance of the noise if m is released once with the whole budget. The variance
+    of Z is v T (w_1^2 + ... + w_T^2) = v 2 (2T + 1)/(3 (T + 1)) < 4v/3.
 
     Parameters
     ----------
     point : callable
-        Maps theta to m, both (trials,) or (trials, d).
+        Maps theta to m, both of shape (trials,) or (trials, d).
     start : (trials,) or (trials, d) array
         First theta.
     reach : float
-        r C/n, half of the sensitivity of m.
+        r C/n, half of the l2 sensitivity of m.
     steps : int
         Number of steps T.
     ledger : Ledger
-        Pays for Gaussian noise; see `under_zcdp`.
+        Privacy budget, all of which is spent on Gaussian noise; see `to_zcdp`.
 
     Returns
     -------
     Estimate
-        theta_T, with the average of the m_t as the value before noise.
+        The final theta; the value before noise is the weighted average of the m_t.
     """
     value, before = start, start
-    for t, part in enumerate(under_zcdp(ledger).split(*[1 / steps] * steps), start=1):
+    for t, part in enumerate(to_zcdp(ledger).split(*[1 / steps] * steps), start=1):
         clean = point(value)
         before = before + 2 / (t + 1) * (clean - before)
         value = value + 2 / (t + 1) * (part.add_noise(clean, 2 * reach) - value)
@@ -61,20 +65,27 @@ def descend(
 
 @validated
 class GradientDescentMean(Estimator):
-    """Mean by noisy gradient descent (DP-SGD) on squared or Huber loss, from 0 (L17, ACG16).
+    """Mean by noisy gradient descent (DP-SGD) on squared or Huber loss (L17, ACG16).
 
-    Technique 2 of L17; `descend` has the steps and their sensitivity. The gradient of
-    ||theta - x||^2/2 is theta - x. Clipped to norm C, it is the gradient of Huber's loss with
-    threshold C, so one estimator covers both losses. At rate 1, m is the mean of the records
-    projected on the ball of radius C around theta; only the direction of a record further away
-    counts. So theta_T tends to Huber's location, which is the mean of the records if all are within
-    C of it. A share eta of distant records moves it by about C eta/(1 - eta). Step t is no longer
-    than 2C/(t + 1), so a mean further from 0 than about 2C ln(T) is not reached.
+    L17, technique 2; ACG16, Algorithm 1 (number not checked), without sampling of records. The
+    descent starts at 0, and `descend` runs its steps. A gradient step has rate 1, and gradients are
+    clipped to norm C. So a step has l2 sensitivity 2C/n for n records.
+
+    For a record x and a point theta, the gradient of ||theta - x||^2/2 is theta - x. Clipped to
+    norm C, it is the gradient of Huber's loss with threshold C, so one estimator covers both
+    losses. A gradient step from theta ends at the mean of the records projected on the ball of
+    radius C around theta. So the result tends to Huber's location, which is the mean of the records
+    if all are within C of the mean. A share eta of distant records moves the location by about
+    C eta/(1 - eta).
+
+    Step t of T moves theta only by the fraction 2/(t + 1) of a gradient step, to average the noise
+    of the steps. A gradient step has length C at most. So, apart from noise, step t moves theta by
+    at most 2C/(t + 1), and a mean further from 0 than about 2C ln(T) is not reached.
 
     Parameters
     ----------
     clip : float > 0
-        Norm C that gradients are clipped to, in the unit of the data.
+        Norm C to which gradients are clipped, in the unit of the data.
     steps : int
         Number of steps T; each spends a T-th of the budget.
     """

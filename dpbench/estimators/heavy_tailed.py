@@ -1,23 +1,26 @@
 """Clipped means of heavy-tailed data, with the clip that balances clipping bias and noise.
 
-Assumption: E|X - mu|^k <= 1, and the mean mu lies in [-R, R]; R = 0 stands for a mean that is
-known up to the error that is sought. See KSU20, section 3 and Theorem 3.5.
+Assumption: a record X has mean mu in [-R, R], and E|X - mu|^k <= 1. Set R = 0 if mu is known up to
+an error as small as the error of the estimate. See KSU20, section 3 and Theorem 3.5.
 
-Bias. Clipping to +-(R + T) moves the mean by at most E(|X - mu| - T)_+. For x >= 0,
+Bias. Records are clipped to +-(R + T), where T is the threshold. Clipping moves the mean by at most
+E(|X - mu| - T)_+, where (y)_+ = max(y, 0). For y >= 0,
 
-    (x - T)_+ <= b x^k,   b = b(T) = (k-1)^(k-1)/(k^k T^(k-1)),
+    (y - T)_+ <= b y^k,   b = b(T) = (k-1)^(k-1)/(k^k T^(k-1)),
 
-with equality at x = kT/(k-1). So the bias is at most b(T) (`worst_clipping_bias`). Two-point
+with equality at y = kT/(k-1). So the bias is at most b(T) (`worst_clipping_bias`). Two-point
 distributions approach this bound as T grows.
 
-Error. Let the error be B + s Z: B the bias, s the sensitivity, Z noise at sensitivity 1. Let t(p)
-be the point that Z exceeds with probability p. Then |B + s Z| > x has probability beta if
-B + s Z < -x has probability p and B + s Z > x has probability beta - p, that is, if
-s t(p) = x + B and s t(beta - p) = x - B. So each p <= beta/2 determines
+Error. Let the error be B + s Z, where B is the bias, s the sensitivity, and Z symmetric noise at
+sensitivity 1. Let t(p) be the point that Z exceeds with probability p. The error quantile is the
+number x that |B + s Z| exceeds with probability beta. Let p be the probability that B + s Z is
+below -x. Then B + s Z is above x with probability beta - p. Hence s t(p) = x + B and
+s t(beta - p) = x - B. So each p <= beta/2 determines
 
     u = B/s = (t(p) - t(beta - p))/2,   v = x/s = (t(p) + t(beta - p))/2.
 
-For Laplace noise of scale 1, v = ln(cosh(u)/beta). `best_clip` sets B = b(T), s = 2 (R + T)/n.
+For Laplace noise of scale 1, v = ln(cosh(u)/beta). For n records, `best_clip` sets B = b(T) and
+s = 2 (R + T)/n.
 """
 
 from __future__ import annotations
@@ -39,11 +42,14 @@ from dpbench.samples import Sample
 __all__ = ["LocalMean", "TunedClippedMean", "best_clip", "worst_clipping_bias"]
 
 
-SMALL = 0.05  # mean |x|/C, C the clip, for which `three_values` minimises the variance
+TYPICAL_RATIO = 0.05  # mean |x|/C, C the clip, at which `three_values` minimises the variance
 
 
 def worst_clipping_bias(threshold: float, k: float) -> float:
-    """Return b(T), the largest E(|X - mu| - T)_+ over all X with E|X - mu|^k <= 1.
+    """Return a bound on the bias of a mean if records are clipped at distance T from the mean.
+
+    Let mu be the mean of a record X. Clipping moves the mean by at most E max(|X - mu| - T, 0). The
+    result bounds this expectation for all X with E|X - mu|^k <= 1.
 
     Parameters
     ----------
@@ -55,6 +61,7 @@ def worst_clipping_bias(threshold: float, k: float) -> float:
     Returns
     -------
     float
+        Bound on the bias, in the unit of the data.
     """
     return float(((k - 1) / k) ** (k - 1) / k * threshold ** -(k - 1))  # k^k may overflow
 
@@ -63,29 +70,34 @@ def worst_clipping_bias(threshold: float, k: float) -> float:
 def best_clip(
     k: float, radius: float, beta: float, effective: float, budget: Budget
 ) -> tuple[float, float]:
-    """Return the T that minimises the 1 - beta quantile of |b(T) + noise|, and that quantile.
+    """Return the clipping threshold with the smallest error quantile, and that quantile.
 
-    The search is over p <= beta/2 (see the error above), which gives u, and T by
-    b(T) = 2 u (R + T)/n. For Laplace noise the quantile is convex in T, because
-    s ln(cosh(B/s)/beta) is convex in (B, s).
+    Records X of mean mu have E|X - mu|^k <= 1. They are clipped to +-(R + T), R = `radius`. The
+    error of the noisy mean is B + s Z. Here B = b(T) is the largest bias (`worst_clipping_bias`),
+    s = 2 (R + T)/n is the sensitivity, and Z is noise at sensitivity 1. T minimises the 1 - beta
+    quantile x of |B + s Z|. Let p <= beta/2 be the probability that B + s Z is below -x. The search
+    is over p, because each p determines u = B/s, and then b(T) = u s determines T. For Laplace
+    noise the quantile is convex in T, because s ln(cosh(B/s)/beta) is convex in (B, s).
 
     Parameters
     ----------
     k : float >= 2
         Order of the bounded moment.
     radius : float >= 0
-        R, a bound on abs(mu).
+        R, a bound on the absolute value of the mean.
     beta : float in (0, 1)
         Failure probability.
     effective : float > 0
         n/q, with q the 1 - beta quantile of the absolute noise at sensitivity 1.
     budget : Budget
-        Its noise distribution is used up to scale; `effective` carries the scale.
+        Budget whose noise distribution is used up to scale; `effective` carries the scale.
 
     Returns
     -------
-    t, error : float
-        T, and the 1 - beta quantile of the error of a distribution of the largest bias.
+    t : float
+        T, in the unit of the data.
+    error : float
+        The 1 - beta quantile of the error of a distribution with the largest bias.
     """
     from scipy.optimize import brentq, minimize_scalar  # a slow import
 
@@ -97,40 +109,41 @@ def best_clip(
         point = float(budget.noise_tail(np.asarray(min(p, 1 - p)), 1.0, 1.0))
         return point / q if p <= 0.5 else -point / q
 
-    def found(log_fall: float) -> tuple[float, float]:
+    def solve(log_fall: float) -> tuple[float, float]:
         share = float(np.exp(-np.exp(log_fall)))  # p is this share of beta/2
         far, near = tail(beta / 2 * share), tail(beta / 2 * (2 - share))
         log_slope = float(np.log((far - near) / effective))  # ln(2u/n)
 
         def excess(log_t: float) -> float:
-            wide = float(np.logaddexp(log_radius, log_t))
-            return log_bias - (k - 1) * log_t - log_slope - wide
+            log_width = float(np.logaddexp(log_radius, log_t))
+            return log_bias - (k - 1) * log_t - log_slope - log_width
 
         t = float(np.exp(brentq(excess, -1e3, 1e3, xtol=1e-14)))
         return t, (radius + t) * (far + near) / effective
 
     def error(log_fall: float) -> float:
-        return found(log_fall)[1]
+        return solve(log_fall)[1]
 
     best = minimize_scalar(error, bounds=(-14, 6), method="bounded", options={"xatol": 1e-9})
-    return found(float(best.x))
+    return solve(float(best.x))
 
 
 @validated
 class _Clipped(Estimator):
-    """Base class of means clipped to +-(R + T), with T a function of public numbers only.
+    """Base class of means of records clipped to +-(R + T), with a public threshold T.
 
-    T depends on n, the budget and the parameters, not on the data.
+    R = `radius` bounds the mean. T depends on the number of records, the budget and the parameters,
+    not on the data.
 
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment: E|X - mu|^k <= 1.
+        Order of the bounded moment: records X of mean mu have E|X - mu|^k <= 1.
     radius : float >= 0
-        R, a public bound on abs(mu), in the unit of the data; 0 if the mean is known up to the
-        error that is sought.
+        R, a public bound on the absolute value of the mean, in the unit of the data. Set it to 0 if
+        the mean is known up to an error as small as the error of the estimate.
     beta : float in (0, 1)
-        Failure probability of the error bound that T is tuned for.
+        Failure probability of the error bound for which T is tuned.
     """
 
     k: MomentOrder
@@ -140,22 +153,25 @@ class _Clipped(Estimator):
 
 @validated
 class TunedClippedMean(_Clipped):
-    """Clipped mean of heavy-tailed data with a bounded k-th moment: KSU20, section 3.
+    """Clipped mean of heavy-tailed data with a bounded k-th moment (KSU20, section 3).
 
-    Records are clipped to +-(R + T) and averaged, with noise of sensitivity 2 (R + T)/n.
+    Records are clipped to +-(R + T). R = `radius` bounds the mean, and T is a threshold. The mean
+    of n clipped records has sensitivity 2 (R + T)/n. The docstring of
+    `dpbench.estimators.heavy_tailed` derives the error.
 
     Parameters
     ----------
     policy : {'minimax', 'rate', 'all'}
-        Rule for T; records are clipped to +-(R + T), R = `radius`. Let q be the 1 - beta
-        quantile of the budget's noise at sensitivity 1 (``ln(1/beta)/epsilon`` for pure DP).
+        Rule for T. Let beta be the failure probability, and q the 1 - beta quantile of the absolute
+        noise at sensitivity 1 (``ln(1/beta)/epsilon`` for pure DP).
 
-        - ``minimax``: T minimises the 1 - beta quantile of the largest bias and the noise
-          together (`best_clip`). For R = 0 that is c (n/q)^(1/k), where c depends on k, beta and
+        - ``minimax``: T minimises the 1 - beta quantile of the largest bias plus the noise
+          (`best_clip`). For R = 0 this T is (n/q)^(1/k) times a factor that depends on k, beta and
           the shape of the noise.
         - ``rate``: T = c (n ln(1/beta)/q)^(1/k), the T of KSU20 up to its constant.
-        - ``all``: T = (n/beta)^(1/k), which by Markov's inequality and a union bound keeps every
-          record with probability 1 - beta; tau = sqrt(n) of L15.
+        - ``all``: T = (n/beta)^(1/k). With probability 1 - beta this T clips no record, by Markov's
+          inequality and a union bound. L15 has the threshold sqrt(n), which is this T for k = 2
+          without the factor beta^(-1/2).
     c : float > 0
         Constant c of ``rate``.
     threshold : float > 0, optional
@@ -171,7 +187,7 @@ class TunedClippedMean(_Clipped):
     threshold: Annotated[float, Field(gt=0)] | None = None
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """Return T for n records.
+        """Return the threshold T; records are clipped to +-(radius + T).
 
         Parameters
         ----------
@@ -199,85 +215,109 @@ class TunedClippedMean(_Clipped):
         return noisy_clipped_mean(sample, 0.0, bound, ledger)
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        # With R = 0 and the T of `minimax` the error is the error at n = 1 times n^(-(k-1)/k).
+        # With R = 0 and `minimax` the error is n^(-(k-1)/k) times the error at n = 1.
         if self.policy != "minimax" or self.radius or self.threshold is not None:
             return {}
-        _, one = best_clip(self.k, 0.0, beta, 1 / budget.noise_quantile(beta), budget)
-        return {"privacy": float((one / alpha) ** (self.k / (self.k - 1)))}
+        _, unit_error = best_clip(self.k, 0.0, beta, 1 / budget.noise_quantile(beta), budget)
+        return {"privacy": float((unit_error / alpha) ** (self.k / (self.k - 1)))}
 
 
-def _of_many(budget: Budget) -> Budget:
-    """Return the budget for averages of many noises: pure DP without staircase noise."""
+def _averaging_budget(budget: Budget) -> Budget:
+    """Return `budget` for noise that is added to every single record before averaging.
+
+    A pure-DP budget is returned with Laplace noise, even if it has staircase noise, and with the
+    neighbouring relation ``replace``. Any other budget is returned unchanged.
+    """
     return PureDP(budget.epsilon) if isinstance(budget, PureDP) else budget
 
 
 @cache
 def three_values(budget: Budget) -> tuple[float, float]:
-    """Return a and b of a release of 1, 0 or -1 that is private for one record x in [-1, 1].
+    """Return the probabilities a and b of a private mechanism that maps a record x to 1, 0 or -1.
 
-    For x > 0 the release is 1 with probability a + (b-a) x, and -1 with probability a; for x < 0
-    these are exchanged. So (P(1), P(0), P(-1)) is (b, 1-a-b, a) at x = 1, (a, 1-2a, a) at x = 0 and
-    (a, 1-a-b, b) at x = -1, and every other x releases a mixture of two of these. Hence, by
-    convexity, the worst pairs of records are among -1, 0 and 1. The release over b - a is unbiased;
-    its numerator has mean (b-a) x and a variance of at most 2a + (b-a) |x|. The free a minimises
-    this variance over (b-a)^2 at mean |x| = `SMALL`.
+    The record x is in [-1, 1]. For x > 0 the release is 1 with probability a + (b-a) x, and -1 with
+    probability a. For x < 0 the two probabilities are exchanged, with |x| in place of x. So
+    (P(1), P(0), P(-1)) is (b, 1-a-b, a) at x = 1, (a, 1-2a, a) at x = 0 and (a, 1-a-b, b) at
+    x = -1. Every other x releases a mixture of two of these distributions. Hence, by convexity, the
+    worst pairs of records are among -1, 0 and 1. The release has mean (b-a) x and a variance of at
+    most 2a + (b-a) |x|. The release divided by b - a is an unbiased estimate of x. Under GDP and
+    zCDP the budget does not determine a. The function chooses the a with the smallest bound on the
+    variance of this estimate, for records with mean |x| = 0.05 (`TYPICAL_RATIO`).
 
-    - epsilon-DP: a = 1/(e^epsilon + 2) and b = e^epsilon a, where 1-2a = b and 1-a-b = a.
-    - mu-GDP: b = g(a), where g(a) = Phi(Phi^-1(a) + mu) is the largest power of a test of size a.
-      Likelihood-ratio tests of x = 0 against x = 1 may also reject at -1 or at 0: they need
-      a + b <= g(2a), which holds because g has a slope of at least 1 up to Phi(-mu/2) >= 2a. Tests
-      of -1 against 1 may also reject at 0: 1-a = g(1-b), by symmetry.
-    - rho-zCDP: the a and b of mu-GDP at mu = sqrt(2 rho), which implies rho-zCDP.
+    - epsilon-DP: a = 1/(e^epsilon + 2) and b = e^epsilon a. Then 1-2a = b and 1-a-b = a.
+    - mu-GDP: b = g(a), where g(a) = Phi(Phi^-1(a) + mu) is the largest power of a test of size a,
+      and Phi is the normal distribution function. Likelihood-ratio tests of x = 0 against x = 1 may
+      also reject at -1 or at 0. They need a + b <= g(2a), which holds because g has a slope of at
+      least 1 up to Phi(-mu/2) >= 2a. Tests of -1 against 1 may also reject at 0. They need
+      1-a = g(1-b), which holds by symmetry.
+    - rho-zCDP: a and b of mu-GDP at mu = sqrt(2 rho), which implies rho-zCDP.
+
+    Parameters
+    ----------
+    budget : Budget
+        Budget of one record.
+
+    Returns
+    -------
+    a, b : float
+        Probabilities, 0 < a < b.
     """
     amounts = budget.named_amounts
     if "epsilon" in amounts:
-        fall = float(np.exp(-budget.pure_epsilon))
-        return fall / (1 + 2 * fall), 1 / (1 + 2 * fall)
+        ratio = float(np.exp(-budget.pure_epsilon))
+        return ratio / (1 + 2 * ratio), 1 / (1 + 2 * ratio)
     mu = amounts["mu"] if "mu" in amounts else float(np.sqrt(2 * amounts["rho"]))
     mu = min(mu, 20.0)  # for a larger mu, b rounds to 1
     sizes = ndtr(-mu / 2) / 2 * np.geomspace(1e-6, 1, 10_000)
     powers = ndtr(ndtri(sizes) + mu)
-    best = np.argmin(_spread(sizes, powers))
+    best = np.argmin(_typical_sd(sizes, powers))
     return float(sizes[best]), float(powers[best])
 
 
-def _spread(low: Floats | float, high: Floats | float) -> Floats:
-    """Return the largest standard deviation of a `three_values` release at mean |x| = `SMALL`."""
-    return np.asarray(np.sqrt(2 * low + (high - low) * SMALL) / (high - low))
+def _typical_sd(low: Floats | float, high: Floats | float) -> Floats:
+    """Bound the standard deviation of the three-valued estimate of one record.
+
+    `three_values` describes a mechanism that maps a record x in [-1, 1] to 1, 0 or -1. `low` and
+    `high` are its probabilities a and b. The estimate is its release divided by b - a. The bound is
+    for records with mean |x| = 0.05 (`TYPICAL_RATIO`).
+    """
+    return np.asarray(np.sqrt(2 * low + (high - low) * TYPICAL_RATIO) / (high - low))
 
 
 @validated
 class LocalMean(_Clipped):
     """Mean in the local model of privacy: each record is clipped and privatised by itself (DJW13).
 
-    Every record is clipped to [-C, C], C = R + T, and released with the whole budget (parallel
-    composition); the estimate averages the n releases. See DJW13, Corollary 1; KSU20, section 1.2.
+    Every record is clipped to [-C, C], C = R + T. R = `radius` bounds the mean, and T is a
+    threshold. The clipped record has sensitivity 2C and is released with the whole budget. The
+    costs of different records do not add up, because each release uses one record. The estimate
+    averages the n releases. See DJW13, Corollary 1; KSU20, section 1.2.
 
     Parameters
     ----------
     policy : {'minimax', 'rate'}
-        Rule for T; records are clipped to [-C, C], C = R + T, R = `radius`. Let s be the
-        standard deviation of the averaged noise at C = 1.
+        Rule for T. Let s be the standard deviation of the averaged noise at C = 1.
 
-        - ``minimax``: T minimises the 1 - beta quantile of the largest bias and the averaged
-          noise together, as if that noise were normal. For R = 0 that is c/s^(1/k), where c
+        - ``minimax``: T minimises the 1 - beta quantile of the largest bias plus the averaged
+          noise, as if the noise were normal. For R = 0 this T is s^(-1/k) times a factor that
           depends on k and beta.
-        - ``rate``: T = (n (ln(1/beta)/q)^2)^(1/(2k)), with q the 1 - beta quantile of the
-          budget's noise at sensitivity 1; (n epsilon^2)^(1/(2k)) for pure DP. It has the rate of
-          ``minimax``, but not its constant.
+        - ``rate``: T = (n (ln(1/beta)/q)^2)^(1/(2k)), with q the 1 - beta quantile of the absolute
+          noise at sensitivity 1; (n epsilon^2)^(1/(2k)) for pure DP. This T has the rate of
+          ``minimax``, but not the constant.
     mechanism : {'additive', 'randomised_response', 'three_values'}
         Release of one clipped record x in [-C, C].
 
         - ``additive``: x plus noise of sensitivity 2C.
-        - ``randomised_response``: +-C/t with probability (1 +- t x/C)/2, t = tanh(epsilon/2),
-          which has mean x and variance C^2/t^2 - x^2. The probabilities are between (1-t)/2 and
-          (1+t)/2, whose ratio is e^epsilon: epsilon-DP, at the epsilon that the budget pays for.
-          For small epsilon the standard deviation is 2C/epsilon; Laplace noise has
-          2 sqrt(2) C/epsilon.
-        - ``three_values``: C/(b-a), 0 or -C/(b-a), of mean x, with a and b from the function
-          `three_values`. Its variance is small for records near 0. At mean |x| = C/20, for which
-          T is chosen, its standard deviation is 0.84 times that of randomised response at
-          epsilon = 1, and 0.79 times that of Gaussian noise at mu = 1.
+        - ``randomised_response``: C/t with probability (1 + t x/C)/2, and -C/t otherwise, where
+          t = tanh(epsilon/2). This has mean x and variance C^2/t^2 - x^2. The probabilities are
+          between (1-t)/2 and (1+t)/2. The ratio of these numbers is e^epsilon, so the release is
+          epsilon-DP (`budget.pure_epsilon`). For small epsilon the standard deviation is about
+          2C/epsilon; Laplace noise has 2 sqrt(2) C/epsilon.
+        - ``three_values``: C/(b-a), 0 or -C/(b-a), of mean x. The function `three_values` computes
+          the numbers a and b, which determine the probabilities. The variance is small for records
+          near 0. T is chosen for records with mean |x| = C/20. For these the standard deviation is
+          0.84 times that of randomised response at epsilon = 1, and 0.79 times that of Gaussian
+          noise at mu = 1.
     """
 
     policy: Literal["minimax", "rate"] = "minimax"
@@ -285,7 +325,7 @@ class LocalMean(_Clipped):
     bounded_in: ClassVar[Literal["local"]] = "local"
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """Return T for n records.
+        """Return the threshold T; records are clipped to +-(radius + T).
 
         Parameters
         ----------
@@ -300,21 +340,26 @@ class LocalMean(_Clipped):
             T, in the unit of the data.
         """
         if self.policy == "rate":
-            epsilon = np.log(1 / self.beta) / _of_many(budget).noise_quantile(self.beta)
+            epsilon = np.log(1 / self.beta) / _averaging_budget(budget).noise_quantile(self.beta)
             return float((n * epsilon**2) ** (1 / (2 * self.k)))
-        sd = self._unit(budget) / np.sqrt(n)
+        sd = self._release_sd(budget) / np.sqrt(n)
         effective = float(-1 / (sd * ndtri(self.beta / 2)))
         return best_clip(self.k, self.radius, self.beta, effective, ZCDP(1.0))[0]  # normal noise
 
-    def _unit(self, budget: Budget) -> float:
-        """Return the largest standard deviation of one release at 2C = 1."""
+    def _release_sd(self, budget: Budget) -> float:
+        """Return a bound on the standard deviation of the release of one record x in [-1/2, 1/2].
+
+        For the mechanism ``three_values`` the bound is for records with mean |x| = 1/40.
+        """
         if self.mechanism == "randomised_response":
             return float(0.5 / np.tanh(budget.pure_epsilon / 2))
         if self.mechanism == "three_values":
-            return float(_spread(*three_values(budget)) / 2)
+            return float(_typical_sd(*three_values(budget)) / 2)
         # E Z^2 is the integral of t(e^-s/2)^2 e^-s over s > 0, with t(p) the upper p-quantile.
         s, weights = np.polynomial.laguerre.laggauss(40)
-        return float(np.sqrt(weights @ _of_many(budget).noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2))
+        return float(
+            np.sqrt(weights @ _averaging_budget(budget).noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2)
+        )
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)

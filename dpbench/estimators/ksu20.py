@@ -1,6 +1,7 @@
 """Heavy-tailed scalars with an unknown location: a private range, then a clipped mean.
 
-KSU20, Algorithms 1 and 2, Theorems 3.3 to 3.7, for E|X - mu|^k <= 1, mu in [-R, R] and error alpha.
+Source: KSU20, Algorithms 1 and 2, Theorems 3.3 to 3.7. The distribution of a record X has mean mu
+in [-R, R] and E|X - mu|^k <= 1, and alpha is the error sought.
 """
 
 from __future__ import annotations
@@ -40,26 +41,32 @@ LARGEST_ALPHA = {"paper": 1 / 16, "practical": 1.0}
 
 
 def _mean_budget(budget: Budget) -> Budget:
-    """Return the budget of the mean: under (epsilon, delta) pure DP, for Laplace noise as KSU20."""
+    """Return the budget that sets the noise of the clipped mean.
+
+    Under (epsilon, delta) it is pure DP with the same epsilon, because KSU20 use Laplace noise.
+    Other budgets are returned unchanged.
+    """
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
 def smallest_alpha(needed: Callable[[float], float], n: float, constants: Constants) -> float:
-    """Return the smallest error for which n records suffice.
+    """Return the smallest error alpha that an estimator can reach with n records.
 
     Parameters
     ----------
     needed : callable
-        Number of records needed for an error alpha; decreasing in alpha.
+        Function of the error alpha that returns the number of records needed. The number decreases
+        as alpha grows.
     n : float
-        Number of records.
+        Number of records at hand.
     constants : {'paper', 'practical'}
-        Choice of the largest alpha that is allowed.
+        Choice of the largest error that is allowed: 1/16 for ``paper``, 1 for ``practical``.
 
     Returns
     -------
     float
-        The largest alpha allowed, 1/16 or 1, if even that needs more than n records.
+        Smallest error alpha. It is the largest allowed error if even this error needs more than n
+        records.
     """
     from scipy.optimize import brentq  # a slow import
 
@@ -73,8 +80,10 @@ def smallest_alpha(needed: Callable[[float], float], n: float, constants: Consta
 
 
 @validated
-class _InBins(NeedsRadius):
-    """Base class of estimators that locate the mean in bins of width 2r, aligned at -R - 2r.
+class _BinBasedEstimator(NeedsRadius):
+    """Base class of estimators that locate the mean in histogram bins of width 2r.
+
+    Records X have the unknown mean mu. The bins begin at -R - 2r, for a public bound R on abs(mu).
 
     Parameters
     ----------
@@ -84,9 +93,9 @@ class _InBins(NeedsRadius):
     radius : float >= 0 or None
         Public bound R on abs(mu). None, without a bound, is possible under (epsilon, delta) only.
     constants : {'paper', 'practical', 'tuned'}
-        Half width r of a bin. ``paper``: 10/alpha^(1/(k-1)). ``practical``: 2/alpha^(1/(k-1)).
-        ``tuned``, for `KSU20Mean` only: 2^(1/k), because half of all records are within that
-        distance of the mean.
+        Rule for r, half the width of a bin, at an error alpha. ``paper``: 10/alpha^(1/(k-1)).
+        ``practical``: 2/alpha^(1/(k-1)). ``tuned``, for `KSU20Mean` only: 2^(1/k), because half of
+        all records are within that distance of the mean.
     """
 
     k: MomentOrder
@@ -94,7 +103,9 @@ class _InBins(NeedsRadius):
 
     @abstractmethod
     def accuracy(self, n: int, budget: Budget) -> float:
-        """Return the error alpha that is sought with n records.
+        """Return the error alpha that the estimator seeks with n records.
+
+        The error sets the width of the bins.
 
         Parameters
         ----------
@@ -109,7 +120,7 @@ class _InBins(NeedsRadius):
         """
 
     def bins(self, alpha: float) -> tuple[Bins, float]:
-        """Return the bins for an error alpha, and half of their width, r."""
+        """Return the histogram bins for an error alpha, and r, half the width of a bin."""
         if self.constants == "tuned":
             r = float(2 ** (1 / self.k))
         else:
@@ -122,19 +133,19 @@ class _InBins(NeedsRadius):
 
 
 @validated
-class KSU20RangeEstimate(_InBins):
+class KSU20RangeEstimate(_BinBasedEstimator):
     """Private range that holds the mean and nearly all records: KSU20, Algorithm 1.
 
-    If [a, b] is the fullest bin of a private histogram, the range is [a - 2r, b + 2r]. KSU20 call
-    the algorithm PDPRE under pure DP, CDPRE under zCDP and ADPRE under (epsilon, delta). The value
-    is the midpoint of the range. It is promised to be within 2r of the mean; then the mean is at
-    least r away from both ends.
+    Let [a, b] be the fullest bin, of width 2r, of a private histogram. The released range is
+    [a - 2r, b + 2r], and the released value is its midpoint. The algorithm promises that the
+    midpoint is within 2r of the mean. Then the mean is at least r away from both ends of the range.
+    KSU20 call the algorithm PDPRE under pure DP, CDPRE under zCDP and ADPRE under (epsilon, delta).
 
     Parameters
     ----------
     alpha : float in (0, 1]
-        Share of the records that may lie outside the range, or the accuracy sought for the mean
-        later. A smaller value makes the range wider.
+        Share of the records that may lie outside the range. alpha is also the error sought for a
+        mean of records clipped to the range. A smaller value makes the range wider.
     """
 
     stream_name: ClassVar[str] = "KSU20Range"
@@ -152,41 +163,48 @@ class KSU20RangeEstimate(_InBins):
 
 
 @validated
-class KSU20Mean(_InBins):
+class KSU20Mean(_BinBasedEstimator):
     """KSU20 mean for heavy tails: median of means clipped to private ranges (Algorithm 2).
 
-    The records are split into two halves, and each half into m groups. Every group of one half
-    gives a range of width 6r by `KSU20RangeEstimate`. A group of the other half is clipped to that
-    range, and its mean is released with noise of sensitivity 6r over the size of the group. (The
-    listing in the paper divides by n.) The value is the median of the m releases. The groups are
-    disjoint, so each mechanism has the whole budget. KSU20 call the algorithm PDPODME, CDPODME and
-    ADPODME under the three notions; under (epsilon, delta) the noise of the means is Laplace noise.
-    A group without a range counts as infinite in the median.
+    Records X have the mean mu, with E|X - mu|^k <= 1. The records are split into two halves, and
+    each half into m groups. Every group of one half is paired with a group of the other half. The
+    first group of a pair gives a range by `KSU20RangeEstimate`. The records of the second group are
+    clipped to the interval of half width w around the midpoint of the range. Their mean is released
+    with noise for the sensitivity 2w divided by the size of the group. (The listing in the paper
+    divides by n.) The value is the median of the m releases. If a pair has no range, its release
+    counts as infinite.
 
-    The clip for ``practical`` and ``tuned`` constants. By Markov's inequality a bin that holds a
-    quarter of the records is within 4^(1/k) of the mean. So the half width is r + 4^(1/k) + T,
-    where records within T of the mean are not clipped:
+    The groups are disjoint, so each mechanism has the whole budget. KSU20 call the algorithm
+    PDPODME, CDPODME and ADPODME under pure DP, zCDP and (epsilon, delta). Under (epsilon, delta)
+    the noise of the means is Laplace noise.
 
-    - ``practical``: T = ((k-1)/k) (n/(2q))^(1/k) for n records in the half and q the 1 - beta
-      quantile of the noise at sensitivity 1.
+    With ``paper`` constants the interval is the range, and w = 3r. With the other constants
+    w = r + 4^(1/k) + T. Here r is half the width of a bin. By Markov's inequality a bin that holds
+    a quarter of the records is within 4^(1/k) of mu. So records within T of mu are not clipped:
+
+    - ``practical``: T = ((k-1)/k) (n/(2q))^(1/k) for n records in the half. Here q is the 1 - beta
+      quantile of the absolute noise at sensitivity 1.
     - ``tuned``: r = 2^(1/k). By Markov's inequality [mu - r, mu + r] holds half of the records, and
-      it touches two bins, so one of them holds a quarter. T is that of ``minimax`` in
-      `TunedClippedMean` for R = r + 4^(1/k). A tenth of the records (or as many as
-      `histogram_needs`, at most half) locate the range; the rest are averaged.
+      it touches two bins, so one of them holds a quarter. T is the clip of `TunedClippedMean` with
+      ``minimax``, for a mean within r + 4^(1/k) of 0. A tenth of the records locate the range, or
+      as many as the method `histogram_needs` returns if that is more, but at most half. The rest
+      are averaged.
 
     Parameters
     ----------
     alpha : float in (0, 1], optional
-        Error sought, in units of the k-th root of the moment; by default the smallest for which n
-        suffices, see `terms`. With ``tuned`` constants it has to be left out.
+        Error sought, in units of the k-th root of the moment; by default the smallest error for
+        which n records suffice, see the method `terms`. With ``tuned`` constants it has to be left
+        out.
     constants : {'paper', 'practical', 'tuned'}
-        ``paper``: bins of half width r = 10/alpha^(1/(k-1)), m = ceil(200 ln(2/beta)) groups, and
-        the error is at most alpha with probability 1 - beta if alpha < 1/16 and n suffices (Theorem
-        3.5). ``practical``: r = 2/alpha^(1/(k-1)), m = 1, and a clip that grows with n. ``tuned``:
-        r = 2^(1/k), m = 1, the best clip of `TunedClippedMean`, and most of the records for the
-        mean.
+        ``paper``: bins of half width r = 10/alpha^(1/(k-1)), and m = ceil(200 ln(2/beta)) groups.
+        The error is then at most alpha with probability 1 - beta if alpha < 1/16 and n suffices
+        (Theorem 3.5). ``practical``: r = 2/alpha^(1/(k-1)), m = 1, and a clip that grows with n.
+        ``tuned``: r = 2^(1/k), m = 1, the best clip of `TunedClippedMean`, and most of the records
+        for the mean.
     beta : float in (0, 1)
-        Probability that the error exceeds the one sought; a smaller value means more groups.
+        Probability that the error exceeds the error sought. With ``paper`` constants a smaller
+        value means more groups.
     """
 
     alpha: Alpha | None = None
@@ -200,11 +218,11 @@ class KSU20Mean(_InBins):
 
     @property
     def groups(self) -> int:
-        """Number m of groups in each half."""
+        """Number m of groups into which each half of the records is split."""
         return int(np.ceil(200 * np.log(2 / self.beta))) if self.constants == "paper" else 1
 
-    def averaged(self, n: int, budget: Budget) -> int:
-        """Return how many records are averaged; the others locate the range.
+    def count_averaged(self, n: int, budget: Budget) -> int:
+        """Return the number of records that are averaged; the other records locate the range.
 
         Parameters
         ----------
@@ -224,29 +242,37 @@ class KSU20Mean(_InBins):
 
     @property
     def _parts(self) -> int:
-        """Number of parts of the records; `terms` applies to one (`paper`: a group of a half)."""
+        """Number of equal parts into which the records are split.
+
+        With ``paper`` constants each group of each half is a part. With other constants all records
+        form one part. The method `terms` returns numbers of records of one part.
+        """
         return 2 * self.groups if self.constants == "paper" else 1
 
     def terms(self, alpha: float, n: float, budget: Budget) -> tuple[float, float, float]:
         """Return the numbers of records that sampling, noise and range need for an error alpha.
 
-        ``paper``, for one group of one half, q the 0.9 quantile of the noise at sensitivity 1,
-        which is ln(10)/epsilon for pure DP:
+        Records X have the mean mu in [-R, R], with E|X - mu|^k <= 1. Let q be the 0.9 quantile of
+        the absolute noise at sensitivity 1, which is ln(10)/epsilon for pure DP. With ``paper``
+        constants the numbers are for one group of one half of the records:
 
         - sampling: 90/alpha^2 (Chebyshev's inequality at 0.1 for an error alpha/3);
-        - noise: 180 q/alpha^(k/(k-1)) (the quantile 6r q/n is alpha/3);
-        - range: `histogram_needs`.
+        - noise: 180 q/alpha^(k/(k-1)). The clip is 3r to each side, r = 10/alpha^(1/(k-1)). So the
+          0.9 quantile of the noise is 6r q/N for N records, which is alpha/3 at
+          N = 180 q/alpha^(k/(k-1));
+        - range: the number that `histogram_needs` returns.
 
-        ``practical``: 1/alpha^2, 1/(epsilon alpha^(k/(k-1))) and ln(1 + R)/epsilon. For the other
-        notions q/ln(10) replaces 1/epsilon, and the last is the tail of the noise at 1/(1 + R), or
-        at delta.
+        With ``practical`` constants the numbers are 1/alpha^2, 1/(epsilon alpha^(k/(k-1))) and
+        ln(1 + R)/epsilon, for all records. For notions other than pure DP, q/ln(10) replaces
+        1/epsilon. The range then needs the 1 - 1/(1 + R) quantile of the absolute noise at
+        sensitivity 1, or under (epsilon, delta) the 1 - delta quantile.
 
         Parameters
         ----------
         alpha : float in (0, 1]
             Error sought.
         n : float
-            Number of records at which logarithms of n are taken.
+            Number of records, where the needed numbers depend on it (in logarithms).
         budget : Budget
             Privacy budget of the whole estimator.
 
@@ -259,23 +285,26 @@ class KSU20Mean(_InBins):
         power = float(alpha ** (-self.k / (self.k - 1)))
         if self.constants == "paper":
             return 90 / alpha**2, 180 * q * power, self.histogram_needs(alpha, n, budget)
-        rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (self.radius or 0.0))
-        tail = float(mean_budget.noise_tail(np.asarray(rare / 2), 1.0, 1.0))
+        probability = (
+            budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (self.radius or 0.0))
+        )
+        tail = float(mean_budget.noise_tail(np.asarray(probability / 2), 1.0, 1.0))
         return 1 / alpha**2, float(q / np.log(10)) * power, tail
 
     def histogram_needs(self, alpha: float, n: float, budget: Budget) -> float:
-        """Return the number of records at which the range is right with probability 0.9.
+        """Return how many records locate a private range that holds the mean, with probability 0.9.
 
-        With the constants of KSU20, all noises are below a sixteenth of that number. Under
-        (epsilon, delta) also the fullest noisy count, at least 3/16 of it, is above the threshold.
-        At most n bins are occupied.
+        Let N be the returned number. With N records and probability 0.9, the noise of every count
+        of the histogram is below N/16. The constants are those of KSU20. The fullest noisy count is
+        then at least 3N/16. Under (epsilon, delta) at most n bins are occupied, and 3N/16 also has
+        to reach the threshold for a release.
 
         Parameters
         ----------
         alpha : float in (0, 1]
             Error sought, which gives the width of the bins.
         n : float
-            Number of records at which logarithms of n are taken.
+            Number of records, which under (epsilon, delta) bounds the number of occupied bins.
         budget : Budget
             Privacy budget of the histogram.
 
@@ -286,19 +315,22 @@ class KSU20Mean(_InBins):
         if isinstance(budget, ApproxDP):
             tail = L1 / budget.pure_epsilon * float(np.log(10 * n))
             return max(16 * tail, 16 / 3 * stability_threshold(budget))
-        rare = 0.05 / float(self.bins(alpha)[0].count)
-        return float(16 * budget.noise_tail(np.asarray(rare), L1, L2))
+        probability = 0.05 / float(self.bins(alpha)[0].count)
+        return float(16 * budget.noise_tail(np.asarray(probability), L1, L2))
 
     def accuracy(self, n: int, budget: Budget) -> float:
         if self.constants == "tuned":
-            return 1.0  # bins of ``tuned`` constants do not depend on alpha
+            return 1.0  # an arbitrary value, because the bins do not depend on alpha
         if self.alpha is not None:
             return self.alpha
         size = n / self._parts
         return smallest_alpha(lambda a: sum(self.terms(a, size, budget)), size, self.constants)
 
     def promise(self, n: int, budget: Budget) -> float | None:
-        """Return the error that KSU20, Theorem 3.5 promises with n records, or None.
+        """Return the error that KSU20, Theorem 3.5, guarantees with n records, or None.
+
+        A guarantee exists for ``paper`` constants and enough records. The error of the estimate
+        exceeds the guaranteed error with probability at most beta.
 
         Parameters
         ----------
@@ -312,30 +344,30 @@ class KSU20Mean(_InBins):
         float or None
         """
         alpha, size = self.accuracy(n, budget), n / self._parts
-        kept = self.constants == "paper" and alpha < LARGEST_ALPHA["paper"]
+        applies = self.constants == "paper" and alpha < LARGEST_ALPHA["paper"]
         enough = sum(self.terms(alpha, size, budget)) <= size * (1 + 1e-9)
-        return alpha if kept and enough else None
+        return alpha if applies and enough else None
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        half = self.averaged(sample.n, ledger.budget)
-        if half < self.groups:
+        averaged = self.count_averaged(sample.n, ledger.budget)
+        if averaged < self.groups:
             raise ValueError(f"{sample.n} records cannot fill two halves of {self.groups} groups")
         bins, r = self.bins(self.accuracy(sample.n, ledger.budget))
-        # Replacing a record changes one group of one half.
+        # Replacing a record changes one group of one half, so each part has the whole budget.
         parts = iter(ledger.parallel(4))
-        ranges, means = sample.split([sample.n - half, half], ledger.rng)
+        ranges, means = sample.split([sample.n - averaged, averaged], ledger.rng)
         middles = r + ranges.by_group(
             self.groups, ledger.rng, lambda rows: private_mode_bin(rows, bins, next(parts))
         )
-        found = []
+        releases = []
         for rows in means.groups(self.groups, ledger.rng):
-            some, middles = np.split(middles, [rows.trials // sample.trials], axis=1)
-            (paid,) = next(parts).split(_mean_budget(ledger.budget))
-            width = self._half_width(rows.n, r, paid.budget)
-            one = noisy_clipped_mean(rows, some.reshape(-1), width, paid)
-            both = np.stack([one.value, one.before_noise])
-            found.append(both.reshape(2, sample.trials, -1))
-        released = np.concatenate(found, axis=2)
+            centres, middles = np.split(middles, [rows.trials // sample.trials], axis=1)
+            (fine,) = next(parts).split(_mean_budget(ledger.budget))
+            width = self._half_width(rows.n, r, fine.budget)
+            group_mean = noisy_clipped_mean(rows, centres.reshape(-1), width, fine)
+            values = np.stack([group_mean.value, group_mean.before_noise])
+            releases.append(values.reshape(2, sample.trials, -1))
+        released = np.concatenate(releases, axis=2)
         middle = np.median(np.where(np.isnan(released), np.inf, released), axis=2)
         value, before = np.where(np.isfinite(middle), middle, np.nan)
         return Estimate(value, before, accuracy=self.promise(sample.n, ledger.budget))
@@ -343,13 +375,14 @@ class KSU20Mean(_InBins):
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         if self.constants == "tuned":
             mean = _mean_budget(budget)
-            _, one = best_clip(self.k, 0.0, beta, 0.9 / mean.noise_quantile(beta), mean)
-            power = float((one / alpha) ** (self.k / (self.k - 1)))
+            _, error = best_clip(self.k, 0.0, beta, 0.9 / mean.noise_quantile(beta), mean)
+            power = float((error / alpha) ** (self.k / (self.k - 1)))
             return {"privacy": power, "range": self.histogram_needs(alpha, n, budget)}
         _, privacy, reach = self.terms(alpha, n / self._parts, budget)
         return {"privacy": self._parts * privacy, "range": self._parts * reach}
 
     def _half_width(self, n: int, r: float, budget: Budget) -> float:
+        """Return half the width of the clip of n records, for histogram bins of half width r."""
         if self.constants == "paper":
             return 3 * r
         located, effective = r + 4 ** (1 / self.k), n / budget.noise_quantile(self.beta)

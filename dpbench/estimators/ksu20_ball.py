@@ -1,12 +1,13 @@
 """Heavy-tailed vectors with unknown location: private centre, then a mean in a ball around it.
 
-KSU20, Algorithm 3, Theorems 4.6 and 4.7, for records X of R^d with E|<v, X - mu>|^k <= 1 for every
-unit vector v. Then E||X - mu||^k <= d^(k/2). So for a ball of radius sqrt(d) T around mu, by
-Hölder's inequality, the mean is biased in any direction
+Source: KSU20, Algorithm 3, Theorems 4.6 and 4.7. Records X of R^d have mean mu and satisfy
+E|<v, X - mu>|^k <= 1 for every unit vector v. Then E||X - mu||^k <= d^(k/2). Let T > 0, and
+consider the ball of radius sqrt(d) T around mu. Rows are records. By Hölder's inequality the bias
+of the mean in any direction is
 
-- by at most P(outside)^((k-1)/k) <= T^-(k-1) if rows outside are replaced by mu, and by at most
-  that over P(inside) if rows outside are discarded;
-- by at most sup_x ((1 - T/x)_+ (T/x)^(k-1)) T^-(k-1), `worst_clipping_bias` at T, if rows outside
+- at most P(outside)^((k-1)/k) <= T^-(k-1) if rows outside are replaced by mu, and at most
+  T^-(k-1)/P(inside) if rows outside are discarded;
+- at most sup_x ((1 - T/x)_+ (T/x)^(k-1)) T^-(k-1), `worst_clipping_bias` at T, if rows outside
   are projected to the surface.
 """
 
@@ -20,7 +21,7 @@ from scipy.special import chdtri, gammainccinv
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, NeedsRadius
-from dpbench.estimators.coinpress import under_zcdp
+from dpbench.estimators.coinpress import to_zcdp
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import LARGEST_ALPHA, Alpha, Constants, KSU20Mean
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
@@ -33,8 +34,11 @@ __all__ = ["KSU20BallMean"]
 PAPER_RADIUS = 4.0  # radius of the ball in units of sqrt(d) alpha^(-1/(k-1))
 
 
-def _gaussian(budget: Budget) -> Budget:
-    """Return the budget with Gaussian noise for vectors under (epsilon, delta), too."""
+def _with_gaussian_noise(budget: Budget) -> Budget:
+    """Return the budget, with Gaussian noise in place of the best noise under (epsilon, delta).
+
+    Other budgets are returned unchanged.
+    """
     if isinstance(budget, ApproxDP) and budget.noise_by == "best":
         return replace(budget, noise_by="analytic")
     return budget
@@ -44,58 +48,64 @@ def _gaussian(budget: Budget) -> Budget:
 class KSU20BallMean(NeedsRadius):
     """KSU20 mean of heavy-tailed vectors, truncated to a private ball (Algorithm 3).
 
-    1. One part of the records gives the centre c: `KSU20Mean` on every coordinate with 1/d of the
-       budget, alpha = 1 and beta = 0.1/d.
-    2. The other part, n records, is truncated: rows y = x - c with ||y|| > r are discarded. The sum
-       of the others, divided by l = max(their number, 3n/4), gets noise, and c is added.
+    1. One part of the records gives the centre c: `KSU20Mean` on each of the d coordinates with 1/d
+       of the budget, alpha = 1 and beta = 0.1/d.
+    2. The other part, n records x, is truncated to the ball of radius r: rows y = x - c with
+       ||y|| > r are discarded. The sum of the rows inside is divided by l, the larger of their
+       number and 3n/4. The release is this mean plus noise plus c.
 
     The two parts are disjoint, so each has the whole budget.
 
-    Sensitivity. Let a replaced record be inside before and after: the mean moves by at most 2r/l <=
-    8r/(3n). Otherwise one row y joins or leaves the ball; let S be the sum of the other rows
-    inside, of norm at most (l - 1) r. Either l stays 3n/4 and the mean moves by at most r/l, or l'
-    is l - 1 or 3n/4, at least l - 1, and
+    Sensitivity, if rows are discarded. If a replaced record is inside the ball before and after,
+    the mean moves by at most 2r/l <= 8r/(3n). Otherwise one row y joins or leaves the ball. Let S
+    be the sum of the other rows inside, l the divisor with y, and l' the divisor without y. If
+    l = l' = 3n/4, the mean moves by at most r/l. Otherwise l counts the rows inside, so ||S|| is at
+    most (l - 1) r. As l' is at least l - 1,
 
-        |(S + y)/l - S/l'| <= |y|/l + |S| (1/l' - 1/l) <= 2r/l.
+        ||(S + y)/l - S/l'|| <= ||y||/l + ||S|| (1/l' - 1/l) <= 2r/l.
 
-    The noise for sensitivity 8r/(3n) is Gaussian. Under pure DP its density is proportional to
-    exp(-epsilon ||z||/sensitivity), whose norm is a Gamma(d) variable; then n is of the order of
-    d^(3/2)/(epsilon alpha^(k/(k-1))).
+    The noise, for sensitivity 8r/(3n), is Gaussian except under pure DP. There its density at z is
+    proportional to exp(-epsilon ||z||/sensitivity), and its norm is in proportion to a Gamma(d)
+    variable. An error alpha then needs n of the order of d^(3/2)/(epsilon alpha^(k/(k-1))).
 
-    Under (epsilon, delta) with a finite R, all steps run `under_zcdp`; without R each coordinate of
-    the centre has (epsilon/d, delta/d). For d <= 44 the authors prefer `KSU20Mean` on each
-    coordinate (Remark 4.1).
+    Let R be the public bound on the coordinates of the mean. Under (epsilon, delta) with a finite
+    R, all steps run under zCDP, see `to_zcdp`. Without R each coordinate of the centre has
+    (epsilon/d, delta/d). For d <= 44 the authors prefer `KSU20Mean` on each coordinate (Remark
+    4.1).
 
     The radius. In ``practical`` and ``tuned``, r = sqrt(d) (1 + T), because every coordinate of the
-    centre may be off by 1. The bound on the bias at T (module docstring) holds for a ball around
-    mu; if the centre is off by sqrt(d), projection may add sqrt(d) E(1 - r/|X - c|)_+, of the order
-    of sqrt(d) T^-k. By default T minimises, with q the 1 - beta quantile of the norm of the noise,
+    centre may be off by 1. Here T sqrt(d) is the radius that a ball around the mean mu would have.
+    The bound on the bias at T, stated at the top of `dpbench.estimators.ksu20_ball`, holds for a
+    ball around mu. If the centre is off by sqrt(d), projection may add a bias of
+    sqrt(d) E(1 - r/||X - c||)_+, of the order of sqrt(d) T^-k. Let q be the 1 - beta quantile of
+    the norm of the noise for a ball of radius sqrt(d) T. By default T minimises
 
     - ``practical``: bias + q;
-    - ``tuned``: sqrt(bias^2 + q^2), because bias and noise are orthogonal up to 1/sqrt(d). There
-      the noise is taken for a ball of radius sqrt(d) T.
+    - ``tuned``: sqrt(bias^2 + q^2), because bias and noise are orthogonal up to 1/sqrt(d).
 
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment: it is at most 1 in every direction, so data have to be scaled.
+        Order of the bounded moment. The moment is at most 1 in every direction, so data have to be
+        scaled.
     radius : float >= 0 or None
         Public bound R on the absolute value of every coordinate of the mean. None, without a bound,
         is possible under (epsilon, delta) only.
     outside : {'discard', 'project'}
-        Treatment of rows outside the ball. ``discard``: leave them out; sensitivity 8r/(3n).
-        ``project``: move them to the surface of the ball, and divide by n; sensitivity 2r/n.
+        Treatment of rows outside the ball. ``discard``: leave them out, with sensitivity 8r/(3n).
+        ``project``: move them to the surface of the ball and divide by n, with sensitivity 2r/n.
     constants : {'paper', 'practical', 'tuned'}
-        ``paper``, not under pure DP: r = 4 sqrt(d)/alpha^(1/(k-1)), half of the records for the
-        centre, found with the constants of the paper. ``practical``: a radius that grows with n,
-        half of the records for the centre. ``tuned``: for the centre only a fiftieth of the
-        records, or twice the number that the histograms need, at most half, and the tuned constants
-        of `KSU20Mean`. If R <= 1, the centre is 0, and all records are averaged.
+        ``paper``, not under pure DP: r = 4 sqrt(d)/alpha^(1/(k-1)), and half of the records for
+        the centre, with ``paper`` constants of `KSU20Mean`. ``practical``: a radius that grows with
+        n, and half of the records for the centre. ``tuned``: ``tuned`` constants of `KSU20Mean` for
+        the centre. It has a fiftieth of the records, or twice the number that the histograms need
+        if that is more, but at most half. If R <= 1, ``tuned`` fixes the centre at 0 and averages
+        all records.
     alpha : float in (0, 1], optional
         Error sought. In ``practical`` and ``tuned`` T is set so that the bound on the bias is
-        alpha; by default it balances bias and noise. In ``paper`` the default solves n = 16 d sd
-        sqrt(2/3)/alpha^(k/(k-1)) for alpha (Theorem 4.6), where sd = 1/sqrt(2 rho) is the standard
-        deviation of the noise at sensitivity 1.
+        alpha; by default T balances bias and noise. In ``paper`` the default solves n = 16 d sd
+        sqrt(2/3)/alpha^(k/(k-1)) for alpha, and is at most 1/16 (Theorem 4.6). There sd = 1/sqrt(2
+        rho) is the standard deviation of the noise at sensitivity 1.
     beta : float in (0, 1)
         Probability that the noise exceeds the quantile to which T is tuned.
     """
@@ -110,20 +120,24 @@ class KSU20BallMean(NeedsRadius):
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
         paper = self.constants == "paper"
-        return tuple(one for one in super().honoured if not (paper and one is PureDP))
+        return tuple(notion for notion in super().honoured if not (paper and notion is PureDP))
 
     @property
-    def _centred(self) -> bool:
-        """True if the centre is fixed at 0: every coordinate of the mean is within 1 of it."""
+    def _has_fixed_centre(self) -> bool:
+        """True if the ball is centred at 0, without a private centre.
+
+        The centre is 0 if the constants are ``tuned`` and the public bound on every coordinate of
+        the mean is at most 1.
+        """
         return self.constants == "tuned" and self.radius is not None and self.radius <= 1
 
     @property
-    def _step(self) -> float:
-        """Sensitivity of the mean in units of r/n."""
+    def _sensitivity_factor(self) -> float:
+        """Sensitivity of the mean of n truncated records, divided by r/n for a ball of radius r."""
         return 8 / 3 if self.outside == "discard" else 2.0
 
-    def averaged(self, n: int, d: int, budget: Budget) -> int:
-        """Return how many records are averaged; the others locate the centre.
+    def count_averaged(self, n: int, d: int, budget: Budget) -> int:
+        """Return the number of records that are averaged; the other records locate the centre.
 
         Parameters
         ----------
@@ -138,15 +152,15 @@ class KSU20BallMean(NeedsRadius):
         -------
         int
         """
-        if self._centred:
+        if self._has_fixed_centre:
             return n
         if self.constants != "tuned":
             return n // 2
-        needed = 2 * self._coordinate(d).histogram_needs(1.0, n, budget.fraction(1 / d))
+        needed = 2 * self._coordinate_estimator(d).histogram_needs(1.0, n, budget.fraction(1 / d))
         return n - int(np.ceil(max(min(needed, n / 2), n / 50)))
 
     def ball_radius(self, n: int, d: int, budget: Budget) -> float:
-        """Return the radius r of the ball.
+        """Return the radius r of the ball to which records are truncated.
 
         Parameters
         ----------
@@ -155,18 +169,20 @@ class KSU20BallMean(NeedsRadius):
         d : int
             Number of coordinates.
         budget : Budget
-            Privacy budget of the mean.
+            Privacy budget of the step that releases the mean.
 
         Returns
         -------
         float
         """
         root = float(np.sqrt(d))
-        sd = _gaussian(budget).noise_quantile(self.beta) / float(np.sqrt(chdtri(1, self.beta)))
+        sd = _with_gaussian_noise(budget).noise_quantile(self.beta) / float(
+            np.sqrt(chdtri(1, self.beta))
+        )
         if self.constants == "paper":
             needed = 16 * d * sd * np.sqrt(2 / 3) / n
-            asked = min(LARGEST_ALPHA["paper"], needed ** ((self.k - 1) / self.k))
-            return float(PAPER_RADIUS * root * (self.alpha or asked) ** (-1 / (self.k - 1)))
+            by_default = min(LARGEST_ALPHA["paper"], needed ** ((self.k - 1) / self.k))
+            return float(PAPER_RADIUS * root * (self.alpha or by_default) ** (-1 / (self.k - 1)))
         bias = 1.0 if self.outside == "discard" else worst_clipping_bias(1.0, self.k)  # at T = 1
         if self.alpha is not None:
             return float(root * (1 + (bias / self.alpha) ** (1 / (self.k - 1))))
@@ -174,7 +190,7 @@ class KSU20BallMean(NeedsRadius):
             quantile = float(gammainccinv(d, self.beta)) / budget.epsilon
         else:
             quantile = sd * float(np.sqrt(chdtri(d, self.beta)))
-        noise = self._step * root * quantile / n  # at T = 1
+        noise = self._sensitivity_factor * root * quantile / n  # at T = 1
         slope = self.k - 1 if self.constants == "practical" else float(np.sqrt(self.k - 1))
         return root * (1 + float((slope * bias / noise) ** (1 / self.k)))
 
@@ -184,51 +200,58 @@ class KSU20BallMean(NeedsRadius):
         if sample.n < 2:
             raise ValueError("one record makes no two halves")
         if self.radius is not None:
-            ledger = under_zcdp(ledger)
-        rest = self.averaged(sample.n, sample.d, ledger.budget)
-        if self._centred:
+            ledger = to_zcdp(ledger)
+        averaged = self.count_averaged(sample.n, sample.d, ledger.budget)
+        if self._has_fixed_centre:
             second, fine, centre = sample, ledger, np.zeros((sample.trials, sample.d))
         else:
-            first, second = sample.split([sample.n - rest, rest], ledger.rng)
+            first, second = sample.split([sample.n - averaged, averaged], ledger.rng)
             coarse, fine = ledger.parallel(2)
             if isinstance(fine.budget, ApproxDP):
-                (fine,) = fine.split(_gaussian(fine.budget))
+                (fine,) = fine.split(_with_gaussian_noise(fine.budget))
             centre = self._centre(first, coarse)
-        r = self.ball_radius(rest, sample.d, fine.budget)
+        r = self.ball_radius(averaged, sample.d, fine.budget)
         rows = second.rows()
         if self.outside == "project":
             mean = rows.projected(centre, r).mean()
         else:
             total, count = rows.within(centre, r)
-            mean = centre + total / np.maximum(count, 0.75 * rest)[:, None]
+            mean = centre + total / np.maximum(count, 0.75 * averaged)[:, None]
         release = fine.add_l2_noise if isinstance(fine.budget, PureDP) else fine.add_noise
-        return Estimate(release(mean, self._step * r / rest), mean)
+        return Estimate(release(mean, self._sensitivity_factor * r / averaged), mean)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if d is None:
             return []
         if isinstance(budget, ApproxDP) and self.radius is not None:
             budget = ZCDP.within(budget)
-        rest = self.averaged(n, d, budget)
-        r, axis = self.ball_radius(rest, d, budget), np.eye(d)[0]
+        averaged = self.count_averaged(n, d, budget)
+        r, axis = self.ball_radius(averaged, d, budget), np.eye(d)[0]
         # Three quarters of the averaged rows are inside, all on one side, and the replaced row
         # joins them on the other side: both the sum and the divisor change.
-        inside = np.arange(n) - (n - rest) < 0.75 * rest
-        rows = np.where(inside & (np.arange(n) >= n - rest), -0.9 * r, 0.0)[:, None] * axis
+        inside = np.arange(n) - (n - averaged) < 0.75 * averaged
+        rows = np.where(inside & (np.arange(n) >= n - averaged), -0.9 * r, 0.0)[:, None] * axis
         rows[~inside] = 2 * r * axis
         return [
             Pair.replacing("across_the_surface", np.zeros((n, d)), n - 1, 1.1 * r * axis),
             Pair.replacing("into_the_ball", rows, n - 1, 0.9 * r * axis),
         ]
 
-    def _coordinate(self, d: int) -> KSU20Mean:
+    def _coordinate_estimator(self, d: int) -> KSU20Mean:
+        """Return the estimator of one coordinate of the private centre."""
         constants, alpha = self.constants, None if self.constants == "tuned" else 1.0
         return KSU20Mean(
             k=self.k, radius=self.radius, alpha=alpha, beta=0.1 / d, constants=constants
         )
 
     def _centre(self, sample: Sample, ledger: Ledger) -> Floats:
-        found = self._coordinate(sample.d).run(sample.columns(), ledger.repeated(sample.d))
-        centre = found.value.reshape(sample.trials, sample.d)
+        """Return the private centre of the ball, (trials, d); NaN in trials without a release.
+
+        The centre is released only if all of its coordinates are.
+        """
+        coordinates = self._coordinate_estimator(sample.d).run(
+            sample.columns(), ledger.repeated(sample.d)
+        )
+        centre = coordinates.value.reshape(sample.trials, sample.d)
         # The centre is released only if all of its coordinates are.
         return np.where(np.isnan(centre).any(axis=1, keepdims=True), np.nan, centre)

@@ -1,24 +1,28 @@
 """Heavy-tailed vectors in few dimensions under pure DP: choose a grid point by pairwise matches.
 
-KSU20, Algorithm 4, Definitions 5.3 and 5.4, Theorem 5.8.
+Source: KSU20, Algorithm 4, Definitions 5.3 and 5.4, Theorem 5.8. alpha is the error sought, and
+the step of the grid is alpha/sqrt(d).
 
-**Match.** Let p and q be points of the grid at distance D = |p - q|. The records z, in m groups
-fixed by index, give y = <z - p, (q - p)/D>, clipped to +-xi. p loses to q if the median of the
-groups' means of y is D/2 or more. Points at most the tie radius apart tie.
+**Match.** Let p and q be points of the grid at distance D = |p - q|. The n records z are in m
+groups, fixed by index. A record gives the number y = <z - p, (q - p)/D>, clipped to +-xi. p loses
+to q if the median of the groups' means of y is D/2 or more. Two points tie if their distance is at
+most the tie radius, a parameter.
 
-**Score.** The score of p is the fewest records to replace so that p loses to some q of the grid,
-capped at n alpha. It is a capped Hamming distance to a set of datasets, so it changes by at most 1
-if a record is replaced, whatever function of the record y is. A replaced record may get y = xi. So
-it is cheapest to replace the smallest y of a group until its mean is D/2, in the (m+1)/2 groups
-where this takes the fewest records.
+**Score.** The score of p is the smallest number of records to replace until p loses to some q of
+the grid. It is capped at n alpha. The score is a capped Hamming distance to a set of datasets. So
+the score changes by at most 1 if a record is replaced. This holds for every function y of a record.
+A replaced record may get y = xi. So the fewest records are replaced if the smallest y of a group go
+first, until the mean of the group is D/2. The (m+1)/2 groups that need the fewest replaced records
+decide the match.
 
 **Speed.** A direction from p is a vector of coprime whole numbers of steps. All q in one direction
-have the same y, and the nearest q beyond the tie radius is the easiest to lose to: the others need
-not be tried.
+have the same y, and p loses most easily to the nearest q beyond the tie radius. So only this q is
+tried.
 
-**Rounding.** y is rounded to whole numbers of h, a power of two. If h is at most alpha/4096 and at
-least 4 n (xi + half the grid's diagonal)/2^51, all sums of y are exact. So rounding cannot make a
-score change by more than 1 between neighbours.
+**Rounding.** y is rounded to multiples of h, a power of two. Let the largest group have n' records.
+If h is at least 4 n' (xi + half the grid's diagonal)/2^51, all sums of y are exact. So rounding
+cannot make a score change by more than 1 between neighbours. The code takes the smallest such h
+unless it exceeds alpha/4096, which would be too coarse.
 """
 
 from __future__ import annotations
@@ -38,21 +42,25 @@ from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.registry import MomentOrder, Probability, Radius, validated
 from dpbench.samples import Sample
 
-__all__ = ["MOST_POINTS", "Cover", "KSU20TournamentMean", "Records", "scores"]
+__all__ = ["MAX_POINTS", "Cover", "KSU20TournamentMean", "Records", "scores"]
 
 Units = Annotated[float, Field(gt=0, le=1e6)]
 
-MOST_POINTS = 5000
+MAX_POINTS = 5000  # points of a grid, which bounds time and memory
 # Half the box's width and the tie radius in units of alpha; xi in units of alpha^(-1/(k-1)).
 BOX = {"paper": 1.0, "practical": 3.0}
 TIE = {"paper": 20.0, "practical": 2.0}
 XI = {"paper": 60.0, "practical": 2.0}
-MOST_NUMBERS = 2_000_000  # size of the largest temporary arrays, about
+MAX_ARRAY_SIZE = 2_000_000  # approximate limit on the numbers in a temporary array
 
 
 @dataclass(frozen=True)
 class Cover:
-    """Cubic grid of step alpha/sqrt(d), in units of alpha, that just reaches or passes +-box.
+    """Smallest cubic grid around 0 that reaches from -box to box in every coordinate.
+
+    The points of the grid are candidates for the mean. `KSU20TournamentMean` compares them in pairs
+    on the records, and each comparison is called a match. The step of the grid is alpha/sqrt(d),
+    where alpha is the error sought.
 
     Parameters
     ----------
@@ -61,7 +69,12 @@ class Cover:
     box : float > 0
         Half the width of the box to cover, in units of alpha.
     tie : float > 0
-        Tie radius, in units of alpha.
+        Tie radius, in units of alpha: the largest distance at which two points are not compared.
+
+    Raises
+    ------
+    ValueError
+        If the grid has more than `MAX_POINTS` points.
     """
 
     d: int
@@ -69,63 +82,69 @@ class Cover:
     tie: float
 
     def __post_init__(self) -> None:
-        if self.log_size > np.log(MOST_POINTS + 0.5):
+        if self.log_size > np.log(MAX_POINTS + 0.5):
             size = f"{self.per_axis}^{self.d}" if self.d > 9 else self.per_axis**self.d
             raise ValueError(
                 f"d = {self.d} with {self.per_axis} points per axis makes {size} points to choose "
-                f"from, above the limit of {MOST_POINTS}; take a smaller box or d"
+                f"from, above the limit of {MAX_POINTS}; take a smaller box or d"
             )
 
     @property
     def per_axis(self) -> int:
-        """Number of points along an axis."""
+        """Number of points of the grid along an axis."""
         return int(np.ceil(2 * self.box * np.sqrt(self.d) * (1 - 1e-12))) + 1
 
     @property
     def log_size(self) -> float:
-        """Natural logarithm of the number of points."""
+        """Natural logarithm of the number of points of the grid."""
         return float(self.d * np.log(self.per_axis))
 
     @property
     def half_diagonal(self) -> float:
-        """Half the diagonal of the grid, in units of alpha."""
+        """Half the diagonal of the grid, in units of the error alpha."""
         return (self.per_axis - 1) / 2
 
     @cached_property
     def places(self) -> Ints:
-        """Points as whole numbers of steps from the first corner, (points, d)."""
+        """Points of the grid in whole numbers of steps from the first corner, (points, d)."""
         return _grid(self.per_axis, self.d)
 
     @property
     def offsets(self) -> Floats:
-        """Points relative to the centre, in units of alpha, (points, d)."""
+        """Points of the grid relative to its centre, in units of the error alpha, (points, d)."""
         return np.asarray((self.places - self.half_diagonal) / np.sqrt(self.d))
 
     @cached_property
     def rivals(self) -> Ints:
-        """Steps to the nearest q beyond the tie radius in every direction, (rivals, d)."""
-        v = _grid(2 * self.per_axis - 1, self.d) - (self.per_axis - 1)
-        v = v[np.gcd.reduce(np.abs(v), axis=1) == 1]
-        most = self.tie**2 * self.d * (1 + 1e-12)  # room for rounding: equal is a tie
-        v = v * (np.floor(np.sqrt(most / (v**2).sum(axis=1))) + 1)[:, None].astype(np.int64)
-        v = v[np.all(np.abs(v) < self.per_axis, axis=1)]
-        return np.asarray(v[np.argsort((v**2).sum(axis=1), kind="stable")])
+        """Vectors from a point to its nearest rival in every direction, (rivals, d).
+
+        A rival of a point is a grid point with which it is compared: one farther away than the tie
+        radius. Vectors are in steps of the grid.
+        """
+        steps = _grid(2 * self.per_axis - 1, self.d) - (self.per_axis - 1)
+        steps = steps[np.gcd.reduce(np.abs(steps), axis=1) == 1]
+        limit = self.tie**2 * self.d * (1 + 1e-12)  # rounding must not undo a tie at equality
+        steps = steps * (np.floor(np.sqrt(limit / (steps**2).sum(axis=1))) + 1)[:, None].astype(
+            np.int64
+        )
+        steps = steps[np.all(np.abs(steps) < self.per_axis, axis=1)]
+        return np.asarray(steps[np.argsort((steps**2).sum(axis=1), kind="stable")])
 
 
 def _grid(side: int, d: int) -> Ints:
-    """Return all points of {0, ..., side - 1}^d, (side^d, d)."""
+    """Return all points of {0, ..., side - 1}^d as an array (side^d, d)."""
     return np.asarray(np.indices((side,) * d).reshape(d, -1).T)
 
 
 class Records(NamedTuple):
-    """Records cut into m groups.
+    """Records of each trial, cut into m groups, on which grid points are compared in pairs.
 
     Parameters
     ----------
     rows : ndarray of shape (trials, m, length, d)
-        Distinct rows of every group, padded to the longest group.
+        Distinct rows of every group, padded to the number of rows of the longest group.
     weights : ndarray of shape (trials, m, length) or None
-        Multiplicities of the rows, 0 for padding; None if all are 1.
+        Number of records that equal each row, 0 for padding; None if all numbers are 1.
     sizes : ndarray of shape (m,)
         Number of records in every group.
     """
@@ -135,39 +154,42 @@ class Records(NamedTuple):
     sizes: Floats
 
     @classmethod
-    def of(cls, sample: Sample, groups: int, rng: np.random.Generator) -> Self:
-        """Cut the rows of a sample of vectors into groups by index.
+    def from_sample(cls, sample: Sample, groups: int, rng: np.random.Generator) -> Self:
+        """Cut the records of a sample of vectors into groups, which are fixed by index.
 
         Parameters
         ----------
         sample : Sample
-            Vectors, (trials, n, d).
+            Sample of vectors, (trials, n, d).
         groups : int
             Number m of groups.
         rng : numpy.random.Generator
-            Stream for the cut of samples that are not held as rows.
+            Random generator, which is used for samples that hold counts of records instead of rows.
 
         Returns
         -------
         Records
         """
-        cut = sample.groups(groups, rng)
-        found = [part.listed() for part in cut]
-        length = max(counts.shape[1] for _, counts in found)
+        samples = sample.groups(groups, rng)
+        parts = [part.listed() for part in samples]
+        length = max(counts.shape[1] for _, counts in parts)
         shape, rows, weights = (sample.trials, -1, length), [], []
-        for values, counts in found:
+        for values, counts in parts:
             pad = ((0, 0), (0, length - counts.shape[1]))
             rows.append(np.pad(values, (*pad, (0, 0))).reshape(*shape, sample.d))
             weights.append(np.pad(counts, pad).reshape(shape))
         weight = np.concatenate(weights, axis=1)
-        sizes = np.concatenate([np.full(s.trials // sample.trials, float(s.n)) for s in cut])
+        sizes = np.concatenate([np.full(s.trials // sample.trials, float(s.n)) for s in samples])
         return cls(np.concatenate(rows, axis=1), None if np.all(weight == 1) else weight, sizes)
 
 
 class _Lines:
-    """Records projected on one direction and sorted, (groups, length), with prefix sums.
+    """Projections y of records on one direction, sorted within groups, with prefix sums.
 
-    `y`, `xi` and `reach`, the largest |y|, are in units of h; `xi` and `reach` are whole numbers.
+    `y` has the shape (groups, length). The difference of y and the projection of a grid point is
+    clipped to +-`xi`. `reach` is `xi` plus half the grid's diagonal: if abs(y) is larger, the
+    difference is clipped for every grid point. All three are in units of h, the step to which
+    projections are rounded. `xi` and `reach` are whole numbers.
     """
 
     def __init__(
@@ -177,94 +199,117 @@ class _Lines:
         np.rint(np.clip(y, -reach, reach, out=y), out=y)
         if weights is None:
             y.sort(axis=1)
-            self.total, self.upto = _prefix(y), _prefix(np.ones_like(y))
+            self.y_sums, self.count_sums = _prefix_sums(y), _prefix_sums(np.ones_like(y))
         else:
             order = np.argsort(y, axis=1)
             y, weights = (np.take_along_axis(a, order, axis=1) for a in (y, weights))
-            self.total, self.upto = _prefix(weights * y), _prefix(weights)
+            self.y_sums, self.count_sums = _prefix_sums(weights * y), _prefix_sums(weights)
         self.y = y.ravel()
-        # The keys of a group begin `stride` after those of the last, so that one searchsorted
-        # finds the places in all groups.
+        # Add `stride` to the keys from group to group, so that one searchsorted finds the places in
+        # all groups.
         self.keys = (y.astype(np.int64) + self.stride * np.arange(len(y))[:, None]).ravel()
 
-    def changes(self, group: Ints, t: Floats, target: Floats, most: Floats) -> Floats:
-        """Return the fewest records to replace until the sums of clipped y - t reach their targets.
+    def changes(self, group: Ints, t: Floats, target: Floats, smallest: Floats) -> Floats:
+        """Return how many records to replace until a grid point loses against another grid point.
 
-        A value is exact only if it is below `most`; others may be too small.
+        y is the projection of a record on the direction from the point to the other point, and t is
+        the projection of the point. For each of m groups, y - t is clipped and summed over the
+        records of the group. The point loses if (m + 1)/2 of these sums reach their targets. A
+        returned number below `smallest` is exact. Other returned numbers are lower bounds.
 
         Parameters
         ----------
         group : ndarray of int, shape (pairs, m)
-            Indices of the groups of each pair of a trial and a point.
+            Indices of the m groups for each pair of a trial and a point.
         t : ndarray of shape (pairs, 1)
-            Projection of the point, in units of h.
+            Projection of the point, in units of h, the step to which projections are rounded.
         target : ndarray of shape (pairs, m)
             Sums to reach, in units of h.
-        most : ndarray of shape (pairs,)
-            Best values so far, above which none is of interest.
+        smallest : ndarray of shape (pairs,)
+            Smallest number of replaced records at which the point loses against one of the other
+            points compared before. A larger number need not be exact.
 
         Returns
         -------
         ndarray of shape (pairs,)
+            The smallest number of replaced records for each pair of a trial and a point.
         """
         xi, place = self.xi, self.stride * group + t.astype(np.int64)
-        # Indices at which the clip begins and ends. A group has one prefix sum more than rows,
-        # hence `+ group`.
+        # Indices into the prefix sums at which the clip begins and ends. Add `group`, because a
+        # group has one prefix sum more than rows.
         low, high = (np.searchsorted(self.keys, place + s * int(xi)) + group for s in (-1, 1))
-        below, upto = self.upto[low], self.upto[high]
-        inside = self.total[high] - self.total[low] - t * (upto - below)
-        need = np.maximum(target - inside - xi * (self.sizes[group] - upto - below), 0.0)
+        below, up_to_end = self.count_sums[low], self.count_sums[high]
+        inside = self.y_sums[high] - self.y_sums[low] - t * (up_to_end - below)
+        need = np.maximum(target - inside - xi * (self.sizes[group] - up_to_end - below), 0.0)
         costs = np.ceil(need / (2 * xi))  # a lower bound, exact if enough rows are at -xi
-        found = _cheapest(costs)
+        fewest = _sum_cheapest_half(costs)
         beyond = need > 2 * xi * below
-        again = np.flatnonzero((found < most) & np.any(beyond, axis=1))
-        if again.size:
-            more = self._inside(group[again], t[again], need[again], low[again], high[again])
-            found[again] = _cheapest(np.where(beyond[again], more, costs[again]))
-        return found
+        inexact = np.flatnonzero((fewest < smallest) & np.any(beyond, axis=1))
+        if inexact.size:
+            exact = self._changes_inside(
+                group[inexact], t[inexact], need[inexact], low[inexact], high[inexact]
+            )
+            fewest[inexact] = _sum_cheapest_half(np.where(beyond[inexact], exact, costs[inexact]))
+        return fewest
 
-    def _inside(self, group: Ints, t: Floats, need: Floats, low: Ints, high: Ints) -> Floats:
-        """Return the changes of groups where all y at -xi are replaced, and some in the clip."""
+    def _changes_inside(
+        self, group: Ints, t: Floats, need: Floats, low: Ints, high: Ints
+    ) -> Floats:
+        """Return how many records to replace in each group to reach its target, (pairs, m).
+
+        y is the projection of a record on one direction, and t is the projection of a grid point.
+        In each group the values y - t are clipped to +-`xi` and summed. `need` is the target minus
+        this sum. The result holds for groups in which replacing all records with y - t below -`xi`
+        does not suffice. In other groups it is not valid.
+        """
         # A replaced y gains xi - (y - t), or 2 xi if it is below the clip.
-        level = self.xi + t
-        start = (2 * self.xi - level) * self.upto[low] + self.total[low]
+        gain_plus_y = self.xi + t
+        start = (2 * self.xi - gain_plus_y) * self.count_sums[low] + self.y_sums[low]
 
-        def short(i: Ints) -> Floats:
-            return np.asarray(need - start - level * self.upto[i] + self.total[i])
+        def shortfall(i: Ints) -> Floats:
+            return np.asarray(need - start - gain_plus_y * self.count_sums[i] + self.y_sums[i])
 
         first, last = low, high
         for _ in range(int((high - low).max()).bit_length()):
             middle = (first + last) // 2
-            done = short(middle) <= 0
-            last = np.where(done, middle, last)
-            first = np.minimum(np.where(done, first, middle + 1), last)
+            reached = shortfall(middle) <= 0
+            last = np.where(reached, middle, last)
+            first = np.minimum(np.where(reached, first, middle + 1), last)
         before = np.maximum(first - 1, low)
-        gain = level - self.y[np.minimum(before - group, self.y.size - 1)]
+        gain = gain_plus_y - self.y[np.minimum(before - group, self.y.size - 1)]
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = self.upto[before] + np.ceil(short(before) / gain)
-        return np.where(short(high) > 0, np.inf, found)
+            fewest = self.count_sums[before] + np.ceil(shortfall(before) / gain)
+        return np.where(shortfall(high) > 0, np.inf, fewest)
 
 
-def _prefix(values: Floats) -> Floats:
-    """Return the prefix sums of every row, with a leading 0, as one flat array."""
+def _prefix_sums(values: Floats) -> Floats:
+    """Return the prefix sums of every row of an array, with a leading 0, as one flat array."""
     sums = np.zeros((len(values), values.shape[1] + 1))
     np.cumsum(values, axis=1, out=sums[:, 1:])
     return sums.ravel()
 
 
-def _cheapest(costs: Floats) -> Floats:
-    """Return the sum of the (m + 1)/2 smallest of m costs, (pairs,)."""
+def _sum_cheapest_half(costs: Floats) -> Floats:
+    """Return the sum of the (m + 1)/2 smallest of m costs, for each pair of a trial and a point.
+
+    `costs` is (pairs, m), and m is odd.
+    """
     half = costs.shape[1] // 2
     return np.asarray(np.partition(costs, half, axis=1)[:, : half + 1].sum(axis=1))
 
 
 def scores(records: Records, centre: Floats, cover: Cover, alpha: float, xi: float) -> Floats:
-    """Return the scores of all points of the grid.
+    """Return the scores of all points of the grid for the exponential mechanism.
+
+    Two points are compared by the projections of the records on the line through both, and one
+    point may lose. The score of a point is the smallest number of records to replace until it loses
+    to some other point, at most n alpha. `dpbench.estimators.ksu20_tournament` defines the
+    comparison as a match.
 
     Parameters
     ----------
     records : Records
-        Rows, weights and sizes of the groups.
+        The n records of each trial, cut into groups.
     centre : ndarray of shape (trials, d)
         Centre of the grid, public or released before.
     cover : Cover
@@ -272,95 +317,111 @@ def scores(records: Records, centre: Floats, cover: Cover, alpha: float, xi: flo
     alpha : float > 0
         Error sought, in the unit of the data.
     xi : float > 0
-        Half width of the clip of y, in the unit of the data.
+        Half the width of the clip of projected records, in the unit of the data.
 
     Returns
     -------
     ndarray of shape (trials, points)
-        Numbers of records, at most n alpha.
+        Numbers of records to replace, at most n alpha.
     """
     trials, m, length, _ = records.rows.shape
     reach = xi + cover.half_diagonal * alpha
-    exact = 4 * reach * records.sizes.max() * 2.0**-51
-    least = reach * max(2.0**-50, m * 2.0**-58)  # keeps the integer keys below 2^62
-    h = float(2.0 ** np.ceil(np.log2(max(least, min(exact, alpha * 2.0**-12)))))
-    chunk = min(MOST_NUMBERS // max(length, len(cover.places)), int(2.0**60 * h / reach)) // m or 1
-    found = []
-    for some in (slice(start, start + chunk) for start in range(0, trials, chunk)):
+    exact_step = 4 * reach * records.sizes.max() * 2.0**-51
+    smallest_step = reach * max(2.0**-50, m * 2.0**-58)  # keeps the integer keys below 2^62
+    h = float(2.0 ** np.ceil(np.log2(max(smallest_step, min(exact_step, alpha * 2.0**-12)))))
+    chunk = (
+        min(MAX_ARRAY_SIZE // max(length, len(cover.places)), int(2.0**60 * h / reach)) // m or 1
+    )
+    blocks = []
+    for block in (slice(start, start + chunk) for start in range(0, trials, chunk)):
         with np.errstate(over="ignore"):
-            rows = (records.rows[some] - centre[some, None, None]) / h
+            rows = (records.rows[block] - centre[block, None, None]) / h
         rows = np.clip(rows, -1e300, 1e300)  # so that sums of d are finite
         columns = rows.transpose(3, 0, 1, 2).reshape(cover.d, -1, length)
-        weights = None if records.weights is None else records.weights[some].reshape(-1, length)
-        found.append(_scores(Records(columns, weights, records.sizes), cover, alpha, xi / h, h))
-    return np.concatenate(found)
+        weights = None if records.weights is None else records.weights[block].reshape(-1, length)
+        blocks.append(_scores(Records(columns, weights, records.sizes), cover, alpha, xi / h, h))
+    return np.concatenate(blocks)
 
 
 def _scores(records: Records, cover: Cover, alpha: float, xi: float, h: float) -> Floats:
-    """Return `scores` around 0, for rows in units of h as columns (d, trials m, length)."""
+    """Return the scores of all points of a grid around 0; see the function `scores`.
+
+    `records.rows` is transposed here: its shape is (d, trials m, length) for m groups. The rows and
+    `xi` are in units of h, the step to which projections are rounded. `alpha` is in the unit of
+    the data.
+    """
     columns, m, last = records.rows, records.sizes.size, cover.per_axis - 1
     sizes = np.tile(records.sizes, columns.shape[1] // m)
     grid = cover.offsets * (alpha / h)
     xi, reach = max(1.0, float(np.rint(xi))), float(np.rint(xi + cover.half_diagonal * alpha / h))
-    found = np.full((columns.shape[1] // m, len(grid)), alpha * records.sizes.sum())
-    trial, point = np.nonzero(found)  # pairs whose score is still above 0
-    here = cover.places[point]
+    lowest = np.full((columns.shape[1] // m, len(grid)), alpha * records.sizes.sum())
+    trial, point = np.nonzero(lowest)  # pairs whose score is still above 0
+    places = cover.places[point]
     for rival in cover.rivals:
-        playing = np.flatnonzero(np.all((here >= -rival) & (here <= last - rival), axis=1))
+        playing = np.flatnonzero(np.all((places >= -rival) & (places <= last - rival), axis=1))
         if not playing.size:
             continue
         distance = float(np.sqrt((rival**2).sum()))
         y = np.einsum("dgl,d->gl", columns, rival / distance)
         lines = _Lines(y, records.weights, sizes, xi, reach)
-        where = np.rint(grid @ (rival / distance))
-        block = max(1, MOST_NUMBERS // m)
-        for some in (playing[start : start + block] for start in range(0, playing.size, block)):
-            at = trial[some], point[some]
-            group = at[0][:, None] * m + np.arange(m)
+        projections = np.rint(grid @ (rival / distance))
+        block = max(1, MAX_ARRAY_SIZE // m)
+        for pairs in (playing[start : start + block] for start in range(0, playing.size, block)):
+            cells = trial[pairs], point[pairs]
+            group = cells[0][:, None] * m + np.arange(m)
             target = np.ceil(sizes[group] * (distance / np.sqrt(cover.d) / 2 * (alpha / h)))
-            changes = lines.changes(group, where[at[1], None], target, found[at])
-            found[at] = np.minimum(found[at], changes)
-        left = found[trial, point] > 0
-        trial, point, here = trial[left], point[left], here[left]
-    return found
+            changes = lines.changes(group, projections[cells[1], None], target, lowest[cells])
+            lowest[cells] = np.minimum(lowest[cells], changes)
+        alive = lowest[trial, point] > 0
+        trial, point, places = trial[alive], point[alive], places[alive]
+    return lowest
 
 
 @validated
 class KSU20TournamentMean(Estimator):
     """KSU20 pure-DP mean of heavy-tailed vectors: exponential mechanism on a grid (Algorithm 4).
 
-    1. One half of the records gives a centre c: `KSU20Mean` on every coordinate with epsilon/d.
+    1. One half of the records gives a centre c: `KSU20Mean` on each of the d coordinates with
+       epsilon/d.
     2. A grid of step alpha/sqrt(d) covers c +- w in every coordinate, w = box alpha. The
        exponential mechanism at sensitivity 1 chooses a point of the grid by its `scores` on the
-       other half.
+       other half. A match compares two points by the records, projected on the line through both
+       points and clipped to +-xi. The score of a point is the number of records to replace until
+       the point loses a match to a point beyond the tie radius.
+       `dpbench.estimators.ksu20_tournament` derives the sensitivity.
 
     The halves are disjoint, so each has the whole budget. ``paper`` has w = alpha, a tie radius of
-    20 alpha and xi = 60/alpha^(1/(k-1)); for d <= 100 all points then tie, and the box keeps the
-    error below 20 alpha. ``practical`` has w = 3 alpha, a tie radius of 2 alpha, and for xi the sum
-    of 2/alpha^(1/(k-1)) and half the grid's diagonal; the centre is asked for an error of 1.
+    20 alpha and xi = 60/alpha^(1/(k-1)). For d <= 100 all points then tie, and the size of the grid
+    keeps the error below 20 alpha. ``practical`` has w = 3 alpha and a tie radius of 2 alpha. There
+    xi is the sum of 2/alpha^(1/(k-1)) and half the grid's diagonal, and the error sought for each
+    coordinate of the centre is 1.
     Proof: docs/theory/ksu20_tournament.md.
 
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment: it is at most 1 in every direction, so data have to be scaled.
+        Order of the bounded moment. The moment is at most 1 in every direction, so data have to be
+        scaled.
     radius : float >= 0
         Public bound R on the absolute value of every coordinate of the mean.
     alpha : float in (0, 1], optional
-        Error sought; by default the smallest for which n suffices.
+        Error sought; by default the smallest error for which n records suffice, see the method
+        `terms`.
     constants : {'paper', 'practical'}
-        Choice of box, tie radius and clip: those of the paper's proof, or smaller ones.
+        Choice of w, tie radius and xi. ``paper``: the constants of the paper's proof.
+        ``practical``: smaller constants.
     beta : float in (0, 1)
-        Probability that the error exceeds the one sought.
+        Probability that the error exceeds the promised error.
     groups : odd int, optional
-        Number m of groups; by default 1, in ``paper`` at least 400 d ln(8 sqrt(d)/beta).
+        Number m of groups of the records in a match; by default 1, in ``paper`` at least 400 d ln(8
+        sqrt(d)/beta).
     box : float > 0, optional
-        Half width w of the grid over alpha; by default 3, in ``paper`` 1.
+        w/alpha, where w is half the width of the grid; by default 3, in ``paper`` 1.
     tie : float > 0, optional
-        Tie radius over alpha; by default 2, in ``paper`` 20.
+        Tie radius divided by alpha; by default 2, in ``paper`` 20.
     xi : float > 0, optional
-        Half width of the clip over 1/alpha^(1/(k-1)), to which nothing is added; by default see
-        above.
+        Half the width of the clip, in units of alpha^(-1/(k-1)); by default 2, in ``paper`` 60. If
+        it is given, half the grid's diagonal is not added.
     """
 
     stream_name: ClassVar[str] = "KSU20CoverMean"
@@ -378,22 +439,27 @@ class KSU20TournamentMean(Estimator):
     multivariate: ClassVar[bool] = True
 
     @model_validator(mode="after")
-    def _odd(self) -> Self:
+    def _check_odd(self) -> Self:
         if self.groups is not None and self.groups % 2 == 0:
             raise ValueError(f"groups is {self.groups}; only an odd number has a middle one")
         return self
 
     def cover(self, d: int) -> Cover:
-        """Return the grid in d dimensions; a ValueError if it has too many points."""
+        """Return the grid of candidate points in d dimensions, in units of the error alpha.
+
+        Raise ValueError if the grid has too many points.
+        """
         return Cover(d, self.box or BOX[self.constants], self.tie or TIE[self.constants])
 
     def half_clip(self, alpha: float, d: int) -> float:
-        """Return the half width xi of the clip.
+        """Return half the width of the clip of projected records, in the unit of the data.
 
         Parameters
         ----------
-        alpha, d : float, int
-            Error sought, and number of coordinates.
+        alpha : float
+            Error sought.
+        d : int
+            Number of coordinates.
 
         Returns
         -------
@@ -404,26 +470,28 @@ class KSU20TournamentMean(Estimator):
         return float(base + added * self.cover(d).half_diagonal * alpha)
 
     def match_groups(self, d: int) -> int:
-        """Return the number m of groups in d dimensions."""
+        """Return the number m of groups of records by which grid points in R^d are compared."""
         if self.groups is not None or self.constants == "practical":
             return self.groups or 1
         return int(np.ceil(400 * d * np.log(8 * np.sqrt(d) / self.beta))) // 2 * 2 + 1
 
-    def coarse(self, alpha: float, d: int) -> ksu20.KSU20Mean:
-        """Return the estimator of the centre's coordinates.
+    def centre_estimator(self, alpha: float, d: int) -> ksu20.KSU20Mean:
+        """Return the estimator of one coordinate of the centre of the grid.
 
         Parameters
         ----------
-        alpha, d : float, int
-            Error sought, and number of coordinates.
+        alpha : float
+            Error sought.
+        d : int
+            Number of coordinates.
 
         Returns
         -------
         KSU20Mean
         """
-        sought, beta = alpha if self.constants == "paper" else 1.0, self.beta / d
+        centre_alpha, beta = alpha if self.constants == "paper" else 1.0, self.beta / d
         return ksu20.KSU20Mean(
-            k=self.k, radius=self.radius, alpha=sought, constants=self.constants, beta=beta
+            k=self.k, radius=self.radius, alpha=centre_alpha, constants=self.constants, beta=beta
         )
 
     def terms(self, alpha: float, n: float, d: int, budget: Budget) -> Floats:
@@ -431,10 +499,14 @@ class KSU20TournamentMean(Estimator):
 
         Parameters
         ----------
-        alpha, n : float
-            Error sought, and number of records at which logarithms of n are taken.
-        d, budget : int, Budget
-            Number of coordinates, and privacy budget of the whole estimator.
+        alpha : float
+            Error sought, in the unit of the data.
+        n : float
+            Number of records, where the needed numbers depend on it (in logarithms).
+        d : int
+            Number of coordinates.
+        budget : Budget
+            Privacy budget of the whole estimator.
 
         Returns
         -------
@@ -446,9 +518,9 @@ class KSU20TournamentMean(Estimator):
             If `tie` or `xi` is so small that no number of records suffices.
         """
         if self.constants == "paper":
-            coarse = self.coarse(alpha, d)
-            parts = 4 * coarse.groups
-            return parts * np.array(coarse.terms(alpha, n / parts, budget.fraction(1 / d)))
+            centre = self.centre_estimator(alpha, d)
+            parts = 4 * centre.groups
+            return parts * np.array(centre.terms(alpha, n / parts, budget.fraction(1 / d)))
         epsilon, m, cover = budget.pure_epsilon, self.match_groups(d), self.cover(d)
         gap = (cover.tie - 1) / 2 - worst_clipping_bias(self.xi or XI["practical"], self.k)
         if gap <= 0:
@@ -461,7 +533,7 @@ class KSU20TournamentMean(Estimator):
         return np.array([2 * spread**2 / alpha**2, privacy, reach])
 
     def accuracy(self, n: int, d: int, budget: Budget) -> float:
-        """Return the error that is sought with n records.
+        """Return the error alpha that the estimator seeks with n records of d coordinates.
 
         Parameters
         ----------
@@ -480,7 +552,12 @@ class KSU20TournamentMean(Estimator):
         return ksu20.smallest_alpha(needed, n, self.constants)
 
     def promise(self, n: int, d: int, budget: Budget) -> float | None:
-        """Return 20 alpha in ``paper`` if n suffices for the centre, otherwise None.
+        """Return the guaranteed error, 20 alpha, with ``paper`` constants; None without guarantee.
+
+        alpha is the error sought. A guarantee exists if both conditions hold:
+
+        - `KSU20Mean` guarantees an error alpha for every coordinate of the centre of the grid.
+        - If this error is met, every grid point is within 20 alpha of the mean.
 
         Parameters
         ----------
@@ -494,9 +571,9 @@ class KSU20TournamentMean(Estimator):
         float or None
         """
         alpha = self.accuracy(n, d, budget)
-        kept = self.coarse(alpha, d).promise(n - n // 2, budget.fraction(1 / d))
-        farthest = np.sqrt(d) + self.cover(d).half_diagonal  # from the mean to a point, over alpha
-        return None if kept is None or farthest > TIE["paper"] else TIE["paper"] * alpha
+        centre_error = self.centre_estimator(alpha, d).promise(n - n // 2, budget.fraction(1 / d))
+        farthest = np.sqrt(d) + self.cover(d).half_diagonal  # largest error of a point over alpha
+        return None if centre_error is None or farthest > TIE["paper"] else TIE["paper"] * alpha
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         n, d, half = sample.n, sample.d, sample.n // 2
@@ -506,8 +583,12 @@ class KSU20TournamentMean(Estimator):
         alpha = self.accuracy(n, d, ledger.budget)
         first, second = sample.split([n - half, half], ledger.rng)
         coarse, fine = ledger.parallel(2)
-        centre = self.coarse(alpha, d).run(first.columns(), coarse.repeated(d)).value.reshape(-1, d)
-        records = Records.of(second, m, ledger.rng)
+        centre = (
+            self.centre_estimator(alpha, d)
+            .run(first.columns(), coarse.repeated(d))
+            .value.reshape(-1, d)
+        )
+        records = Records.from_sample(second, m, ledger.rng)
         score = scores(records, centre, cover, alpha, self.half_clip(alpha, d))
         grid = alpha * cover.offsets
         value, best = centre + grid[fine.exponential(score, 1.0)], centre + grid[score.argmax(1)]

@@ -1,4 +1,4 @@
-"""Estimators without privacy: the baseline from which the cost of privacy is measured."""
+"""Estimators without privacy, the baseline for the cost of privacy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EmpiricalMean(_NonPrivateEstimator):
 class Median(_NonPrivateEstimator):
     """Sample median, without privacy; scalar records only.
 
-    For even n it is the mean of the two middle records.
+    For even n the median is the mean of the two middle records.
     """
 
     multivariate: ClassVar[bool] = False
@@ -48,15 +48,15 @@ class Median(_NonPrivateEstimator):
 
 @validated
 class MedianOfMeans(_NonPrivateEstimator):
-    """Median of means, without privacy: the median over disjoint groups of their means.
+    """Median of means, without privacy: the median of the means of disjoint groups.
 
     The median of vectors is taken in each coordinate.
 
     Parameters
     ----------
     groups : int >= 1
-        Number of groups; at most n of them are used, so that none is empty. More groups resist
-        outliers better, fewer groups follow the mean of skewed records more closely.
+        Number of groups. At most n are used, because a group must not be empty. More groups resist
+        outliers better, and fewer groups follow the mean of skewed records more closely.
     """
 
     groups: Annotated[int, Field(ge=1)] = 10
@@ -75,11 +75,12 @@ class TrimmedMean(_NonPrivateEstimator):
     Parameters
     ----------
     fraction : float in [0, 0.5)
-        Share of the records dropped from each end.
+        Share of the records dropped from each end. A larger share resists outliers better and
+        follows the mean of skewed records less closely.
     """
 
     fraction: Annotated[float, Field(ge=0, lt=0.5)] = 0.05
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        kept = sample.trimmed_mean(self.fraction)
-        return Estimate(kept, kept)
+        mean = sample.trimmed_mean(self.fraction)
+        return Estimate(mean, mean)

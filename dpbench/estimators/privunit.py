@@ -1,29 +1,33 @@
 """PrivUnit: vectors released one by one in the local model (BDFKR18), with the best cap (AFT22).
 
-**Mechanism.** A unit vector u of R^d is released as V/m. With probability p, V is uniform on the
-cap {v : |v| = 1, <v, u> >= gamma}, and otherwise it is uniform on the rest of the sphere.
+**Mechanism.** A unit vector u of R^d is released as V/m, where V is a random unit vector and
+m = E<V, u>. With probability p, V is uniform on the cap {v : |v| = 1, <v, u> >= gamma}. Otherwise V
+is uniform on the rest of the sphere.
 
 **Privacy.** Let W = <V, u>. For a uniform V, (1 - W)/2 has the distribution Beta(a, a), a =
-(d-1)/2, so the cap has the share q = I_((1-gamma)/2)(a, a) of the sphere. Relative to the uniform
-distribution, the density of V is p/q on the cap and (1-p)/(1-q) off it, for every u. So the release
-is epsilon-DP if and only if p (1-q)/(q (1-p)) is at most e^epsilon (and at least e^-epsilon). With
-equality and w = 1/(e^epsilon - 1), p = q (1+w)/(q+w).
+(d-1)/2. So the cap has the share q = I_((1-gamma)/2)(a, a) of the sphere, where I is the
+regularised incomplete beta function. Relative to the uniform distribution, the density of V is p/q
+on the cap and (1-p)/(1-q) off the cap, for every u. So the release is epsilon-DP if and only if
+p (1-q)/(q (1-p)) is at most e^epsilon (and at least e^-epsilon). Equality to e^epsilon gives
+p = q (1+w)/(q+w), with w = 1/(e^epsilon - 1), in code `odds`.
 
-**Mean.** V is symmetric around u, so E V = m u with m = E W. The density of W for a uniform V is
-c (1 - w^2)^((d-3)/2), c = Gamma(d/2)/(sqrt(pi) Gamma(a)), hence
+**Mean.** V is symmetric around u, so E V = m u with m = E W. For a uniform V the density of W at s
+is c (1 - s^2)^((d-3)/2), c = Gamma(d/2)/(sqrt(pi) Gamma(a)), hence
 
     kappa = E(W; W >= gamma) = c (1 - gamma^2)^a/(2a) = -E(W; W < gamma),
 
-and so m = kappa (p/q - (1-p)/(1-q)) = kappa/(q + w).
+where E(W; A) is the mean of W times the indicator of A. So
 
-**Best cap.** It has the largest m, because E|V/m - u|^2 = 1/m^2 - 1. At the maximum gamma = m,
-because d kappa = gamma dq.
+    m = kappa (p/q - (1-p)/(1-q)) = kappa/(q + w).
 
-**Vectors in the unit ball.** x is first rounded to x/|x| or -x/|x|, with probabilities (1 +-
-|x|)/2, so that the mean is x. A mixture of distributions that are within a factor e^epsilon of each
-other is within that factor, too, so this remains epsilon-DP. Every release has norm 1/m and mean x.
-So the average of n independent records of mean mu has a mean square error of (1/m^2 - |mu|^2)/n,
-and of n fixed unit vectors (1/m^2 - 1)/n.
+**Best cap.** The best cap has the largest m, because E|V/m - u|^2 = 1/m^2 - 1. At the maximum
+gamma = m, because the derivatives with respect to gamma satisfy kappa' = gamma q'.
+
+**Vectors in the unit ball.** A vector x is first rounded to x/|x| or -x/|x|, with probabilities
+(1 + |x|)/2 and (1 - |x|)/2, so that the mean is x. The distributions of releases of unit vectors
+are within a factor e^epsilon of each other, and so are mixtures of them: the release of x is
+epsilon-DP. Every release has norm 1/m and mean x. So the average of n independent records of mean
+mu has a mean square error of (1/m^2 - |mu|^2)/n. For n fixed unit vectors it is (1/m^2 - 1)/n.
 """
 
 from __future__ import annotations
@@ -44,21 +48,24 @@ from dpbench.samples.rows import norms
 
 __all__ = ["PrivUnitMean", "PrivUnitParameters", "best_cap"]
 
-AT_ONCE = 1 << 20  # numbers drawn at once
-LARGE = 600.0  # beyond this epsilon, p rounds to 1
+BATCH_NUMBERS = 1 << 20  # numbers drawn at once, which bounds memory
+MAX_EPSILON = 600.0  # beyond this epsilon, p rounds to 1
 
 
 class PrivUnitParameters(NamedTuple):
-    """Parameters of PrivUnit, in the notation at the top of this file.
+    """Parameters of PrivUnit, a mechanism that releases a unit vector u as V/m.
+
+    V is a random unit vector. With probability p, V is drawn from a cap of the sphere around u,
+    else from the rest of the sphere.
 
     Parameters
     ----------
     share : float
         Share q of the sphere that the cap covers.
     chance : float
-        Probability p that the release is uniform on the cap.
+        Probability p that V is uniform on the cap.
     mean : float
-        Mean m of <V, u>.
+        Mean m of the inner product <V, u>.
     """
 
     share: float
@@ -68,7 +75,11 @@ class PrivUnitParameters(NamedTuple):
 
 @cache
 def best_cap(d: int, epsilon: float) -> PrivUnitParameters:
-    """Return the cap with the largest mean m, by a search over its share.
+    """Return the parameters of PrivUnit with the smallest error.
+
+    PrivUnit releases a unit vector u as V/m. With probability p, V is a random vector on a cap of
+    the sphere around u, else on the rest of the sphere. The error is smallest if m, the mean of
+    <V, u>, is largest. The search is over the share q of the sphere that the cap covers.
 
     Parameters
     ----------
@@ -79,11 +90,11 @@ def best_cap(d: int, epsilon: float) -> PrivUnitParameters:
 
     Returns
     -------
-    Cap
+    PrivUnitParameters
     """
     from scipy.optimize import minimize_scalar  # a slow import
 
-    a, epsilon = (d - 1) / 2, min(epsilon, LARGE)
+    a, epsilon = (d - 1) / 2, min(epsilon, MAX_EPSILON)
     odds = 1 / float(np.expm1(epsilon))
     constant = float(gammaln(d / 2) - gammaln(a) - np.log(np.pi) / 2 - np.log(2 * a))
 
@@ -93,21 +104,24 @@ def best_cap(d: int, epsilon: float) -> PrivUnitParameters:
         return constant + a * float(np.log(4 * t * (1 - t))) - float(np.log(share + odds))
 
     bounds = (-epsilon - 20, float(np.log(0.5)))
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda x: -log_mean(x), bounds=bounds, method="bounded", options={"xatol": 1e-9}
     )
-    share = float(np.exp(found.x))
-    return PrivUnitParameters(share, share * (1 + odds) / (share + odds), float(np.exp(-found.fun)))
+    share = float(np.exp(minimum.x))
+    return PrivUnitParameters(
+        share, share * (1 + odds) / (share + odds), float(np.exp(-minimum.fun))
+    )
 
 
 @validated
 class PrivUnitMean(Estimator, kind="privunit_mean"):
     """PrivUnit mean: unit vectors released one by one in the local model (BDFKR18, AFT22).
 
-    Records are projected on the ball of radius L around 0 and divided by L before the release.
-    Under zCDP, GDP and (epsilon, delta) it runs at the epsilon that the budget pays for. The module
-    docstring of `dpbench.estimators.privunit` derives privacy and mean square error. Scalars are
-    refused: d >= 2.
+    Theorem numbers were not checked. Records are projected on the ball of radius L around 0,
+    divided by L, and rounded at random to unit vectors before the release. Under zCDP, GDP and
+    (epsilon, delta) the release of a record is pure DP, at the largest epsilon that the budget
+    allows. `dpbench.estimators.privunit` derives privacy and mean square error. Records have
+    to be vectors of d >= 2 coordinates.
 
     Parameters
     ----------
@@ -134,16 +148,21 @@ class PrivUnitMean(Estimator, kind="privunit_mean"):
         cap = best_cap(d, ledger.pay_for_custom_mechanism("PrivUnit of every record").pure_epsilon)
         copies = np.repeat(np.arange(counts.size), counts.ravel().astype(np.int64))
         place, flat = copies.reshape(sample.trials, n), vectors.reshape(-1, d)
-        total, step = np.zeros((sample.trials, d)), max(1, AT_ONCE // (sample.trials * d))
+        total, step = np.zeros((sample.trials, d)), max(1, BATCH_NUMBERS // (sample.trials * d))
         for first in range(0, n, step):
-            some = flat[place[:, first : first + step]]
-            total += _released(_rounded(some, self.radius, ledger.rng), cap, ledger.rng).sum(axis=1)
+            batch = flat[place[:, first : first + step]]
+            total += _draw_releases(
+                _round_to_sphere(batch, self.radius, ledger.rng), cap, ledger.rng
+            ).sum(axis=1)
         before = sample.projected_mean(0.0, self.radius)
         return Estimate(total * (self.radius / (n * cap.mean)), before)
 
 
-def _rounded(vectors: Floats, radius: float, rng: np.random.Generator) -> Floats:
-    """Draw unit vectors, (..., d), of mean x/L for vectors x projected on the ball of radius L."""
+def _round_to_sphere(vectors: Floats, radius: float, rng: np.random.Generator) -> Floats:
+    """Draw a random unit vector with the mean x/L for each of several vectors x, (..., d).
+
+    L is `radius`. Each x is first projected on the ball of radius L around 0.
+    """
     # Scale by a power of two first, which is exact. Otherwise lengths could overflow or lose
     # digits, the quotients would not be unit vectors, and their releases would stand out.
     power = np.frexp(np.abs(vectors).max(axis=-1, keepdims=True))[1]
@@ -158,14 +177,17 @@ def _rounded(vectors: Floats, radius: float, rng: np.random.Generator) -> Floats
     return np.where(up, unit, -unit)
 
 
-def _released(unit: Floats, cap: PrivUnitParameters, rng: np.random.Generator) -> Floats:
-    """Draw the release V of every unit vector, (..., d)."""
+def _draw_releases(unit: Floats, cap: PrivUnitParameters, rng: np.random.Generator) -> Floats:
+    """Draw the PrivUnit release of every unit vector in `unit`, (..., d), as a unit vector.
+
+    A release still has to be divided by `cap.mean`, which makes it unbiased.
+    """
     d, shape = unit.shape[-1], (*unit.shape[:-1], 1)
     inside, u = rng.random(shape) < cap.chance, rng.random(shape)
     # Draw (1 - W)/2 by inversion; the cap is the lower tail, of probability `share`.
     level = np.where(inside, cap.share * u, cap.share + (1 - cap.share) * u)
     t = betaincinv((d - 1) / 2, (d - 1) / 2, level)
-    aside = rng.standard_normal(unit.shape)
-    aside -= np.sum(aside * unit, axis=-1, keepdims=True) * unit
-    aside /= np.linalg.norm(aside, axis=-1, keepdims=True)
-    return np.asarray((1 - 2 * t) * unit + 2 * np.sqrt(t * (1 - t)) * aside)
+    perpendicular = rng.standard_normal(unit.shape)
+    perpendicular -= np.sum(perpendicular * unit, axis=-1, keepdims=True) * unit
+    perpendicular /= np.linalg.norm(perpendicular, axis=-1, keepdims=True)
+    return np.asarray((1 - 2 * t) * unit + 2 * np.sqrt(t * (1 - t)) * perpendicular)

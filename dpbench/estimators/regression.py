@@ -1,11 +1,13 @@
-"""Private linear regression of the last coordinate y of a record on the others, x (L17, goal 4).
+"""Private linear regression of a record's last coordinate y on its other coordinates x.
 
-An estimate theta predicts y by <x, theta>. Let S be the mean of x x' under the distribution, and
-theta* its least-squares coefficients. The excess risk E (<x, theta> - y)^2 - E (<x, theta*> - y)^2
-is |S^(1/2) (theta - theta*)|^2, and the error reported is its root. For y = <x, theta*> + z with z
-of variance s^2 and independent of the d coordinates of x, the excess risk of least squares is about
-d s^2/n, and privacy adds a term of order d^2/(n^2 rho). `dpbench.theory.exact.regression` has both
-with constants.
+Regression is goal 4 of L17. A record (x, y) has d coordinates in x. Coefficients theta predict y by
+<x, theta>. Let S be the mean of x x' under the distribution, and theta* the coefficients with the
+least mean square error under the distribution. The excess risk of theta is E (<x, theta> - y)^2
+- E (<x, theta*> - y)^2 = |S^(1/2) (theta - theta*)|^2, and the reported error is its root.
+
+Let y = <x, theta*> + z, with z of variance s^2 and independent of the d coordinates of x. The
+excess risk of least squares is then about d s^2/n, and privacy under rho-zCDP adds a term of order
+d^2/(n^2 rho). `dpbench.theory.exact.regression` has both terms with constants.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pydantic import Field
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.coinpress import WIDEST, rho_of, under_zcdp
+from dpbench.estimators.coinpress import MAX_COORDINATE, rho_of, to_zcdp
 from dpbench.estimators.gradient_descent import Clip, Steps, descend
 from dpbench.estimators.nonprivate import _NonPrivateEstimator
 from dpbench.estimators.subsample import SubsampleAggregate
@@ -32,16 +34,19 @@ __all__ = [
 ]  # fmt: skip
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
-RIDGE_SHARE = 0.1  # share of the budget that AdaSSP spends on the least eigenvalue
+RIDGE_SHARE = 0.1  # share of the budget that AdaSSP spends on the smallest eigenvalue
 
 
 def least_squares(moment: Floats) -> Floats:
-    """Return the shortest theta of least squared error, (..., d).
+    """Return the least-squares coefficients theta for predicting y by <x, theta>.
+
+    If several theta have the least squared error, the shortest is returned.
 
     Parameters
     ----------
     moment : ndarray of shape (..., d + 1, d + 1)
-        Second moments of records (x, y). A matrix that is not finite counts as 0.
+        Matrices of second moments of records (x, y), where x has d coordinates. A matrix with an
+        entry that is not finite counts as 0.
 
     Returns
     -------
@@ -56,21 +61,31 @@ def least_squares(moment: Floats) -> Floats:
 
 
 def _check(sample: Sample) -> None:
-    """Raise a ValueError unless records have a feature and a response."""
+    """Raise ValueError unless records have at least two coordinates, a feature and a response."""
     if sample.d < 2:
         raise ValueError("a regression needs vectors of two coordinates or more")
 
 
 def _records(sample: Sample) -> tuple[Floats, Floats, Floats]:
-    """Return features (trials, m, d), responses (trials, m) and multiplicities (trials, m)."""
+    """Return the features, the responses and the multiplicities of the records of a regression.
+
+    A record is (x, y). The features x are (trials, m, d), the responses y and the multiplicities
+    (trials, m).
+    """
     _check(sample)
     values, counts = sample.listed()
-    values = np.clip(values, -WIDEST, WIDEST)
+    values = np.clip(values, -MAX_COORDINATE, MAX_COORDINATE)
     return values[..., :-1], values[..., -1], counts
 
 
-def _flipped(n: int, d: int | None, others: Floats) -> list[Pair]:
-    """Return a pair that flips the sign of a large response at x = (1, ..., 1), beside `others`."""
+def _flip_pairs(n: int, d: int | None, others: Floats) -> list[Pair]:
+    """Return a list with one pair of neighbouring datasets for a privacy audit.
+
+    The datasets differ in the sign of one record's response. This record has the features
+    x = (1, ..., 1) and the response 1e6 or -1e6. The other n - 1 records, `others`, are the same in
+    both datasets. `others` has the shape (n - 1, d), or (d,) for one record that is repeated. The
+    list is empty if d, the number of coordinates of a record, is below 2 or unknown.
+    """
     if d is None or d < 2:
         return []
     record = np.append(np.ones(d - 1), 1e6)
@@ -79,7 +94,7 @@ def _flipped(n: int, d: int | None, others: Floats) -> list[Pair]:
 
 
 class _Regression(Estimator):
-    """Base class of private regressions."""
+    """Base class of private estimators of linear regression coefficients."""
 
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
@@ -89,7 +104,10 @@ class _Regression(Estimator):
 
 @validated
 class LeastSquares(_NonPrivateEstimator):
-    """Least squares, without privacy; the shortest solution if there are several."""
+    """Least-squares coefficients of a linear regression, without privacy.
+
+    If there are several solutions, the shortest is returned.
+    """
 
     estimand: ClassVar[str] = "regression"
     bounded_in: ClassVar[None] = None
@@ -97,47 +115,54 @@ class LeastSquares(_NonPrivateEstimator):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         _check(sample)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = least_squares(sample.second_moment())
-        return Estimate(found, found)
+            theta = least_squares(sample.second_moment())
+        return Estimate(theta, theta)
 
 
 @validated
 class AdaSSP(_Regression, kind="adassp"):
     """AdaSSP: linear regression by noisy moments and an adaptive ridge (W18, Algorithm 2).
 
-    Here with Gaussian noise, and with constants for replacing a record. Let |x| <= B and |y| <= Y,
-    and write u = x/B, and y for y/Y.
+    Records (x, y) have d features x and a response y, which coefficients theta predict by
+    <x, theta>. This implementation uses Gaussian noise, and constants for neighbours that differ in
+    a replaced record. Let |x| <= B and |y| <= Y, and let u = x/B. In the steps, y stands for the
+    scaled response y/Y.
 
-    1. With 0.9 of the budget release A = mean of u u' and b = mean of y u at once, as the vector of
-       the diagonal of A, sqrt(2) times the entries above it, and b. Its l2 norm is that of (A, b).
-    2. With 0.1 release the least eigenvalue of A. It changes by at most 1/n, because it is at least
-       that of A - v v'/n. Let L be a lower bound on it that holds with probability 1 - beta/2.
-    3. Solve for theta with the ridge max(0, G - L), where G bounds the norm of the noise of A.
-       Eigenvalues below s are raised to s, the standard deviation of the noise.
+    1. With 0.9 of the budget release A = mean of u u' and b = mean of y u at once. They form one
+       vector: the diagonal of A, sqrt(2) times the entries above it, and b. The l2 norm of the
+       vector is the Frobenius norm of (A, b).
+    2. With 0.1 release the smallest eigenvalue of A. A replaced record moves it by at most 1/n,
+       because adding v v'/n with |v| <= 1 to a matrix raises its smallest eigenvalue by 0 to 1/n.
+       Let L be a lower bound on the smallest eigenvalue that holds with probability 1 - beta/2.
+    3. Solve (A + ridge I) theta = b with the ridge max(0, G - L), where G bounds the spectral norm
+       of the noise of A. Let s be the standard deviation of the noise. Eigenvalues of A + ridge I
+       below s are raised to s.
 
-    Sensitivity of step 1. Let t = <u, v>, where |u|, |v|, |y|, |z| <= 1. Replacing (u, y) by (v, z)
-    moves n times the vector by the root of
+    Sensitivity of step 1. Let t = <u, v>, where |u|, |v|, |y|, |z| <= 1. Replacing a record (u, y)
+    by (v, z) moves n times the vector of step 1 by the root of
 
         |uu' - vv'|_F^2 + |yu - zv|^2 <= (2 - 2t^2) + (2 + 2|t|) <= 9/2,
 
     because the first term is |u|^4 + |v|^4 - 2t^2, and the second y^2 |u|^2 + z^2 |v|^2 - 2yzt. The
-    bound is attained at t = 1/2, z = -y. (W18 releases A and b separately, at a cost of 2 + 4, with
-    twice the noise of A off the diagonal.)
+    bound is attained at t = 1/2, z = -y. (W18 releases A and b separately, with squared
+    sensitivities 2 and 4, and with twice the variance of A off the diagonal.)
 
-    Bound G. The noise N of A is a symmetric matrix with variances s^2 on and s^2/2 off the
-    diagonal. Its largest eigenvalue has a mean of at most s sqrt(2d) (Davidson and Szarek 2001,
-    II.11), and each end of its spectrum is an s-Lipschitz function of d (d + 1)/2 independent N(0,
-    1). So |N| <= G = s (sqrt(2d) + sqrt(2 ln(2/beta))) with probability 1 - beta.
+    Bound G. The noise N of A is a symmetric matrix. Its entries have variance s^2 on the diagonal
+    and s^2/2 elsewhere. The mean of the largest eigenvalue of N is at most s sqrt(2d) (Davidson and
+    Szarek 2001, II.11). Each end of its spectrum is an s-Lipschitz function of d (d + 1)/2
+    independent N(0, 1). So |N| <= G = s (sqrt(2d) + sqrt(2 ln(2/beta))) with probability 1 - beta.
 
     Parameters
     ----------
     feature_bound : float > 0
-        Bound B on the norm of the features x, in their unit; longer x are projected on that ball.
+        Bound B on the norm of the features x, in the unit of x; longer x are projected on the ball
+        of radius B.
     response_bound : float > 0
-        Bound Y on abs(y), in the unit of the response; y is clipped to +-Y. The noise of the
-        solution is proportional to Y/B.
+        Bound Y on abs(y), in the unit of y, which is clipped to +-Y. The noise of the coefficients
+        is proportional to Y/B.
     beta : float in (0, 1)
-        Probability that the bounds G and L fail; a smaller value makes the ridge larger.
+        Probability that the noise exceeds G, and twice the probability that L exceeds the
+        eigenvalue. A smaller value makes the ridge larger.
     """
 
     feature_bound: Clip
@@ -150,22 +175,24 @@ class AdaSSP(_Regression, kind="adassp"):
         y = np.clip(y / self.response_bound, -1, 1)
         weighted = (u * (counts / sample.n)[..., None]).transpose(0, 2, 1)
         a, b = weighted @ u, (weighted @ y[..., None])[..., 0]
-        ridge_part, part = under_zcdp(ledger).split(RIDGE_SHARE, 1 - RIDGE_SHARE)
+        ridge_part, part = to_zcdp(ledger).split(RIDGE_SHARE, 1 - RIDGE_SHARE)
         upper = np.triu_indices(u.shape[2])
-        stretch = np.where(upper[0] == upper[1], 1.0, 2**0.5)
+        weights = np.where(upper[0] == upper[1], 1.0, 2**0.5)
         sensitivity = 3 / 2**0.5 / sample.n
-        noisy = part.add_noise(np.hstack([a[:, *upper] * stretch, b]), sensitivity)
+        noisy = part.add_noise(np.hstack([a[:, *upper] * weights, b]), sensitivity)
         noisy_a = np.empty_like(a)
-        noisy_a[:, *upper] = noisy_a[:, *upper[::-1]] = noisy[:, : stretch.size] / stretch
+        noisy_a[:, *upper] = noisy_a[:, *upper[::-1]] = noisy[:, : weights.size] / weights
         s = sensitivity / float(np.sqrt(2 * rho_of(part.budget)))
-        enough = s * float(np.sqrt(2 * u.shape[2]) + np.sqrt(2 * np.log(2 / self.beta)))
-        least = np.asarray(np.linalg.eigvalsh(a)[:, 0], dtype=float)
-        least = ridge_part.add_noise(least, 1 / sample.n)
-        least -= ridge_part.budget.noise_quantile(self.beta) / sample.n
-        ridge = np.maximum(0, enough - np.maximum(0, least))
+        noise_bound = s * float(np.sqrt(2 * u.shape[2]) + np.sqrt(2 * np.log(2 / self.beta)))
+        smallest = np.asarray(np.linalg.eigvalsh(a)[:, 0], dtype=float)
+        smallest = ridge_part.add_noise(smallest, 1 / sample.n)
+        smallest -= ridge_part.budget.noise_quantile(self.beta) / sample.n
+        ridge = np.maximum(0, noise_bound - np.maximum(0, smallest))
         unit = self.response_bound / self.feature_bound
-        found = (_solved(m, v, ridge, s) for m, v in ((noisy_a, noisy[:, stretch.size :]), (a, b)))
-        value, before = (unit * theta for theta in found)
+        solutions = (
+            _solve_ridge(m, v, ridge, s) for m, v in ((noisy_a, noisy[:, weights.size :]), (a, b))
+        )
+        value, before = (unit * theta for theta in solutions)
         return Estimate(value, before)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
@@ -173,35 +200,42 @@ class AdaSSP(_Regression, kind="adassp"):
             return []
         # The other records make the least eigenvalue so large that no ridge is added.
         rest = 1e6 * np.eye(d - 1, d)[np.arange(n - 1) % (d - 1)]
-        return _flipped(n, d, rest)
+        return _flip_pairs(n, d, rest)
 
 
-def _solved(a: Floats, b: Floats, ridge: Floats, least: float) -> Floats:
-    """Return (A + ridge I)^(-1) b, (trials, d), with eigenvalues raised to `least` or more."""
+def _solve_ridge(a: Floats, b: Floats, ridge: Floats, floor: float) -> Floats:
+    """Return the solutions theta of (A + ridge I) theta = b, one for each trial, (trials, d).
+
+    Eigenvalues of A + ridge I below `floor` are raised to `floor`.
+    """
     values, vectors = np.linalg.eigh(a)
-    values = np.maximum(values + ridge[:, None], least)
-    turned = (b[:, None] @ vectors)[:, 0] / values
-    return np.asarray((vectors @ turned[..., None])[..., 0])
+    values = np.maximum(values + ridge[:, None], floor)
+    rotated = (b[:, None] @ vectors)[:, 0] / values
+    return np.asarray((vectors @ rotated[..., None])[..., 0])
 
 
 @validated
 class GradientDescentRegression(_Regression):
-    """DP gradient descent (DP-GD) for linear regression: squared loss with clipped gradients.
+    """DP gradient descent for linear regression: squared loss with clipped gradients (ACG16).
 
-    The descent (`descend`) starts at 0. A record's gradient is x (<x, theta> - y), clipped to norm
-    C. No bounds on x or y are needed. The noise is proportional to C, which may be as small as the
-    residuals of the least-squares coefficients. While theta is far from them gradients are clipped,
+    Records (x, y) have features x and a response y, which coefficients theta predict by <x, theta>.
+    The descent starts at theta = 0. The function `descend` documents the steps and their
+    sensitivity. The gradient of a record is x (<x, theta> - y), clipped to norm C. No bounds on x
+    or y are needed. The noise is proportional to C, which may be as small as the gradients at the
+    least-squares coefficients. While theta is far from these coefficients, gradients are clipped
     and the steps are short.
 
     Parameters
     ----------
     clip : float > 0
-        Norm C to which a record's gradient is clipped, in the unit of x times that of y.
+        Norm C to which a record's gradient is clipped, in the unit of x times the unit of y.
     rate : float > 0
-        Step size r. It is best near 1 over the eigenvalues of S, the mean of x x'. Above 2 over the
+        Step size, by which the mean of the clipped gradients is multiplied. Let S be the mean of x
+        x'. The best size is near the reciprocals of the eigenvalues of S. Above 2 divided by the
         largest eigenvalue the descent does not converge.
-    steps : int
-        Number T of steps, each with 1/T of the budget.
+    steps : int >= 1
+        Number T of steps, each with 1/T of the budget. More steps get closer to the least-squares
+        coefficients, with more noise in each step.
     """
 
     clip: Clip
@@ -223,14 +257,15 @@ class GradientDescentRegression(_Regression):
         return descend(point, np.zeros_like(x[:, 0]), reach, self.steps, ledger)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        return _flipped(n, d, np.zeros(d or 1))  # the gradients of the other records are 0
+        return _flip_pairs(n, d, np.zeros(d or 1))  # the gradients of the other records are 0
 
 
 @validated
 class SubsampleLeastSquares(SubsampleAggregate):
-    """Sample and aggregate for linear regression: least squares on buckets, aggregated privately.
+    """Sample and aggregate for linear regression: least squares on buckets of records (NRS07).
 
-    The parameters are those of `SubsampleAggregate`, with `LeastSquares` as the base.
+    This estimator is `SubsampleAggregate` with `LeastSquares` on every bucket. `SubsampleAggregate`
+    states the parameters and the sensitivity. The theorem number of NRS07 was not checked.
     """
 
     base: Any = LeastSquares()
@@ -244,5 +279,7 @@ class SubsampleLeastSquares(SubsampleAggregate):
         pairs = super().audit_pairs(n, None, budget) or [Pair.replacing("far", far, 0, 1e6)]
         # At x = (1, ..., 1) and y = (d - 1) v, the shortest theta is (v, ..., v).
         x = np.ones((n, d - 1))
-        both = ((np.column_stack([x, (d - 1) * v]) for v in (p.left, p.right)) for p in pairs)
-        return [Pair(p.name, *sides) for p, sides in zip(pairs, both, strict=True)]
+        sides_of_pairs = (
+            (np.column_stack([x, (d - 1) * v]) for v in (p.left, p.right)) for p in pairs
+        )
+        return [Pair(p.name, *sides) for p, sides in zip(pairs, sides_of_pairs, strict=True)]

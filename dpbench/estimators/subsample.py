@@ -1,8 +1,9 @@
 """Sample and aggregate: any estimator on disjoint buckets, and a private aggregate of its outputs.
 
-NRS07; L17, section 2. A record is in one bucket, so replacing it changes one output. An aggregator
-that is private for the outputs is therefore private for the records, whatever the base estimator
-returns. It is not private if the base estimator raises an error on some records, because the error
+Sources: NRS07 (theorem number not checked) and L17, section 2. The base estimator runs on every
+bucket. A record is in one bucket, so replacing a record changes one output. An aggregate that is
+private for the outputs is therefore private for the records, whatever the base estimator returns.
+The release is not private if the base estimator raises an error on some records, because the error
 itself depends on the data.
 """
 
@@ -24,40 +25,44 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs, private_quantile
 from dpbench.registry import validated
 from dpbench.samples import Bins, DenseSample, Sample
-from dpbench.samples.streamed import MOST_WHOLE
+from dpbench.samples.streamed import MAX_WHOLE_RECORDS
 
 __all__ = ["SubsampleAggregate", "SubsampleTest"]
 
 Buckets = Annotated[int, Field(ge=1)]
-LARGEST = 1e300  # bound on the outputs if no bounds are given
+MAX_OUTPUT = 1e300  # bound on the absolute outputs if no bounds are given
 
 
 @validated
 class SubsampleAggregate(Estimator):
     """Sample and aggregate: a non-private estimator on every bucket, aggregated privately (NRS07).
 
-    With base ``empirical_mean`` and aggregate ``median`` it is the private median of means. Vector
-    outputs are aggregated coordinate by coordinate, each with 1/d of the budget; ``mean`` and
-    ``friendly_core`` instead release all coordinates at once.
+    With base ``empirical_mean`` and aggregate ``median`` this is the private median of means. If
+    outputs have d coordinates, the aggregates ``median`` and ``mode`` release each with 1/d of the
+    budget; ``mean`` and ``friendly_core`` release all coordinates at once.
+    `dpbench.estimators.subsample` shows that a private aggregate makes the release private.
 
     Parameters
     ----------
     buckets : int >= 1
         Number of disjoint buckets. More buckets mean less noise, but fewer records for each output.
     lower, upper : float, optional
-        Public bounds on the outputs, in their unit. Outputs outside are moved to the bounds, and
-        NaN to `lower`. Required except for ``friendly_core``; without bounds NaN is replaced by 0.
+        Public bounds on the outputs, in the unit of the data. Outputs outside of the bounds are
+        moved to the bounds, and NaN to `lower`. Only ``friendly_core`` can do without bounds; NaN
+        then becomes 0.
     base : str, mapping, Estimator or callable
         Estimator without privacy, its kind or its configuration; or a function of a (buckets, size)
-        or (buckets, size, d) array. Privacy needs the function's output for a bucket, a number or
-        (d,), to depend on the records of that bucket alone.
+        or (buckets, size, d) array. The function returns a number or d numbers for each bucket. The
+        release is private only if the output for a bucket depends on no other bucket.
     aggregate : {'median', 'mean', 'mode', 'friendly_core'}
-        ``median``: `private_quantile` of the outputs. ``mean``: their mean, clipped to the bounds,
-        with noise of sensitivity (upper - lower)/buckets in every coordinate. ``mode``: the middle
-        of the fullest bin, of width 2 resolution, of a private histogram. ``friendly_core``, under
-        (epsilon, delta) only: `friendly_mean`.
+        ``median``: `private_quantile` of the outputs. ``mean``: the mean of the outputs, clipped to
+        the bounds, with noise of sensitivity (upper - lower)/buckets in every coordinate. ``mode``:
+        the middle of the fullest bin, of width 2 resolution, of a private histogram.
+        ``friendly_core``, under (epsilon, delta) only: `friendly_mean`, a private mean in which an
+        output with more friends has more weight.
     resolution : float in [1e-100, 1e100]
-        Accuracy, in the unit of the outputs, to which median and mode are released.
+        Accuracy, in the unit of the outputs, to which median and mode are released. A smaller value
+        needs more buckets.
     friends_within : float > 0, optional
         Distance up to which two outputs are friends; required for ``friendly_core``, and not
         allowed otherwise.
@@ -74,17 +79,19 @@ class SubsampleAggregate(Estimator):
 
     @field_validator("base")
     @classmethod
-    def _known_base(cls, base: Any) -> Estimator | Callable[[Floats], Floats]:
-        found: Any = as_estimator(base)
-        if isinstance(found, Estimator):
-            if not found.supports(NonPrivate()):
-                raise ValueError(f"take an estimator without privacy, not {type(found).__name__}")
-        elif not callable(found) or isinstance(found, type):
+    def _check_base(cls, base: Any) -> Estimator | Callable[[Floats], Floats]:
+        estimator: Any = as_estimator(base)
+        if isinstance(estimator, Estimator):
+            if not estimator.supports(NonPrivate()):
+                raise ValueError(
+                    f"take an estimator without privacy, not {type(estimator).__name__}"
+                )
+        elif not callable(estimator) or isinstance(estimator, type):
             raise ValueError("give an estimator without privacy or a function of a batch")
-        return found  # type: ignore[no-any-return]
+        return estimator  # type: ignore[no-any-return]
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _check_aggregate(self) -> Self:
         friendly = self.aggregate == "friendly_core"
         if friendly and self.friends_within is None:
             raise ValueError("the aggregate friendly_core needs friends_within")
@@ -98,8 +105,8 @@ class SubsampleAggregate(Estimator):
 
     @property
     def _bounds(self) -> tuple[float, float]:
-        low = -LARGEST if self.lower is None else self.lower
-        return low, LARGEST if self.upper is None else self.upper
+        low = -MAX_OUTPUT if self.lower is None else self.lower
+        return low, MAX_OUTPUT if self.upper is None else self.upper
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
@@ -108,9 +115,9 @@ class SubsampleAggregate(Estimator):
     @property
     def most_at_once(self) -> int | None:
         if not isinstance(self.base, Estimator):
-            return MOST_WHOLE
-        most = self.base.most_at_once
-        return None if most is None else most * self.buckets
+            return MAX_WHOLE_RECORDS
+        limit = self.base.most_at_once
+        return None if limit is None else limit * self.buckets
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         outputs = self._outputs(sample, ledger.rng)
@@ -135,14 +142,21 @@ class SubsampleAggregate(Estimator):
         return pairs if d is None else [pair.along(np.ones(d)) for pair in pairs]
 
     def _outputs(self, sample: Sample, rng: np.random.Generator) -> DenseSample:
-        """Return the base estimator's outputs, finite and clipped to the bounds."""
-        found = sample.by_group(self.buckets, rng, lambda rows: self._output(rows, rng))
+        """Return a sample whose records are the base estimator's outputs, one for each bucket.
+
+        Outputs are clipped to [`lower`, `upper`]; a missing bound is replaced by -`MAX_OUTPUT` or
+        `MAX_OUTPUT`. NaN becomes `lower`, or 0 if `lower` is None.
+        """
+        outputs = sample.by_group(self.buckets, rng, lambda rows: self._output(rows, rng))
         # An output that is NaN or infinite must not stop the release: that would reveal a record.
-        found = np.where(np.isnan(found), 0.0 if self.lower is None else self.lower, found)
-        return DenseSample(np.clip(found, *self._bounds))
+        outputs = np.where(np.isnan(outputs), 0.0 if self.lower is None else self.lower, outputs)
+        return DenseSample(np.clip(outputs, *self._bounds))
 
     def _middle(self, outputs: DenseSample, ledger: Ledger) -> tuple[Floats, Floats]:
-        """Return the private median or mode of scalar outputs, and its value without noise."""
+        """Return the private median or mode of scalar outputs, and the value without noise.
+
+        Each output is the value of the base estimator on one bucket.
+        """
         low, high = self._bounds
         if self.aggregate == "median":
             value = private_quantile(outputs, 0.5, low, high, self.resolution, ledger)
@@ -154,30 +168,34 @@ class SubsampleAggregate(Estimator):
         return value, before
 
     def _output(self, rows: Sample, rng: np.random.Generator) -> Floats:
+        """Return the base estimator's outputs for a sample in which each trial is a bucket."""
         if isinstance(self.base, Estimator):
             return self.base.run(rows, Ledger(NonPrivate(), rng)).value
         if not isinstance(rows, DenseSample):
             raise ValueError("the base function needs records in memory; take fewer of them")
         # A warning that depends on the records would stop the release under ``python -W error``.
         with np.errstate(all="ignore"):
-            found = np.asarray(self.base(rows.values), dtype=float)
-        if found.shape != rows.mean().shape:
-            raise ValueError(f"the base function returned {found.shape} for {rows.trials} buckets")
-        return found
+            outputs = np.asarray(self.base(rows.values), dtype=float)
+        if outputs.shape != rows.mean().shape:
+            raise ValueError(
+                f"the base function returned {outputs.shape} for {rows.trials} buckets"
+            )
+        return outputs
 
 
 @validated
 class SubsampleTest(Estimator):
-    """Private test of N(0, s^2) against N(1, s^2) by subsample and aggregate; releases 0 or 1.
+    """Sample and aggregate test of N(0, s^2) against N(1, s^2), which releases 0 or 1 (NRS07; L17).
 
-    Every bucket votes for the mean with the larger likelihood: 1 if the mean of its records exceeds
-    1/2. The release is the mean of the chosen distribution, so the average error is the probability
-    of a wrong decision.
+    Theorem numbers were not checked. Every bucket of records votes for the mean with the larger
+    likelihood: 1 if the mean of its records exceeds 1/2, and else 0. A replaced record changes one
+    vote, so the number of votes for 1 has sensitivity 1. The release is the mean of the chosen
+    distribution, so the average error is the probability of a wrong decision.
 
     Parameters
     ----------
     buckets : int >= 1
-        Number of disjoint buckets, one vote each.
+        Number of disjoint buckets, one vote each. More buckets mean less noise and weaker votes.
     aggregate : {'count', 'exponential', 'histogram'}
         ``count``: compare the noisy number of votes for 1 with half of the buckets.
         ``exponential``: choose by the exponential mechanism on the numbers of votes. ``histogram``:
@@ -186,7 +204,7 @@ class SubsampleTest(Estimator):
 
     buckets: Buckets
     aggregate: Literal["count", "exponential", "histogram"] = "count"
-    bounded_in: ClassVar[None] = None  # it knows that the mean is 0 or 1
+    bounded_in: ClassVar[None] = None  # no bound applies, because the mean has to be 0 or 1
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         means = sample.by_group(self.buckets, ledger.rng, lambda rows: rows.mean())

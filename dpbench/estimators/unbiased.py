@@ -22,31 +22,32 @@ __all__ = ["UnbiasedMean"]
 class UnbiasedMean(Estimator):
     """Unbiased private mean of symmetric distributions: histogram at a random offset, then a clip.
 
-    KMRSSU23 give it as their unbiased version of KV18 (theorem number not checked).
+    Records have the unknown mean mu and the known standard deviation sigma. KMRSSU23 (theorem
+    number not checked) give this unbiased version of KV18.
 
-    1. One part of the records: a stability-based histogram of bins of width sigma; one bin is
-       centred at U, uniform on [0, sigma]. Its fullest bin has the middle c.
-    2. The other part: clip to c +- C, average, and add noise of sensitivity 2C over their number.
+    1. From one part of the records, release the middle c of the fullest bin of a stability-based
+       histogram. The bins have width sigma, and one bin is centred at U, uniform on [0, sigma].
+    2. Clip the other part, n' records, to c +- C, average them, and add noise of sensitivity 2C/n'.
 
     U is public and the parts are fixed by index, so each part has the whole budget.
 
-    Why it is unbiased. Let the distribution be symmetric about mu. Reflection at mu preserves the
-    distribution of the records and turns the bins into bins of another offset, which is uniform,
-    too. So c is symmetric about mu. Given c = mu + a, the clipped mean is distributed as the
-    reflection of the clipped mean given c = mu - a. So the release has no bias, whatever C is. With
-    fixed bins it is biased, see `random_bins`. If no bin passes the threshold nothing is released
-    (NaN); this is equally likely for the records and their reflection, so it adds no bias.
+    Proof that the release is unbiased. Let the distribution be symmetric about mu. Reflection at mu
+    preserves the distribution of the records. It turns the bins into bins of another offset, which
+    is also uniform. So c is symmetric about mu. Given c = mu + a, the clipped mean is distributed
+    as the reflection of the clipped mean given c = mu - a. So the release has no bias, whatever C
+    is. If no bin passes the threshold nothing is released (NaN). A missing release is equally
+    likely for the records and their reflection, so it adds no bias.
 
     Parameters
     ----------
     sigma : float > 0
-        Standard deviation of a record, the width of a bin, in the unit of the data.
+        Standard deviation of a record, and width of a bin, in the unit of the data.
     clip : float > 0, optional
-        Half width C of the clip in units of sigma; by default 1 + sqrt(2 ln(2n/beta)). The middle
-        of the fullest bin is within sigma of mu unless the noise decides, so a Gaussian record is
-        then clipped with probability at most beta.
+        C/sigma, the half width of the clip in units of sigma; by default 1 + sqrt(2 ln(2n/beta)).
+        Unless the noise changes which bin is fullest, the middle of the fullest bin is within sigma
+        of mu. Then the probability that some Gaussian record is clipped is at most beta.
     share : float in (0, 1)
-        Share of the records for the histogram.
+        Share of the records for the histogram. A larger share leaves fewer records for the mean.
     random_bins : bool
         If True, the offset U is random; if False, a bin is centred at 0, and the release is biased.
     beta : float in (0, 1)
@@ -61,26 +62,27 @@ class UnbiasedMean(Estimator):
     notions: ClassVar[tuple[type[Budget], ...]] = (ApproxDP,)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        first = self._first(sample.n)
-        found, averaged = sample.split([first, sample.n - first], ledger.rng)
+        first = self._histogram_size(sample.n)
+        located, averaged = sample.split([first, sample.n - first], ledger.rng)
         coarse, fine = ledger.parallel(2)
         offset = np.zeros(sample.trials)
         if self.random_bins:
             offset = self.sigma * ledger.rng.random(sample.trials)
         bins = Bins(self.sigma, aligned=offset - self.sigma / 2)
-        centre = private_mode_bin(found, bins, coarse) + self.sigma / 2
+        centre = private_mode_bin(located, bins, coarse) + self.sigma / 2
         clip = self.sigma * (self.clip or 1 + gaussian_tail(sample.n, self.beta))
         return noisy_clipped_mean(averaged, centre, clip, fine)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         # Records in distant bins stay in distinct bins for every offset.
-        first = self._first(n)
-        own = audit_pairs(first, Bins(self.sigma, aligned=0.0), budget)
+        first = self._histogram_size(n)
+        pairs = audit_pairs(first, Bins(self.sigma, aligned=0.0), budget)
         rest = np.zeros(n - first)
         return [
-            Pair(pair.name, np.append(pair.left, rest), np.append(pair.right, rest)) for pair in own
+            Pair(pair.name, np.append(pair.left, rest), np.append(pair.right, rest))
+            for pair in pairs
         ]
 
-    def _first(self, n: int) -> int:
-        """Return the number of records for the histogram."""
+    def _histogram_size(self, n: int) -> int:
+        """Return the number of records for the histogram; the other records are averaged."""
         return min(max(1, int(np.ceil(self.share * n))), n - 1)

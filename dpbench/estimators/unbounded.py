@@ -1,6 +1,7 @@
 """Means without public bounds on the data, for every notion of privacy.
 
-The stability-based histogram also needs no bounds, but it needs delta > 0.
+The stability-based histogram is not used here: it also needs no bounds, but it is private only
+under (epsilon, delta) with delta > 0.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dpbench.samples import Sample
 
 __all__ = ["ApproximateBoundsMean", "UniversalMean"]
 
-L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of a histogram, of which two counts change by 1
+L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of a histogram: two counts change by 1
 PRECISION = 2.0**-52  # relative precision of doubles
 Powers = Annotated[int, Field(ge=1, le=MAX_POWER)]
 
@@ -35,33 +36,36 @@ Powers = Annotated[int, Field(ge=1, le=MAX_POWER)]
 class UniversalMean(Estimator):
     """Universal mean without bounds: private radius, median, second radius, clipped mean (DY23).
 
-    The steps are those of DY23 with other constants (theorem numbers not checked):
+    The steps are the steps of DY23 with other constants (theorem numbers not checked):
 
-    1. With 1/8 of the budget, release a radius 2^j by the sparse vector technique: the first power
-       of two within which 3n/4 records seem to lie (`private_radius_by_sparse_vector` around 0).
+    1. With 1/8 of the budget, release a radius 2^j around 0 by the sparse vector technique
+       (`private_radius_by_sparse_vector`). It is the first power of two within which, by a noisy
+       count, 3n/4 of the n records lie.
     2. With 1/4, release the median in [-2^j, 2^j] by the exponential mechanism, up to the precision
        of doubles (`private_quantile`).
-    3. With 1/8, release a radius 2^i around that median: the first within which n - s records seem
-       to lie, where s = 2 b ln(1/beta), in code `left_out`, and b = 2/epsilon is the scale of the
-       noises of this step.
-    4. With 1/2, clip to the median +- 2^i, average, and add noise of sensitivity 2 2^i/n.
+    3. With 1/8, release a radius 2^i around that median. It is the first within which, by a noisy
+       count, n - s records lie. Here s = 2 b ln(1/beta), in code `left_out`, and b = 2/epsilon is
+       the scale of the noises at the epsilon of this step.
+    4. With 1/2, clip the records to the median +- 2^i, average, and add noise for the sensitivity
+       2^(i+1)/n.
 
     Each step is private given the outputs of the earlier steps, and the costs add up.
 
-    The radius of step 3. It is chosen by comparing a noisy count with a noisy threshold, and for
-    one power of two the two noises differ by more than s with probability at most e^(-s/(2b)) =
-    beta.
+    The radius of step 3 is chosen by comparing noisy counts with a noisy threshold. For one power
+    of two, count and threshold have one noise each. The two noises differ by more than s with
+    probability at most e^(-s/(2b)) = beta.
 
     - Not too large: a radius that holds all records is passed over with probability at most beta.
       (If it is passed over, the next choice may be far larger.)
-    - Not too small: let K = 2 most + 1 be the number of powers and a = 2 b ln((K + 1)/beta). By a
-      union bound over the K + 1 noises, no power that leaves out more than s + a records is chosen,
-      except with probability at most beta.
+    - Not too small: let K = 2 max_power + 1 be the number of powers and a = 2 b ln((K + 1)/beta).
+      By a union bound over the K + 1 noises, a power that leaves out more than s + a records is
+      chosen with probability at most beta.
 
     So at most s + a records are clipped, and the radius is at most twice the radius needed. K is
-    logarithmic in the range of the data, and a in K. Only the median costs a number of records that
-    is logarithmic in |mu| over the spread. A packing argument shows that pure DP needs it: there
-    are |mu|/spread distinguishable locations, and group privacy over n records gives a factor
+    logarithmic in the range of the data, and a is logarithmic in K. Let mu be the mean and the
+    spread a typical distance of records from mu. Only the median needs a number of records that is
+    logarithmic in |mu|/spread. A packing argument shows that pure DP needs this number: there are
+    |mu|/spread distinguishable locations, and group privacy over n records gives a factor
     e^(epsilon n).
 
     Parameters
@@ -70,8 +74,8 @@ class UniversalMean(Estimator):
         Largest exponent: radii are the powers 2^-max_power to 2^max_power. The default covers
         nearly all doubles.
     beta : float in (0, 1)
-        Failure probability, of a radius too large and of one too small alike. A smaller value lets
-        more records be clipped.
+        Largest probability that the radius of step 3 is too large, and also that it is too small.
+        With a smaller value more records may be clipped.
     """
 
     first_names: ClassVar[dict[str, str]] = {"max_power": "most"}
@@ -90,14 +94,14 @@ class UniversalMean(Estimator):
         return noisy_clipped_mean(sample, centre, radius, last)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        # At 0 lie as many records as the last radius has to hold; the pair adds one more.
+        # The number of records at 0 is the number that the last radius has to hold, or one more.
         left_out = 4 / budget.fraction(0.125).pure_epsilon * np.log(1 / self.beta)
         far = np.where(np.arange(n) < n - int(min(left_out, n - 1)), 0.0, 1e6)
         # The radius is 2, and the replaced record is clipped to one end of it, then to the other.
-        apart = np.append(np.where(np.arange(n - 1) % 2, 1.0, -1.0), -1e6)
+        alternating = np.append(np.where(np.arange(n - 1) % 2, 1.0, -1.0), -1e6)
         return [
             Pair.replacing("at_the_radius", far, n - 1, 0.0),
-            Pair.replacing("ends_of_the_radius", apart, n - 1, 1e6),
+            Pair.replacing("ends_of_the_radius", alternating, n - 1, 1e6),
         ]
 
 
@@ -105,14 +109,16 @@ class UniversalMean(Estimator):
 class ApproximateBoundsMean(Estimator):
     """Clipped mean within bounds from a private histogram ("approximate bounds", WZLDSG20).
 
-    Bins of the histogram are powers of two. Libraries do this if no bounds are given.
+    The algorithm number was not checked. Libraries of private algorithms find bounds in this way if
+    the user gives none.
 
-    1. With half of the budget, release the counts of records by sign and power of two. A replaced
-       record leaves one bin and enters another, so l1 sensitivity is 2 and l2 sensitivity sqrt(2).
-       The bounds are the outer ends of the first and the last bin with a noisy count above a
-       threshold. The noise alone exceeds the threshold in no bin with probability `success`.
-    2. With the other half, clip to the bounds, average, and add noise of sensitivity upper - lower
-       over n. For records far from 0 this is about |mu|/n, however close together they are.
+    1. With half of the budget, release the counts of records in bins by sign and power of two. A
+       replaced record leaves one bin and enters another, so l1 sensitivity is 2 and l2 sensitivity
+       sqrt(2). The bounds are the outer ends of the first and the last bin with a noisy count above
+       a threshold. With probability `success` the noise is below the threshold in every bin.
+    2. With the other half, clip the n records to the bounds, average, and add noise for the
+       sensitivity (upper - lower)/n. Let mu be the mean. For records far from 0 the sensitivity is
+       about |mu|/n, however close together the records are.
 
     Parameters
     ----------
@@ -120,8 +126,9 @@ class ApproximateBoundsMean(Estimator):
         Largest exponent: bins end at the powers 2^-max_power to 2^max_power on either side of 0.
         The default covers nearly all doubles.
     success : float in (0, 1)
-        Probability that no empty bin passes the threshold. With fewer records than about
-        (4/epsilon) ln(2 most/(1 - success)) no bin may pass it, and then nothing is released (NaN).
+        Probability that no empty bin passes the threshold. Under pure DP with fewer records than
+        about (4/epsilon) ln(2 max_power/(1 - success)), it can happen that no bin passes the
+        threshold. Then nothing is released (NaN).
     """
 
     first_names: ClassVar[dict[str, str]] = {"max_power": "most"}
@@ -133,13 +140,13 @@ class ApproximateBoundsMean(Estimator):
         coarse, fine = ledger.split(0.5, 0.5)
         below, above = magnitudes(sample, max_power=self.max_power).transpose(1, 0, 2)
         counts = np.concatenate([below[:, ::-1], above], axis=1)
-        chance = -np.expm1(np.log(self.success) / counts.shape[1])
-        threshold = coarse.budget.noise_tail(np.asarray(chance), L1, L2)
-        full = coarse.add_noise(counts, L2, l1=L1) > threshold
+        probability = -np.expm1(np.log(self.success) / counts.shape[1])
+        threshold = coarse.budget.noise_tail(np.asarray(probability), L1, L2)
+        occupied = coarse.add_noise(counts, L2, l1=L1) > threshold
         sizes = powers(self.max_power)
         ends = np.concatenate([-sizes[::-1], [0.0], sizes])  # bin i: ends[i] to ends[i + 1]
-        found = full.any(axis=1)
-        low = ends[full.argmax(axis=1)]
-        high = ends[len(ends) - 1 - full[:, ::-1].argmax(axis=1)]
-        centre = np.where(found, low / 2 + high / 2, np.nan)
-        return noisy_clipped_mean(sample, centre, np.where(found, high / 2 - low / 2, 1.0), fine)
+        released = occupied.any(axis=1)
+        low = ends[occupied.argmax(axis=1)]
+        high = ends[len(ends) - 1 - occupied[:, ::-1].argmax(axis=1)]
+        centre = np.where(released, low / 2 + high / 2, np.nan)
+        return noisy_clipped_mean(sample, centre, np.where(released, high / 2 - low / 2, 1.0), fine)

@@ -1,25 +1,28 @@
 """Person-level (user-level) mean: clip and average the means of people (AKMMSU24).
 
-**Setting.** n people have m records each, with E|X - mu|^k <= 1 and mu in [-R, R]. Neighbours
-differ in all records of one person. A dataset holds the n means Y of people
+**Setting.** n people have m records X each, with E|X - mu|^k <= 1 and mean mu in [-R, R].
+Neighbours differ in all records of one person. A dataset holds the n means Y of people
 (`dpbench.distributions.UserMeans`), so neighbours differ in one Y.
 
 **Location.** The variance of Y is at most 1/m, by Lyapunov's inequality. By Chebyshev's inequality
-at least half of all people are within r = sqrt(2/m) of mu. That interval touches at most two bins
-of width 2r, so one bin holds a quarter of the people. A bin that holds a quarter has its middle
-within r + 2/sqrt(m) of mu.
+at least half of all people are within r = sqrt(2/m) of mu. The interval [mu - r, mu + r] touches at
+most two bins of width 2r, so one bin holds a quarter of the people. A bin that holds a quarter has
+its middle within r + 2/sqrt(m) of mu.
 
 **Clip.** Means are clipped to +-(r + 2/sqrt(m) + T) around that middle, so means within T of mu are
 not clipped. One person moves the average of n' people by at most 2 (r + 2/sqrt(m) + T)/n'. Let q be
-the 1 - beta quantile of the noise at sensitivity 1. T is the larger of two numbers:
+the 1 - beta quantile of the absolute noise at sensitivity 1. T is the larger of the following two
+numbers:
 
-- Light tail: sqrt(2 ln(n'/q)/m). The average of m records is nearly N(mu, s^2/m), s <= 1. With
-  a = T sqrt(m), the mean of its part beyond T is at most phi(a)/(a^2 sqrt(m)) <= 0.4 q/(n' a^2
-  sqrt(m)). From a = 1 on this bias is below the noise 2 q T/n'.
+- Light tail: sqrt(2 ln(n'/q)/m). The average of m records is nearly N(mu, s^2/m), where s <= 1 is
+  the standard deviation of a record. Let a = T sqrt(m), and let phi be the normal density. Clipping
+  moves the mean by at most phi(a)/(a^2 sqrt(m)) <= 0.4 q/(n' a^2 sqrt(m)). For a >= 1 this bias is
+  below the noise 2 q T/n'.
 - Heavy tail: T'/m, where T' is the best clip of n' m single records, `best_clip` at R = 0. A mean
-  farther off mainly contains one large record Z, and (|Z|/m - T)_+ = (|Z| - T')_+/m. There are m
-  records that may be large, so the bias is that of single records, b(T'). As T' is of the order of
-  (n' m/q)^(1/k), T is of the order of (n'/q)^(1/k) m^-((k-1)/k).
+  farther than T from mu mainly contains one large record, at distance Z from mu. Clipping this mean
+  moves it by (Z/m - T)_+ = (Z - T')_+/m. Each of m records may be large, so the bias is about the
+  bias b(T') of single records clipped at T'. As T' is of the order of (n' m/q)^(1/k), T is of the
+  order of (n'/q)^(1/k) m^-((k-1)/k).
 
 **Rate.** The error is of the order of q sqrt(ln(n/q)/m)/n + (q/(n m))^((k-1)/k) + 1/sqrt(n m). Up
 to logarithms, an error alpha needs
@@ -27,7 +30,7 @@ to logarithms, an error alpha needs
     n ~ 1/(alpha^2 m) + 1/(epsilon alpha sqrt(m)) + 1/(epsilon alpha^(k/(k-1)) m)
         + ln(R sqrt(m))/epsilon,
 
-as in AKMMSU24 (theorem number not checked). Only accuracy depends on the distribution and on T;
+as in AKMMSU24 (theorem number not checked). Accuracy depends on the distribution and on T, but
 privacy does not.
 """
 
@@ -55,14 +58,17 @@ __all__ = ["UserLevelMean"]
 class UserLevelMean(Estimator):
     """Person-level (user-level) mean: average people's clipped means (AKMMSU24).
 
-    One part of the people locates the bin: a tenth, or as many as make it wrong with probability at
-    most 0.1, but at most half. The others are averaged. The parts are disjoint, so each has the
-    whole budget. The module docstring of `dpbench.estimators.user_level` derives the clip.
+    Privacy protects all m records of a person, and a person's data enter only by their mean. One
+    part of the people locates a histogram bin near the mean mu. The means of the other people are
+    clipped around this bin and averaged. The first part is a tenth of the people. It is larger, up
+    to half of them, if a tenth would find a wrong bin with a probability above 0.1. The parts are
+    disjoint, so each has the whole budget. `dpbench.estimators.user_level` derives clip and
+    sensitivity.
 
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment of single records: the mean of |X - mu|^k is at most 1, so data
+        Order of the bounded moment of single records. The mean of |X - mu|^k is at most 1, so data
         have to be scaled.
     m : int in [1, 1e6]
         Number of records of each person.
@@ -81,24 +87,24 @@ class UserLevelMean(Estimator):
 
     @property
     def _half_bin(self) -> float:
-        """Half the width of a bin, r = sqrt(2/m)."""
+        """Half the width of a histogram bin, r = sqrt(2/m) for m records of each person."""
         return float(np.sqrt(2 / self.m))
 
     @property
     def _bins(self) -> Bins:
-        """Bins of width 2r, one of which has its middle at 0."""
+        """Histogram bins for people's means, one of which has its middle at 0."""
         r = self._half_bin
         return Bins(2 * r, -self.radius - r, self.radius + r, aligned=-r)
 
-    def averaged(self, n: int, budget: Budget) -> int:
-        """Return the number n' of people who are averaged.
+    def count_averaged(self, n: int, budget: Budget) -> int:
+        """Return the number of people whose means are averaged; the others locate the clip.
 
         Parameters
         ----------
         n : int
             Number of people.
         budget : Budget
-            Privacy budget of a person.
+            Privacy budget of the whole estimator, for all records of a person.
 
         Returns
         -------
@@ -106,17 +112,17 @@ class UserLevelMean(Estimator):
         """
         # In units of 1/sqrt(m) the means have a second moment of at most 1.
         radius = min(self.radius * np.sqrt(self.m), 1e300)
-        return KSU20Mean(k=2, radius=radius, constants="tuned").averaged(n, budget)
+        return KSU20Mean(k=2, radius=radius, constants="tuned").count_averaged(n, budget)
 
     def half_width(self, n: int, budget: Budget) -> float:
-        """Return half the width of the clip of people's means.
+        """Return half the width of the clip of people's means, in the unit of the data.
 
         Parameters
         ----------
         n : int
             Number of people who are averaged.
         budget : Budget
-            Privacy budget of a person.
+            Privacy budget of the average, for all records of a person.
 
         Returns
         -------
@@ -125,15 +131,15 @@ class UserLevelMean(Estimator):
         effective = n / budget.noise_quantile(self.beta)
         light = np.sqrt(2 * np.log(max(effective, float(np.exp(1)))) / self.m)
         heavy, _ = best_clip(self.k, 0.0, self.beta, effective * self.m, budget)
-        off = self._half_bin + 2 / np.sqrt(self.m)
-        return float(off + max(light, heavy / self.m))
+        located = self._half_bin + 2 / np.sqrt(self.m)
+        return float(located + max(light, heavy / self.m))
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        n = self.averaged(sample.n, ledger.budget)
+        n = self.count_averaged(sample.n, ledger.budget)
         coarse, fine = ledger.parallel(2)
-        first, rest = sample.split([sample.n - n, n], ledger.rng)
+        first, others = sample.split([sample.n - n, n], ledger.rng)
         middle = private_mode_bin(first, self._bins, coarse) + self._half_bin
-        return noisy_clipped_mean(rest, middle, self.half_width(n, ledger.budget), fine)
+        return noisy_clipped_mean(others, middle, self.half_width(n, ledger.budget), fine)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         return audit_pairs(n, self._bins, budget)

@@ -1,1 +1,1 @@
-"""Jobs: checked configurations that run in a folder and write their results there."""
+"""Jobs, which compute the results of a configuration and write them to a folder."""

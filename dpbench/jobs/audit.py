@@ -15,10 +15,10 @@ import pandas as pd
 
 from dpbench.analysis.result import Result
 from dpbench.audit.cases import AuditSweep, control_tasks
-from dpbench.audit.releases import LEAST_RUNS
-from dpbench.audit.report import bounds_figure, render, strongest
+from dpbench.audit.releases import MIN_AUDIT_RUNS
+from dpbench.audit.report import bounds_figure, render, select_strongest
 from dpbench.audit.task import COLUMNS, AuditTask, audit
-from dpbench.jobs.base import FolderJob, Next, Outcome, refuse_errors
+from dpbench.jobs.base import FolderJob, Next, Outcome, refuse_keys_of_studies
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import PAGE
 from dpbench.output.style import save, style
@@ -35,17 +35,22 @@ __all__ = ["AuditJob"]
 
 # CSV files: the estimators, and the controls, which are broken on purpose.
 TABLES = ("audit", "controls")
-# Releases per dataset from which on the audit must refute every control.
+# Smallest number of releases per dataset with which the audit must refute every control.
 TELLING_RUNS = 1000
 
 
 @dataclass(frozen=True)
 class AuditJob(FolderJob):
-    """An audit whose configuration is checked.
+    """Job that audits the privacy claims of estimators, with a checked configuration.
 
-    The exit code is 1 if an estimator is refuted or fails, if an audit of `TELLING_RUNS` runs or
-    more does not refute a control, or if a replay does not refute a control (at any number of
-    runs); else 0.
+    An audit refutes a privacy claim if releases show that it is false. A control is an estimator
+    that is broken on purpose. A replay is a test that runs an estimator with frozen randomness.
+    The exit code is 1 in three cases, and otherwise 0:
+
+    - An estimator is refuted, or fails with an exception.
+    - A control is not refuted, although the audits make 1000 (`TELLING_RUNS`) or more releases.
+    - A replay does not refute a control that replays should refute. The number of releases does
+      not matter in this case.
 
     Parameters
     ----------
@@ -54,7 +59,7 @@ class AuditJob(FolderJob):
     config : mapping
         The whole configuration.
     tasks, controls : list of AuditTask
-        Audits of the estimators, and of the controls, which are broken on purpose.
+        Audits of the estimators, and audits of the controls.
     """
 
     sweeps: ClassVar[type[Any]] = AuditSweep
@@ -69,14 +74,15 @@ class AuditJob(FolderJob):
         cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
     ) -> AuditJob:
         sweep = from_mapping(AuditSweep, settings.sweep, "sweep")
-        refuse_errors(settings, "an audit", "audit")
+        refuse_keys_of_studies(settings, "an audit", "audit")
         if settings.trials is not None:
-            if settings.trials < LEAST_RUNS:
+            if settings.trials < MIN_AUDIT_RUNS:
                 raise ConfigError(
-                    f"trials: {settings.trials}: an audit needs {LEAST_RUNS} or more per dataset"
+                    f"trials: {settings.trials}: "
+                    f"an audit needs {MIN_AUDIT_RUNS} or more per dataset"
                 )
-            how = dataclasses.replace(sweep.audit, runs=settings.trials)
-            sweep = dataclasses.replace(sweep, audit=how)
+            audit_options = dataclasses.replace(sweep.audit, runs=settings.trials)
+            sweep = dataclasses.replace(sweep, audit=audit_options)
         tasks, controls = sweep.tasks(settings.seed), control_tasks(sweep.audit, settings.seed)
         return cls(options, config, tasks, controls)
 
@@ -96,66 +102,75 @@ class AuditJob(FolderJob):
         return "more runs", [f"trials={10 * max(self.trials)}"], ["trials="]
 
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
-        found = self._rows(cost)
+        rows_by_task = self._rows(cost)
         tables = [
-            pd.DataFrame([one for t in tasks for one in found[t.name]], columns=list(COLUMNS))
+            pd.DataFrame(
+                [row for t in tasks for row in rows_by_task[t.name]], columns=list(COLUMNS)
+            )
             for tasks in (self.tasks, self.controls)
         ]
-        named, draw = dict(zip(TABLES, tables, strict=True)), partial(self._draw, tables)
-        missed = self._missed_by_replay(tables[1])
-        told = render(tables[0], tables[1], missed)
-        return Outcome(named, told, draw, self._code(tables, missed))
+        tables_by_name, draw = dict(zip(TABLES, tables, strict=True)), partial(self._draw, tables)
+        missed = self._find_controls_missed_by_replay(tables[1])
+        text = render(tables[0], tables[1], missed)
+        return Outcome(tables_by_name, text, draw, self._code(tables, missed))
 
     def _code(self, tables: Sequence[pd.DataFrame], missed: Sequence[str]) -> int:
-        """Return the exit code, which the class docstring explains."""
+        """Return the exit code for the tables of estimators and controls; see `AuditJob`."""
         passed = not any_fails(AUDIT, tables[0]["verdict"])
-        # Fewer runs may miss a control by chance; the printed text says so.
+        # Fewer releases may miss a control by chance, as the printed text says.
         few = max(self.trials) < TELLING_RUNS
-        caught = few or not any_fails(CONTROLS, strongest(tables[1])["verdict"])
-        return 0 if passed and caught and not missed else 1
+        controls_pass = few or not any_fails(CONTROLS, select_strongest(tables[1])["verdict"])
+        return 0 if passed and controls_pass and not missed else 1
 
-    def _missed_by_replay(self, controls: pd.DataFrame) -> list[str]:
-        """Return the labels of the controls that a replay should refute but does not."""
-        seen = controls[controls["refuted_by_replay"] != ""]
-        refuted = set(zip(seen["estimator"], seen["notion"], strict=True))
-        wanted = (task for task in self.controls if "replay" in task.seen_by)
-        missed = [t.label for t in wanted if (t.label, t.budget.label) not in refuted]
+    def _find_controls_missed_by_replay(self, controls: pd.DataFrame) -> list[str]:
+        """Return the labels of controls that a replay did not refute, although it should.
+
+        A control is an estimator that is broken on purpose. A replay is a test that runs the
+        control with frozen randomness.
+        """
+        refutations = controls[controls["refuted_by_replay"] != ""]
+        refuted = set(zip(refutations["estimator"], refutations["notion"], strict=True))
+        refutable = (task for task in self.controls if "replay" in task.seen_by)
+        missed = [t.label for t in refutable if (t.label, t.budget.label) not in refuted]
         return list(dict.fromkeys(missed))
 
     def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:
-        """Draw the audited lower bounds of the estimators and of the controls."""
+        """Draw the audited lower bounds on privacy loss, for estimators and for controls."""
         with style(font=self.config.get("font", "sans")):
             for name, table in zip(("estimators", "controls"), tables, strict=True):
                 save(bounds_figure(table), self.folder / "figures", name, stamps=stamps)
 
     def _rows(self, cost: Cost) -> dict[str, list[dict[str, Any]]]:
-        """Return the rows of every task by task name; stored rows are read, others computed."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        """Return the result rows of all audits, keyed by name of the audit.
+
+        Rows that an earlier run has stored are read, and all other rows are computed.
+        """
+        rows_by_task: dict[str, list[dict[str, Any]]] = {}
         tasks = {task.name: task for task in (*self.tasks, *self.controls)}
         for name in tasks if self.options.resume else ():
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
                 rows, checksum = json.loads(self._path(name).read_text(encoding="utf-8"))
                 if checksum == digest(self._key(name), rows):
-                    found[name] = rows
-        pending = [task for name, task in tasks.items() if name not in found]
-        cost.blocks_reused = cost.cells_reused = len(found)
+                    rows_by_task[name] = rows
+        pending = [task for name, task in tasks.items() if name not in rows_by_task]
+        cost.blocks_reused = cost.cells_reused = len(rows_by_task)
         if pending:
             o = self.options
-            with progress("audits", len(pending), f"done, {len(found)} reused") as advance:
+            with progress("audits", len(pending), f"done, {len(rows_by_task)} reused") as advance:
                 for task, rows in compute(audit, pending, o.runner, o.n_jobs, o.origin):
                     with atomic(self._path(task.name)) as path:
                         checked = [rows, digest(self._key(task.name), rows)]
                         path.write_text(json.dumps(checked), encoding="utf-8")
-                    found[task.name] = rows
+                    rows_by_task[task.name] = rows
                     cost.blocks_done += 1
                     advance()
             cost.cells_done = cost.blocks_done
-        return found
+        return rows_by_task
 
     def _key(self, name: str) -> str:
-        """Return a digest of everything on which the rows of a task depend."""
+        """Return a digest of everything on which the result rows of the audit `name` depend."""
         return digest(self.options.origin.bits, name)
 
     def _path(self, name: str) -> Path:
-        """Return the file in which the rows of a task are stored."""
+        """Return the path of the file that holds the result rows of the audit `name`."""
         return self.folder / "blocks" / f"audit_{self._key(name)[:16]}.json"

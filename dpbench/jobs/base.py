@@ -1,4 +1,4 @@
-"""Base classes of jobs: a checked configuration that computes and writes results in a folder.
+"""Base classes of jobs: checked configurations that compute results and write them to a folder.
 
 Each subclass implements `FolderJob.compute`. The base class locks the folder, recognises a finished
 run, writes tables, manifest and report page, and prints the next command.
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpbench.errors import ConfigError
-from dpbench.jobs.finished_run import print_next, standing
+from dpbench.jobs.finished_run import find_finished_run, print_next
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import (
     PAGE,
-    by_name,
     only_writer,
     read_manifest,
+    relative_stamps,
     stamps_of,
     write_manifest,
 )
@@ -37,10 +37,10 @@ if TYPE_CHECKING:  # slow to load
     from dpbench.runner.run import RunOptions, Say
     from dpbench.runner.settings import Settings
 
-__all__ = ["FolderJob", "Job", "Next", "Outcome", "refuse_errors"]
+__all__ = ["FolderJob", "Job", "Next", "Outcome", "refuse_keys_of_studies"]
 
-# Next command: its description, the words to add to the command of this run, and the prefixes of
-# the words to drop from it (None: drop all words).
+# Suggested next command: its description, the words to add to the command of this run, and the
+# prefixes of the words to drop from that command (None: drop all words).
 Next = tuple[str, list[str], list[str] | None]
 
 
@@ -51,17 +51,17 @@ class Outcome:
     Parameters
     ----------
     tables : mapping of str to DataFrame
-        Tables by the stem of their CSV file.
+        Tables, keyed by the name of their CSV file without ``.csv``.
     text : str
         Text that is printed and kept in ``scoreboard.txt``.
     draw : callable
-        Function that writes the figures with their LaTeX files, and adds the stamps of all files
-        written to its argument.
+        Function that writes the figures and their LaTeX files. Its argument is a mapping, to
+        which it adds the size and time of each file.
     exit_code : int
         Exit code of the run.
     failures : sequence of mapping
-        One mapping per exception: the text of the ``failure``, its ``name``, and the command line
-        that would ``replay`` it.
+        One mapping per exception: the text of the ``failure``, the ``name`` of the failure, and
+        the command line that would ``replay`` the failure. Empty by default.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -73,7 +73,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job(ABC):
-    """A checked configuration, ready to run.
+    """A checked configuration that is ready to run.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Job(ABC):
     @classmethod
     @abstractmethod
     def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Self:
-        """Check a configuration and build the job; nothing is run or written.
+        """Check a configuration and build its job, without running or writing anything.
 
         Parameters
         ----------
@@ -114,10 +114,10 @@ class Job(ABC):
 
     @abstractmethod
     def run(self, argv: Sequence[str]) -> int:
-        """Run the job; return the exit code. `argv` are the words of the command line."""
+        """Run the job and return the exit code; `argv` holds the words of the command line."""
 
     def result(self) -> Result:
-        """Compute and return the result, for `dpbench.run`.
+        """Compute and return the result that `dpbench.run` gives to its caller.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Job(ABC):
 
     @property
     def stores(self) -> Path | None:
-        """Baseline file that the run replaces; None if it replaces none."""
+        """Baseline file that the run of this job replaces; None if it replaces none."""
         return None
 
 
@@ -167,30 +167,34 @@ class FolderJob(Job):
     @property
     @abstractmethod
     def results(self) -> Sequence[str]:
-        """Files that the last printed lines name, the most important first."""
+        """Names of the result files that are printed at the end, the most important first."""
 
     @property
     def next(self) -> Next | None:
-        """Next command that is suggested to the user, if any."""
+        """Next command that is suggested to the user; None for no suggestion."""
         return None
 
     @property
     def reads(self) -> Sequence[Path]:
-        """Files outside the folder, existing or not, on which the outcome depends."""
+        """Files outside the job's folder, existing or not, on which the outcome depends."""
         return ()
 
     @property
     def trials(self) -> Sequence[int]:
-        """Numbers of trials of the rows; empty if the user cannot set them."""
+        """Number of trials of each part of the job, in order of the parts.
+
+        A part is one family of distributions at one n, or one audit. The sequence is empty if the
+        user cannot set numbers of trials.
+        """
         return ()
 
     def track(self, failed: bool, say: Say) -> tuple[int, list[str]]:
-        """Compare a computed run with its baseline.
+        """Compare the errors of a finished computation with a stored baseline, if the job has one.
 
         Parameters
         ----------
         failed : bool
-            Whether an estimator failed in this run.
+            True if an estimator failed in this run.
         say : callable
             Function that prints a line.
 
@@ -199,58 +203,69 @@ class FolderJob(Job):
         code : int
             Exit code of the comparison.
         files : list of str
-            Names of the files written to the folder.
+            Names of the files that the comparison wrote to the job's folder.
         """
         return 0, []
 
     def run(self, argv: Sequence[str]) -> int:
-        """Run the job in its folder: compute, write and print; return the exit code.
+        """Compute the results, write and print them, and return the exit code.
 
-        A finished run of the same configuration whose files are unchanged is only printed again.
+        If the folder has a finished run with this configuration and unchanged files, nothing is
+        computed. The results of the finished run are then printed.
         """
         cost = Cost(trials=self.trials[0] if len(set(self.trials)) == 1 else None)
         with only_writer(self.folder):
-            more = self._fewer_trials()
-            told = self._completed(argv, cost)
+            warnings = self._warn_of_fewer_trials()
+            texts = self._update_folder(argv, cost)
             record = read_manifest(self.folder)
         # All files are written and unlocked before printing, because a terminal may block.
-        for text in (*told, *more):
+        for text in (*texts, *warnings):
             say(text)
         print_next(self.folder, record, argv, cost)
         return int(record["exit_code"])
 
-    def _completed(self, argv: Sequence[str], cost: Cost) -> list[str]:
-        """Bring the folder up to date; return the texts to print."""
-        before, origin = environment_digest(self.config), self.options.origin
-        record = standing(self.folder, self.config, origin) if self.options.resume else None
+    def _update_folder(self, argv: Sequence[str], cost: Cost) -> list[str]:
+        """Bring the files in the job's folder up to date, and return the texts to print.
+
+        Results are computed and written only if the folder has no finished run with them. New and
+        stored results are both compared with the baseline, if the job has a baseline.
+        """
+        digest_at_start, origin = environment_digest(self.config), self.options.origin
+        record = (
+            find_finished_run(self.folder, self.config, origin) if self.options.resume else None
+        )
         if record is None:
             record = self.write(self.compute(argv, cost, say), argv, cost)
         else:
             cost.reuse(record)
-        told = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
+        texts = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
         last = record["tracked"], record["exit_code"]
-        code, tracked = self.track(bool(record["failures"]), told.append)
+        code, tracked = self.track(bool(record["failures"]), texts.append)
         code, page = max(code, record["untracked_exit_code"]), self.folder / PAGE
         if tracked or (tracked, code) != last:
             page.unlink(missing_ok=True)
-        self.finish({**record, **cost.as_dict(), "tracked": tracked, "exit_code": code}, before)
-        return told
+        self.finish(
+            {**record, **cost.as_dict(), "tracked": tracked, "exit_code": code}, digest_at_start
+        )
+        return texts
 
     def finish(self, record: dict[str, Any], before: str) -> None:
-        """Write the manifest of a finished run, and its report page if that is missing.
+        """Write the manifest of a finished run, and the report page if the folder has none.
 
         Parameters
         ----------
         record : dict
             Contents of the manifest.
         before : str
-            Value of `environment_digest` when the run started. If it has changed since, a source or
-            data file was edited meanwhile, and the manifest gets no fingerprint.
+            Value of `environment_digest` when the run started. This value is a digest of source,
+            versions, configuration, machine and data files. If the value has changed since, files
+            were edited during the run. The manifest then gets no fingerprint, and later runs do
+            not reuse the results as a whole.
         """
         if environment_digest(self.config) == before:
             reads = [str(path) for path in self.reads]
-            found = fingerprint(self.folder, self.config, self.options.origin, reads)
-            record |= {"fingerprint": found, "reads": reads}
+            digest_of_run = fingerprint(self.folder, self.config, self.options.origin, reads)
+            record |= {"fingerprint": digest_of_run, "reads": reads}
         write_manifest(self.folder, record)
         page = self.folder / PAGE
         if not page.exists():
@@ -260,12 +275,12 @@ class FolderJob(Job):
         outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}
         write_manifest(self.folder, {**record, "outputs": outputs})
 
-    def write(self, found: Outcome, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
-        """Replace the files of an earlier run by tables, text, figures and a manifest.
+    def write(self, outcome: Outcome, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
+        """Replace the files of an earlier run by the new tables, text, figures and manifest.
 
         Parameters
         ----------
-        found : Outcome
+        outcome : Outcome
             Results to write.
         argv : sequence of str or None
             Words of the command line; None if the job was started from Python.
@@ -277,16 +292,16 @@ class FolderJob(Job):
         dict
             Contents of the manifest.
         """
-        when, stamps = self._computed(cost), Stamps()
-        self._forget()
+        computation, stamps = self._computation_time(cost), Stamps()
+        self._delete_previous_files()
         (self.folder / PAGE).unlink(missing_ok=True)
-        for name, table in found.tables.items():
+        for name, table in outcome.tables.items():
             with atomic(self.folder / f"{name}.csv", stamps) as path:
-                # Python objects are written in half of the time of numpy numbers, as equal text.
+                # Python objects give the text that numpy numbers give, in half of the time.
                 table.astype(object).to_csv(path, index=False)
         with atomic(self.folder / "scoreboard.txt", stamps) as path:
-            path.write_text(found.text, encoding="utf-8")
-        found.draw(stamps)
+            path.write_text(outcome.text, encoding="utf-8")
+        outcome.draw(stamps)
         record = {
             "sweep": self.config["sweep"].get("name", "sweep"),
             "command": None if argv is None else command_line(argv),
@@ -297,9 +312,9 @@ class FolderJob(Job):
             "computer": self.options.origin.bits,
             **self.options.origin.about,
             **cost.as_dict(),
-            "failures": list(found.failures),
-            "exit_code": found.exit_code,
-            "untracked_exit_code": found.exit_code,
+            "failures": list(outcome.failures),
+            "exit_code": outcome.exit_code,
+            "untracked_exit_code": outcome.exit_code,
             "tracked": [],
             "fingerprint": None,
             "reads": [],
@@ -307,17 +322,18 @@ class FolderJob(Job):
             "unit": self.unit,
             "results": [*self.results],
             "next": self.next,
-            "computed": when,
+            "computed": computation,
             "sections": [*self.sections],
-            "outputs": by_name(self.folder, stamps),
+            "outputs": relative_stamps(self.folder, stamps),
         }
         write_manifest(self.folder, record)
         return record
 
-    def _computed(self, cost: Cost) -> dict[str, Any]:
-        """Return the time of the last computation and its duration, for the manifest.
+    def _computation_time(self, cost: Cost) -> dict[str, Any]:
+        """Return the date and the duration in seconds of the last computation, for the manifest.
 
-        A run that computes no block keeps the stored values, so that its page does not change.
+        A run that reads all its results from disk keeps the stored date and duration, because its
+        report page should not change.
         """
         if not cost.blocks_done:
             with contextlib.suppress(ConfigError, KeyError):
@@ -325,8 +341,8 @@ class FolderJob(Job):
         seconds = round(time.monotonic() - cost.started, 1)
         return {"at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "seconds": seconds}
 
-    def _forget(self) -> None:
-        """Delete the files of the previous run, its manifest first; files edited since are kept."""
+    def _delete_previous_files(self) -> None:
+        """Delete the files that the previous run wrote, except output files edited since then."""
         try:
             record = read_manifest(self.folder)
             outputs, tracked = record["outputs"], record["tracked"]
@@ -335,50 +351,53 @@ class FolderJob(Job):
         for name in tracked:
             (self.folder / name).unlink(missing_ok=True)
         (self.folder / "manifest.json").unlink(missing_ok=True)
-        for name, wanted in outputs.items() if isinstance(outputs, dict) else ():
+        for name, file_stamp in outputs.items() if isinstance(outputs, dict) else ():
             path = self.folder / name
-            ours = path.parent in {self.folder, self.folder / "figures"}
-            if ours and stamps_of(self.folder, [path]) == {name: wanted}:
+            is_output_folder = path.parent in {self.folder, self.folder / "figures"}
+            if is_output_folder and stamps_of(self.folder, [path]) == {name: file_stamp}:
                 path.unlink()
 
-    def _fewer_trials(self) -> list[str]:
-        """Return a line of warning if this run replaces a finished run with more trials."""
+    def _warn_of_fewer_trials(self) -> list[str]:
+        """Return a list with a one-line warning if this run replaces a run with more trials.
+
+        The list is empty otherwise.
+        """
         try:
-            found = read_manifest(self.folder)
-            before, now = int(found["most_trials"]), max(self.trials, default=0)
+            record = read_manifest(self.folder)
+            before, now = int(record["most_trials"]), max(self.trials, default=0)
         except (ConfigError, KeyError, TypeError, ValueError):
             return []
         if before <= now:
             return []
-        again = found.get("command") or f"trials={before}"
+        command = record.get("command") or f"trials={before}"
         return [
             f"'{self.folder}' showed {before:,} trials and now shows {now:,}; the others are kept; "
-            f"to show them again: {again}"
+            f"to show them again: {command}"
         ]
 
 
-def refuse_errors(settings: Settings, what: str, script: str) -> None:
-    """Refuse the keys that apply to sweeps of errors only: `track`, `replay` and `paper`.
+def refuse_keys_of_studies(settings: Settings, job: str, script: str) -> None:
+    """Raise a ConfigError if `track`, `replay` or `paper` is set, which only studies of errors use.
 
     Parameters
     ----------
     settings : Settings
         Top-level keys of the configuration.
-    what : str
+    job : str
         Name of this kind of job, for the message.
     script : str
-        Script of the folder ``experiments`` that draws its figures for a paper.
+        Script in the folder ``experiments`` that draws the figures of this job for a paper.
 
     Raises
     ------
     ConfigError
-        If one of the keys is set.
+        If one of these keys is set.
     """
     for key in ("track", "replay"):
         if getattr(settings, key) is not None:
-            raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for {what}")
+            raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for {job}")
     if settings.paper:
         command = f"python -m experiments {script}"
         raise ConfigError(
-            f"paper: True: not for {what}; in the checkout '{command}' draws its figures"
+            f"paper: True: not for {job}; in the checkout '{command}' draws its figures"
         )

@@ -1,7 +1,7 @@
 """Compose a configuration from files and overrides with Hydra's composition functions.
 
-Hydra's own configuration (loggers, launchers, folders) is left out, because dpbench does not use it
-and composing it takes longer than composing a sweep.
+Hydra's own configuration (loggers, launchers, folders) is left out. dpbench does not use that
+configuration, and composing it takes longer than composing a sweep.
 """
 
 from __future__ import annotations
@@ -33,19 +33,22 @@ from yaml import YAMLError
 from dpbench.errors import ConfigError, choose_from
 from dpbench.package import conf_folder
 
-__all__ = ["composed", "multirun"]
+__all__ = ["compose", "expand_multirun"]
 
-SHIPPED = Path(__file__).parents[1] / "data"
-MOST_RUNS = 1000  # per command with --multirun
+SHIPPED_DATA = Path(__file__).parents[1] / "data"
+MAX_RUNS = 1000  # largest number of runs of a command with --multirun
 
 
-def multirun(overrides: Sequence[str]) -> list[list[str]]:
-    """Expand lists of values such as ``seed=1,2`` into one list of overrides per combination.
+def expand_multirun(overrides: Sequence[str]) -> list[list[str]]:
+    """Expand overrides with several values, such as ``seed=1,2``, into runs with one value each.
+
+    An override is a text ``key=value``. The result holds one list of overrides for each
+    combination of values.
 
     Raises
     ------
     ConfigError
-        If an override cannot be parsed, or there are more than `MOST_RUNS` combinations.
+        If an override cannot be parsed, or there are more than 1000 (`MAX_RUNS`) combinations.
     """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -58,38 +61,39 @@ def multirun(overrides: Sequence[str]) -> list[list[str]]:
             runs = [[*run, line] for run in runs]
             continue
         try:
-            values = list(itertools.islice(override.sweep_string_iterator(), MOST_RUNS + 1))
+            values = list(itertools.islice(override.sweep_string_iterator(), MAX_RUNS + 1))
         except (HydraException, ValueError, TypeError) as error:
             raise ConfigError(f"{line}: list the values, as in seed=1,2,3") from error
-        if len(runs) * len(values) > MOST_RUNS:
-            raise ConfigError(f"{line}: more than {MOST_RUNS} runs; list fewer values")
+        if len(runs) * len(values) > MAX_RUNS:
+            raise ConfigError(f"{line}: more than {MAX_RUNS} runs; list fewer values")
         key = override.get_key_element()
         runs = [[*run, f"{key}={value}"] for run in runs for value in values]
     return runs
 
 
-def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
-    """Compose the configuration from the shipped folder, then the user's, then overrides.
+def compose(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
+    """Compose a configuration from dpbench's files, the user's files and overrides.
 
-    Nothing that the configuration names is run or imported. Files set only keys of the sweep and
-    the runner; the other top-level keys come from the shipped ``config.yaml`` and the overrides.
+    If dpbench and the user have files of one name, dpbench's file is used. No function that the
+    configuration names is run, and no module is imported. Files set only keys below ``sweep`` and
+    ``runner``. All other keys come from dpbench's ``config.yaml`` and from the overrides.
 
     Parameters
     ----------
     overrides : sequence of str
         Overrides in Hydra's grammar: ``sweep=audit``, ``sweep.budgets.pure.epsilon=1``.
     config_dir : Path, optional
-        Folder of the user's configurations.
+        Folder of the user's configurations; by default only shipped files are used.
 
     Returns
     -------
     dict
-        Configuration of plain Python values, as JSON has them.
+        Configuration of values that JSON can represent.
 
     Raises
     ------
     ConfigError
-        If a file or override cannot be read or composed, or a value is not plain.
+        If a file or override cannot be read or composed, or JSON cannot represent a value.
     """
     for override in overrides:
         if override.lstrip("+~").startswith("hydra"):
@@ -97,8 +101,8 @@ def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[s
                 f"{override}: Hydra's own settings are fixed; use out=DIR, or --config-dir DIR"
             )
     try:
-        with _resolvers_off():
-            config = _merged(overrides, [conf_folder(), *([config_dir] if config_dir else [])])
+        with _disable_resolvers():
+            config = _merge_files(overrides, [conf_folder(), *([config_dir] if config_dir else [])])
             container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except (ConfigError, MemoryError):
         raise
@@ -106,13 +110,16 @@ def composed(overrides: Sequence[str], config_dir: Path | None = None) -> dict[s
         raise ConfigError(_composition_error(error)) from error
     except Exception as error:  # Hydra also raises plain exceptions, which name no key
         raise ConfigError(f"{' '.join(overrides)}: {_composition_error(error)}") from error
-    found = _plain(container, "")
-    assert isinstance(found, dict)
-    return found
+    values = _to_json_values(container, "")
+    assert isinstance(values, dict)
+    return values
 
 
-def _merged(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
-    """Merge the files that ``config.yaml`` and the overrides choose; the first folder wins."""
+def _merge_files(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
+    """Merge the files that ``config.yaml`` and the overrides choose, and apply the overrides.
+
+    If several folders have a file of one name, the file in the first of these folders is used.
+    """
     version.setbase("1.3")
     search = ConfigSearchPathImpl()
     for source in (FileConfigSource, StructuredConfigSource):
@@ -123,106 +130,123 @@ def _merged(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
     loader = ConfigLoaderImpl(search)
     parsed, files = loader._parse_overrides_and_create_caching_repo("config", list(overrides))
     loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=False)
-    found = create_defaults_list(files, "config", parsed, prepend_hydra=False, skip_missing=False)
-    _check_packages(found.defaults)
-    for one in found.defaults:  # `files` caches each file, so that edits here last
-        file = None if one.config_path is None else files.load_config(one.config_path)
+    defaults = create_defaults_list(
+        files, "config", parsed, prepend_hydra=False, skip_missing=False
+    )
+    _check_packages(defaults.defaults)
+    for entry in defaults.defaults:  # edits of a file stay, because `files` caches it
+        file = None if entry.config_path is None else files.load_config(entry.config_path)
         if file is not None and file.path.startswith("file://"):
             root = Path(file.path.removeprefix("file://"))
-            _beside(file.config, (root / str(one.config_path)).parent)
-    config = loader._compose_config_from_defaults_list(found.defaults, files)
+            _resolve_paths(file.config, (root / str(entry.config_path)).parent)
+    config = loader._compose_config_from_defaults_list(defaults.defaults, files)
     OmegaConf.set_struct(config, True)
-    for override in found.config_overrides:
+    for override in defaults.config_overrides:
         if not override.is_delete():
             key, value = override.key_or_group, override.value()
             if not (override.is_add() or override.is_force_add()):
                 _check_key(key, config)
-            known = OmegaConf.select(config, key)
-            turned = OmegaConf.is_list(known) != isinstance(value, list)
+            present = OmegaConf.select(config, key)
+            changes_type = OmegaConf.is_list(present) != isinstance(value, list)
             # A list may replace a mapping, except at sweep.KEY, whose entries have names.
-            if turned and OmegaConf.is_config(known) and key.count(".") > 1:
+            if changes_type and OmegaConf.is_config(present) and key.count(".") > 1:
                 OmegaConf.update(config, key, None, merge=False, force_add=True)
         loader._apply_overrides_to_config([override], config)
     return config
 
 
-def _beside(config: Any, folder: Path) -> None:
-    """Make each relative ``path`` in a file's keys absolute, unless it names shipped data.
+def _resolve_paths(config: Any, folder: Path) -> None:
+    """Make each relative ``path`` in a configuration file absolute, in place.
 
-    Relative paths begin at `folder`, the folder of that file.
+    Relative paths begin at `folder`, the folder of the file. A path that names only a file shipped
+    with dpbench stays as it is.
     """
     plain: Any = OmegaConf.to_container(config)
     for key, value in plain.items() if isinstance(plain, dict) else ():
         if isinstance(value, dict):
-            _beside(config[key], folder)
+            _resolve_paths(config[key], folder)
         elif key == "path" and isinstance(value, list):
-            config[key] = [_resolved(one, folder) for one in value]
+            config[key] = [_resolve_path(item, folder) for item in value]
         elif key == "path":
-            config[key] = _resolved(value, folder)
+            config[key] = _resolve_path(value, folder)
 
 
-def _resolved(path: Any, folder: Path) -> Any:
-    """Return a path that begins at `folder` as absolute; other values unchanged."""
+def _resolve_path(path: Any, folder: Path) -> Any:
+    """Return the absolute form of a relative path that begins at `folder`.
+
+    All other values are returned unchanged, for example the name of a file shipped with dpbench.
+    """
     if not isinstance(path, str) or "${" in path or path.startswith("~"):
         return path
-    there = folder / path
-    return path if (SHIPPED / path).is_file() and not there.exists() else str(there.resolve())
+    absolute = folder / path
+    return (
+        path
+        if (SHIPPED_DATA / path).is_file() and not absolute.exists()
+        else str(absolute.resolve())
+    )
 
 
-def _plain(value: Any, at: str) -> Any:
-    """Return a value as JSON has it, with text as keys.
+def _to_json_values(value: Any, key_path: str) -> Any:
+    """Convert a value to one that JSON can represent, with texts as the keys of mappings.
 
-    ConfigError names the key `at` if the value has no JSON form or its text is invalid Unicode.
+    Raise a ConfigError if that is impossible, or a text is not valid Unicode. The message names
+    `key_path`, the place of the value in the configuration.
     """
     if isinstance(value, dict):
-        return {str(key): _plain(one, f"{at}.{key}".lstrip(".")) for key, one in value.items()}
+        return {
+            str(key): _to_json_values(item, f"{key_path}.{key}".lstrip("."))
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [_plain(one, at) for one in value]
+        return [_to_json_values(item, key_path) for item in value]
     if isinstance(value, str):
         if not re.search("[\ud800-\udfff]", value):
             return value
         raise ConfigError(
-            f"{at}: {value!r}: not valid Unicode (a lone surrogate); remove that character"
+            f"{key_path}: {value!r}: not valid Unicode (a lone surrogate); remove that character"
         )
     if isinstance(value, int) and abs(value) > sys.float_info.max:
-        raise ConfigError(f"{at}: an integer of {len(str(abs(value)))} digits is too large")
+        raise ConfigError(f"{key_path}: an integer of {len(str(abs(value)))} digits is too large")
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise ConfigError(f"{at}: {value!r}: expected text, a number, a list or a mapping")
+    raise ConfigError(f"{key_path}: {value!r}: expected text, a number, a list or a mapping")
 
 
 @contextmanager
-def _resolvers_off() -> Iterator[None]:
-    """Disable OmegaConf resolvers: ``${...}`` may name other keys, not functions as oc.env."""
-    known, BaseContainer._resolvers = BaseContainer._resolvers, {}
+def _disable_resolvers() -> Iterator[None]:
+    """Disable OmegaConf's resolvers inside this context.
+
+    A configuration can then name other keys with ``${...}``, but call no functions such as oc.env.
+    """
+    resolvers, BaseContainer._resolvers = BaseContainer._resolvers, {}
     try:
         yield
     finally:
-        BaseContainer._resolvers = known
+        BaseContainer._resolvers = resolvers
 
 
 def _check_packages(files: Sequence[ResultDefault]) -> None:
-    """Refuse files that set keys outside of the sweep and the runner."""
-    for one in files:
-        package = one.package or ""
-        if not one.primary and package.partition(".")[0] not in {"sweep", "runner"}:
+    """Raise ConfigError if a file sets keys that are not below ``sweep`` or ``runner``."""
+    for entry in files:
+        package = entry.package or ""
+        if not entry.primary and package.partition(".")[0] not in {"sweep", "runner"}:
             raise ConfigError(
-                f"{one.config_path}: its package is {package or '_global_'!r}: a file can set keys "
-                "of sweep and runner only; set the others on the command line"
+                f"{entry.config_path}: its package is {package or '_global_'!r}: a file can set "
+                "keys of sweep and runner only; set the others on the command line"
             )
 
 
 def _composition_error(error: Exception) -> str:
-    """Rewrite a message of Hydra or OmegaConf as one line that names key, value and choices."""
+    """Return the text of an error of Hydra or OmegaConf: key, value and choices in one line."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.rpartition("/")
         options = f"; {choose_from(name, sorted(error.options))}" if error.options else ""
         return f"{group or 'defaults'}: {name!r}: no such configuration{options}"
-    told = f"{error}\n{error.__cause__ or ''}".splitlines()
-    lines = [line.strip() for line in told if line.strip()]
+    message_lines = f"{error}\n{error.__cause__ or ''}".splitlines()
+    lines = [line.strip() for line in message_lines if line.strip()]
     if isinstance(error, OverrideParseException):
-        quoted = "not in Hydra's grammar; put the value in quotes of its own, \"KEY='VALUE'\""
-        return f"{error.override}: {quoted if lines[0].startswith('Lexer') else lines[0]}"
+        advice = "not in Hydra's grammar; put the value in quotes of its own, \"KEY='VALUE'\""
+        return f"{error.override}: {advice if lines[0].startswith('Lexer') else lines[0]}"
     if isinstance(error, RecursionError):
         return "defaults: a file includes itself, directly or through others; remove that entry"
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
@@ -237,26 +261,28 @@ def _composition_error(error: Exception) -> str:
 
 
 def _check_key(key: str, config: DictConfig) -> None:
-    """Refuse to set a key that does not exist, and name the keys that do."""
-    whole: Any = OmegaConf.to_container(config)
-    found, steps, place = whole, key.split("."), 0
-    while place < len(steps) and isinstance(found, dict) and steps[place] in found:
-        found, place = found[steps[place]], place + 1
-    if place == len(steps) or not isinstance(found, dict):
+    """Raise ConfigError if the key of an override does not exist; the message suggests keys."""
+    values: Any = OmegaConf.to_container(config)
+    value, steps, place = values, key.split("."), 0
+    while place < len(steps) and isinstance(value, dict) and steps[place] in value:
+        value, place = value[steps[place]], place + 1
+    if place == len(steps) or not isinstance(value, dict):
         return
     from dpbench.jobs.describe import keys_at
 
     step = steps[place]
-    known = keys_at(whole, steps[:place])
+    keys = keys_at(values, steps[:place])
     add = f"to add one write +{key}=..."
-    deeper = [] if place else sorted((p for p in _paths(whole) if p.endswith(f".{step}")), key=len)
-    if deeper:
-        meant = f"did you mean {'.'.join([deeper[0], *steps[1:]])}?"
-        raise ConfigError(f"{key}: no such key; {meant} {choose_from('', known or ())}")
-    if known is None:
-        raise ConfigError(f"{key}: no such key here; {choose_from(step, map(str, found))}; {add}")
-    if step not in known:
-        raise ConfigError(f"{key}: no such key; {choose_from(step, known)}")
+    similar = (
+        [] if place else sorted((p for p in _key_paths(values) if p.endswith(f".{step}")), key=len)
+    )
+    if similar:
+        suggestion = f"did you mean {'.'.join([similar[0], *steps[1:]])}?"
+        raise ConfigError(f"{key}: no such key; {suggestion} {choose_from('', keys or ())}")
+    if keys is None:
+        raise ConfigError(f"{key}: no such key here; {choose_from(step, map(str, value))}; {add}")
+    if step not in keys:
+        raise ConfigError(f"{key}: no such key; {choose_from(step, keys)}")
     if place:
         raise ConfigError(f"{key}: not set in this sweep; {add}")
     raise ConfigError(
@@ -264,8 +290,8 @@ def _check_key(key: str, config: DictConfig) -> None:
     )
 
 
-def _paths(found: Any, at: str = "") -> Iterator[str]:
-    """Yield every key of nested mappings, with its parents, separated by dots."""
-    for key, value in found.items() if isinstance(found, dict) else ():
-        yield f"{at}{key}"
-        yield from _paths(value, f"{at}{key}.")
+def _key_paths(values: Any, parent: str = "") -> Iterator[str]:
+    """Yield the full path of every key in nested mappings, for example ``sweep.parts.main``."""
+    for key, value in values.items() if isinstance(values, dict) else ():
+        yield f"{parent}{key}"
+        yield from _key_paths(value, f"{parent}{key}.")

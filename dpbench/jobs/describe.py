@@ -1,4 +1,7 @@
-"""What a configuration may say, read off the classes: for people, and as a schema for editors."""
+"""Describe the keys of configurations, as help texts and as a JSON schema.
+
+The descriptions are read from the classes that the configurations build, and their docstrings.
+"""
 
 from __future__ import annotations
 
@@ -21,50 +24,53 @@ from dpbench.analysis.study import Figure, Study
 from dpbench.errors import choose_from
 from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import GROUPS, catalogue, keywords, search
-from dpbench.jobs.prepare import KINDS, kind_at
+from dpbench.jobs.prepare import KINDS, import_kind
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.runner.settings import Settings
 
-__all__ = ["KEYS", "help_on", "keys_at", "kinds", "parameters", "schema", "titled"]
+__all__ = ["KEYS", "collect_titles", "describe_topic", "keys_at", "kinds", "parameters", "schema"]
 
 Schema = dict[str, Any]
 
-# What a sweep can be, by the key that only such a sweep has.
-SWEEPS: dict[str, type[Any]] = {key: kind_at(path).sweeps for key, path in KINDS.items()}
+# Classes of sweeps, by the key that only a sweep of this class has.
+SWEEPS: dict[str, type[Any]] = {key: import_kind(path).sweeps for key, path in KINDS.items()}
 
 
-def _nested(kind: type[Any]) -> dict[str, Nested]:
-    """Return the fields of a class that hold keys of their own."""
+def _nested_fields(kind: type[Any]) -> dict[str, Nested]:
+    """Return descriptions of those fields of a class whose values are nested mappings.
+
+    The key ``budgets`` of a sweep is an example. The descriptions are keyed by name of the field.
+    """
     return {
-        name: one
+        name: nested
         for name, field in kind.__pydantic_fields__.items()
-        for one in field.metadata
-        if isinstance(one, Nested)
+        for nested in field.metadata
+        if isinstance(nested, Nested)
     }
 
 
-def titled() -> dict[str, type[Any]]:
-    """Collect what ``--help sweep`` lists, by title: each class once, and one for each title."""
-    found: dict[str, type[Any]] = {}
+def collect_titles() -> dict[str, type[Any]]:
+    """Return each class that ``--help sweep`` describes, keyed by its heading in the help text."""
+    classes: dict[str, type[Any]] = {}
 
     def add(kind: type[Any]) -> None:
-        for key, nested in _nested(kind).items():
-            # entries with a kind are other topics
-            of = {} if isinstance(nested.of, tuple) else nested.of
-            for name, one in of.items():
+        for key, nested in _nested_fields(kind).items():
+            # Entries with a kind are described by --help kind and --help figure.
+            named_classes = {} if isinstance(nested.of, tuple) else nested.of
+            for name, cls in named_classes.items():
                 title = nested.title.format(name) or key
-                if title not in found and one not in found.values():
-                    found[title] = one
-                    add(one)
+                if title not in classes and cls not in classes.values():
+                    classes[title] = cls
+                    add(cls)
 
-    known: set[str] = set()
+    earlier_keys: set[str] = set()
     for key, kind in SWEEPS.items():
-        own = kind.__pydantic_fields__.keys() - known
-        if own - _nested(kind).keys():
-            found[f"a sweep with the key {key}" if key else "a sweep"] = kind
-        known |= own
+        new_keys = kind.__pydantic_fields__.keys() - earlier_keys
+        if new_keys - _nested_fields(kind).keys():
+            classes[f"a sweep with the key {key}" if key else "a sweep"] = kind
+        earlier_keys |= new_keys
         add(kind)
-    return found
+    return classes
 
 
 # Headings of the other registries in `--help kind`, by the name of their base class.
@@ -74,30 +80,39 @@ OTHER_GROUPS = {
     "Budget": "privacy budgets",
 }
 SECTIONS = {
-    name: one.of
-    for name, one in _nested(Study).items()
-    if one.variants and isinstance(one.of, tuple)
+    name: nested.of
+    for name, nested in _nested_fields(Study).items()
+    if nested.variants and isinstance(nested.of, tuple)
 }
-KEYS = titled()
+KEYS = collect_titles()
 
 
 def kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
-    """What a configuration may name, sorted."""
-    known = {label: one for registry in registries for label, one in registry.kinds().items()}
-    known.pop("non_private", None)  # the budget of those that need none
-    return dict(sorted(known.items()))
+    """Return the classes of the given registries, keyed by kind and sorted.
+
+    A kind is the name of a class in configurations.
+    """
+    classes = {label: cls for registry in registries for label, cls in registry.kinds().items()}
+    classes.pop("non_private", None)  # estimators without privacy need no budget
+    return dict(sorted(classes.items()))
 
 
-def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
-    """Describe the keys, types and defaults of a sweep, a kind or a figure.
+def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str:
+    """Return the help text on a sweep, on a kind or on a figure.
+
+    A kind is the name of a class in configurations, for example of an estimator. The text on a kind
+    or a figure lists its keys with types and defaults. The text on a sweep is the comment in its
+    file.
 
     Parameters
     ----------
     topic : {'sweep', 'kind', 'figure'}
+        Topic of the help text.
     name : str or None
-        Name of a sweep, kind or figure; for a kind also a search word. None lists all of the topic.
+        Name of a sweep, kind or figure; for a kind also a search word. If None, the text describes
+        the keys of all sweeps, or lists all kinds or all figures.
     folders : iterable of Path
-        Folders of configurations, in which a sweep is looked up.
+        Folders of configurations, in which the files of sweeps are searched.
 
     Returns
     -------
@@ -110,7 +125,9 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
         If there is no such topic or name.
     """
     everywhere = [registry for section in SECTIONS.values() for registry in section]
-    files = {path.stem: path for one in folders for path in sorted((one / "sweep").glob("*.yaml"))}
+    files = {
+        path.stem: path for item in folders for path in sorted((item / "sweep").glob("*.yaml"))
+    }
     topics: dict[str, Mapping[str, Any]]
     topics = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
     if topic not in topics:
@@ -118,24 +135,29 @@ def help_on(topic: str, name: str | None, folders: Iterable[Path]) -> str:
     names = topics[topic]
     if name is None:
         if topic == "sweep":
-            return "\n\n".join(f"== {title}\n{_described(one)}" for title, one in KEYS.items())
-        return _listed_kinds(names) if topic == "kind" else _lines(names)
+            return "\n\n".join(f"== {title}\n{_describe(item)}" for title, item in KEYS.items())
+        return _list_kinds(names) if topic == "kind" else _list_classes(names)
     if name not in names:
         matches = [kind for kind in search(name) if kind in names] if topic == "kind" else []
         if not matches:
             choices = choose_from(name, sorted(names))
             raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; {choices}")
-        return f"kinds that match {name!r}:\n{_lines({kind: names[kind] for kind in matches})}"
+        return (
+            f"kinds that match {name!r}:\n{_list_classes({kind: names[kind] for kind in matches})}"
+        )
     if topic == "sweep":
         lines = [line for line in names[name].read_text("utf-8").splitlines() if line[:2] == "# "]
         header = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
         return "\n".join([*header, f"file: {names[name]}"])
     entry = catalogue().get(name) or keywords().get(name) if topic == "kind" else None
-    return "\n".join([f"kind: {name}", _described(names[name]), *(entry.lines() if entry else [])])
+    return "\n".join([f"kind: {name}", _describe(names[name]), *(entry.lines() if entry else [])])
 
 
-def _listed_kinds(names: Mapping[str, type[Any]]) -> str:
-    """Return the kinds in groups: estimators by their use, then distributions and budgets."""
+def _list_kinds(names: Mapping[str, type[Any]]) -> str:
+    """Return the text of ``--help kind``, which lists classes with their summaries in groups.
+
+    Estimators are grouped by use, and other classes by base class, such as privacy budgets.
+    """
     headings = {**GROUPS, "plugin": "estimators of plugins"}
     groups: dict[str, dict[str, type[Any]]] = {title: {} for title in headings.values()}
     for name, kind in names.items():
@@ -146,81 +168,99 @@ def _listed_kinds(names: Mapping[str, type[Any]]) -> str:
             registry = next(base for base in kind.__mro__ if Registered in base.__bases__)
             title = OTHER_GROUPS[registry.__name__]
         groups.setdefault(title, {})[name] = kind
-    parts = [f"== {title}\n{_lines(members)}" for title, members in groups.items() if members]
-    about = "more about one, or the kinds that match a word: --help kind NAME|WORD"
-    return "\n\n".join([*parts, about])
+    parts = [
+        f"== {title}\n{_list_classes(members)}" for title, members in groups.items() if members
+    ]
+    hint = "more about one, or the kinds that match a word: --help kind NAME|WORD"
+    return "\n\n".join([*parts, hint])
 
 
-def _lines(names: Mapping[str, type[Any]]) -> str:
-    """Return a line about each class, with the keys of its sources and its search words."""
+def _list_classes(names: Mapping[str, type[Any]]) -> str:
+    """Return a text with each class's name, its summary, its cited sources and its search words."""
     lines = []
     for name, kind in names.items():
         lines.append(f"{name:36} {_first_line(kind)}")
         if entry := keywords().get(name):
             cited = ", ".join(entry.sources)
-            about = "; ".join(filter(None, [cited, ", ".join(entry.words)]))
+            details = "; ".join(filter(None, [cited, ", ".join(entry.words)]))
             lines.append(
-                textwrap.fill(about, 110, initial_indent=" " * 39, subsequent_indent=" " * 39)
+                textwrap.fill(details, 110, initial_indent=" " * 39, subsequent_indent=" " * 39)
             )
     return "\n".join(lines)
 
 
 def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None:
-    """Return the keys of what a configuration makes where these steps lead; None if any will do."""
-    found: Any = config
+    """Return the keys that are allowed at one place of a configuration.
+
+    Parameters
+    ----------
+    config : mapping
+        The whole configuration.
+    steps : sequence of str
+        Keys that lead to the place, the outermost first; all of them exist in `config`.
+
+    Returns
+    -------
+    list of str or None
+        None if no class defines the keys of this place.
+    """
+    value: Any = config
     kind: type[Any] | None = Settings
-    entries: Nested | None = None  # whose label comes next
+    entries: Nested | None = None  # entries whose label is the next step
     extra: list[str] = []
     for step in steps:
-        found, extra = found[step], []
+        value, extra = value[step], []
         if entries is None and kind is Settings and step == "sweep":
-            kind = next((one for key, one in SWEEPS.items() if key in found), Study)
+            kind = next((sweep_class for key, sweep_class in SWEEPS.items() if key in value), Study)
             continue
-        nested = entries or _nested(kind).get(step) if kind else None
+        nested = entries or _nested_fields(kind).get(step) if kind else None
         if nested is None:
             return None
         if nested.by_label and entries is None:
             entries = nested
             continue
-        entries, kind = None, nested.find(found)
+        entries, kind = None, nested.find(value)
         extra = ["kind"] if isinstance(nested.of, tuple) else []
     if entries or kind is None:
         return None
     return [*extra, *(field.name for field in dataclasses.fields(kind))]
 
 
-def _described(kind: Any) -> str:
-    """The docstring's first paragraph and every parameter: its default, and what it is."""
+def _describe(kind: Any) -> str:
+    """Return a text with the summary of a class, and each parameter's type, default and meaning."""
     lines = [_first_line(kind)]
-    for name, text, default, about in parameters(kind):
+    for name, text, default, meaning in parameters(kind):
         lines.append(f"  {name}: {text}{' (required)' if default is None else f' = {default}'}")
-        lines += [f"      {about}"] if about else []
+        lines += [f"      {meaning}"] if meaning else []
     return "\n".join(lines)
 
 
 def parameters(kind: Any) -> list[tuple[str, str, str | None, str]]:
-    """Of each parameter its name, type, default (None if it is required), and what it is."""
-    told, found = _parameters(kind), []
+    """Return the name, type, default and meaning of each parameter of a class.
+
+    The default is None if the parameter is required.
+    """
+    documented, rows = _parse_parameters(kind), []
     for field in dataclasses.fields(kind):
         plain = re.sub(r"Annotated\[(\w+).*", r"\1", str(field.type))
-        text, about = told.get(field.name, (plain, ""))
+        text, meaning = documented.get(field.name, (plain, ""))
         text = text.removesuffix(", optional").replace("optional", "names, or values by name")
-        known = kind.__pydantic_fields__[field.name]
-        default = known.get_default(call_default_factory=True)
-        shown = "null" if default is None else f"{default}"
-        found.append((field.name, text, None if known.is_required() else shown, about))
-    return found
+        field_info = kind.__pydantic_fields__[field.name]
+        default = field_info.get_default(call_default_factory=True)
+        default_text = "null" if default is None else f"{default}"
+        rows.append((field.name, text, None if field_info.is_required() else default_text, meaning))
+    return rows
 
 
 def _first_line(kind: type[Any]) -> str:
     return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
-def _parameters(kind: type[Any]) -> dict[str, tuple[str, str]]:
-    """Type and text of the parameters, from the numpydoc of the class and its bases."""
-    found: dict[str, tuple[str, str]] = {}
-    for one in reversed(kind.__mro__):
-        doc = inspect.cleandoc(vars(one).get("__doc__") or "")
+def _parse_parameters(kind: type[Any]) -> dict[str, tuple[str, str]]:
+    """Return (type, meaning) of each parameter, from the docstrings of a class and its bases."""
+    parameters_by_name: dict[str, tuple[str, str]] = {}
+    for cls in reversed(kind.__mro__):
+        doc = inspect.cleandoc(vars(cls).get("__doc__") or "")
         section = re.search(r"Parameters\n-+\n(.*?)(?=\n\w[^\n]*\n-+\n|\Z)", doc, re.DOTALL)
         if section is None:
             continue
@@ -228,12 +268,12 @@ def _parameters(kind: type[Any]) -> dict[str, tuple[str, str]]:
             r"^(\w[\w, ]*?) : ([^\n]*)((?:\n(?: +[^\n]*|$))*)", section[1], re.MULTILINE
         ):
             for name in names.split(", "):
-                found[name] = (kind_of, " ".join(text.split()))
-    return found
+                parameters_by_name[name] = (kind_of, " ".join(text.split()))
+    return parameters_by_name
 
 
 class _Schema(GenerateJsonSchema):
-    """Where a class checks what pydantic cannot describe, anything goes."""
+    """JSON schema generator that allows any value if pydantic cannot describe the value's check."""
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
         return {}
@@ -242,88 +282,122 @@ class _Schema(GenerateJsonSchema):
         return {}
 
 
-def _keys_of(into: Schema, kind: type[Any]) -> Schema:
-    """Return what pydantic and the docstring tell of a class and its keys."""
-    found = TypeAdapter(kind).json_schema(ref_template="#/$defs/{model}", schema_generator=_Schema)
-    into.update(found.pop("$defs", {}))
-    properties = found.setdefault("properties", {})
-    for key, told in _parameters(kind).items():
+def _class_schema(into: Schema, kind: type[Any]) -> Schema:
+    """Return the JSON schema of a class, with descriptions from its docstring.
+
+    The schemas of other classes, to which this schema refers, are added to the mapping `into`.
+    """
+    class_schema = TypeAdapter(kind).json_schema(
+        ref_template="#/$defs/{model}", schema_generator=_Schema
+    )
+    into.update(class_schema.pop("$defs", {}))
+    properties = class_schema.setdefault("properties", {})
+    for key, texts in _parse_parameters(kind).items():
         if key in properties:
-            properties[key]["description"] = " ".join(filter(None, told))
-    return {**found, "description": _first_line(kind)}
+            properties[key]["description"] = " ".join(filter(None, texts))
+    return {**class_schema, "description": _first_line(kind)}
 
 
 def _define(into: Schema, cls: type[Any], name: str, **fixed: Any) -> Schema:
-    """Define the mapping that makes a class, with some properties fixed; a reference to it."""
-    found = _keys_of(into, cls)
-    held = {key: _held(into, key, nested) for key, nested in _nested(cls).items()}
-    found["properties"] |= {**held, **fixed}
-    found["required"] = list(dict.fromkeys([*fixed, *found.get("required", [])]))
-    into[name] = found
+    """Store the JSON schema of a class in the mapping `into`, and return a reference to it.
+
+    The schemas in `fixed` replace the schemas of the properties that have the same names.
+    """
+    definition = _class_schema(into, cls)
+    fields = {key: _field_schema(into, key, nested) for key, nested in _nested_fields(cls).items()}
+    definition["properties"] |= {**fields, **fixed}
+    definition["required"] = list(dict.fromkeys([*fixed, *definition.get("required", [])]))
+    into[name] = definition
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _held(into: Schema, key: str, nested: Nested) -> Schema:
-    """Define the classes of a field that holds keys of its own, and return what it may hold."""
+def _field_schema(into: Schema, key: str, nested: Nested) -> Schema:
+    """Return the JSON schema of a configuration field whose value is a nested mapping.
+
+    A class is built from each such mapping. The schemas of these classes are added to `into`.
+    """
     if isinstance(nested.of, tuple):
-        one = {"oneOf": [*_kinds(into, nested), {"required": ["_target_"]}]}
+        entry_schema = {"oneOf": [*_kind_schemas(into, nested), {"required": ["_target_"]}]}
     else:
-        known, fixed = key.removesuffix("s") if nested.by_label else key, Schema()
-        found = []
+        prefix, fixed = key.removesuffix("s") if nested.by_label else key, Schema()
+        references = []
         for name, kind in nested.of.items():
             if nested.choice:
                 choice, values = nested.choice
                 fixed = {choice: {"enum": values[name]}} if name in values else {}
-            found.append(_define(into, kind, f"{known}.{name}".rstrip("."), **fixed))
-        one = {"oneOf": found} if len(found) > 1 else found[0]
+            references.append(_define(into, kind, f"{prefix}.{name}".rstrip("."), **fixed))
+        entry_schema = {"oneOf": references} if len(references) > 1 else references[0]
     if not nested.by_label:
-        return one
-    return {"type": "object", "additionalProperties": one, "propertyNames": {"pattern": LABEL}}
+        return entry_schema
+    return {
+        "type": "object",
+        "additionalProperties": entry_schema,
+        "propertyNames": {"pattern": LABEL},
+    }
 
 
-def _kinds(into: Schema, nested: Nested) -> list[Schema]:
-    """Define entries with a kind, where a list of values may stand for one entry each."""
+def _kind_schemas(into: Schema, nested: Nested) -> list[Schema]:
+    """Return references to the JSON schemas of the classes that a configuration field allows.
+
+    The field is described by `nested`, and the schemas are added to `into`. If `nested.variants` is
+    True, each parameter of a class may also be a list of values.
+    """
     references = []
-    for name, one in kinds(*nested.of).items():
-        references.append(_define(into, one, f"kind.{name}", kind={"const": name}))
-        made = into[f"kind.{name}"]
-        for key, value in made["properties"].items() if nested.variants else ():
+    for name, cls in kinds(*nested.of).items():
+        references.append(_define(into, cls, f"kind.{name}", kind={"const": name}))
+        definition = into[f"kind.{name}"]
+        for key, value in definition["properties"].items() if nested.variants else ():
             if key != "kind":
-                about, lists = value.pop("description", ""), {"type": "array", "items": value}
-                made["properties"][key] = {"description": about, "anyOf": [value, lists]}
-        made["required"] = [key for key in made["required"] if key not in nested.optional]
+                description, lists = value.pop("description", ""), {"type": "array", "items": value}
+                definition["properties"][key] = {
+                    "description": description,
+                    "anyOf": [value, lists],
+                }
+        definition["required"] = [
+            key for key in definition["required"] if key not in nested.optional
+        ]
     return references
 
 
 def schema() -> Schema:
-    """Return a JSON schema of a sweep's file, which editors complete and check by."""
+    """Return a JSON schema of sweep files, with which editors complete and check keys."""
     into: Schema = {}
-    every = [kind.__pydantic_fields__ for kind in SWEEPS.values()]
-    sweep, held = _keys_of(into, Study), dict[str, Nested]()
+    fields_of_sweeps = [kind.__pydantic_fields__ for kind in SWEEPS.values()]
+    sweep, nested_fields = _class_schema(into, Study), dict[str, Nested]()
     for kind in SWEEPS.values():
-        for key, value in _keys_of(into, kind)["properties"].items():
+        for key, value in _class_schema(into, kind)["properties"].items():
             sweep["properties"].setdefault(key, value)
-        for key, one in _nested(kind).items():
-            held[key] = _either(held.get(key, one), one)
-    sweep["properties"] |= {key: _held(into, key, one) for key, one in held.items()}
-    asked = [key for key in every[0] if all(key in one for one in every)]
-    used, found = set[str](), [json.dumps(sweep)]
-    while found:  # not what has been replaced
-        new = set(re.findall(r'"#/\$defs/([^"]+)"', found.pop())) - used
-        used |= new
-        found += [json.dumps(into[name]) for name in new]
+        for key, item in _nested_fields(kind).items():
+            nested_fields[key] = _merge_nested(nested_fields.get(key, item), item)
+    sweep["properties"] |= {
+        key: _field_schema(into, key, item) for key, item in nested_fields.items()
+    }
+    shared_keys = [
+        key for key in fields_of_sweeps[0] if all(key in item for item in fields_of_sweeps)
+    ]
+    used_names, texts = set[str](), [json.dumps(sweep)]
+    while texts:  # collect only definitions to which a schema refers
+        new_names = set(re.findall(r'"#/\$defs/([^"]+)"', texts.pop())) - used_names
+        used_names |= new_names
+        texts += [json.dumps(into[name]) for name in new_names]
     return {
         **sweep,
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A sweep of dpbench",
-        "required": [key for key in asked if any(one[key].is_required() for one in every)],
-        "$defs": {name: into[name] for name in sorted(used)},
+        "required": [
+            key for key in shared_keys if any(item[key].is_required() for item in fields_of_sweeps)
+        ],
+        "$defs": {name: into[name] for name in sorted(used_names)},
     }
 
 
-def _either(one: Nested, other: Nested) -> Nested:
-    """Join what two kinds of sweep hold under one key; of two of a name the first."""
-    if isinstance(one.of, tuple) or isinstance(other.of, tuple):
-        return one
-    more = {name: kind for name, kind in other.of.items() if name not in one.of}
-    return dataclasses.replace(one, of={**one.of, **more})
+def _merge_nested(first: Nested, second: Nested) -> Nested:
+    """Merge the descriptions of a key that two kinds of sweep have.
+
+    The merged description allows the classes of both. If both have a class of one name, the class
+    of `first` is used. If `of` of a description is a tuple of registries, `first` is returned.
+    """
+    if isinstance(first.of, tuple) or isinstance(second.of, tuple):
+        return first
+    added_classes = {name: kind for name, kind in second.of.items() if name not in first.of}
+    return dataclasses.replace(first, of={**first.of, **added_classes})

@@ -9,19 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.errors import ConfigError
-from dpbench.output.run_folder import PAGE, finished, only_writer, read_manifest, write_manifest
+from dpbench.output.run_folder import (
+    PAGE,
+    only_writer,
+    read_finished,
+    read_manifest,
+    write_manifest,
+)
 from dpbench.output.terminal import command_line, replay_line, say
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import Origin, fingerprint
 from dpbench.seeds import digest
 
-__all__ = ["FinishedRun", "print_next", "standing"]
+__all__ = ["FinishedRun", "find_finished_run", "print_next"]
 
 
-def standing(
+def find_finished_run(
     folder: Path, config: Mapping[str, Any], origin: Origin | None = None
 ) -> dict[str, Any] | None:
-    """Return the manifest of a finished run of this configuration.
+    """Return the manifest of a finished run that has this configuration and unchanged files.
 
     Parameters
     ----------
@@ -30,19 +36,22 @@ def standing(
     config : mapping
         The whole configuration.
     origin : Origin, optional
-        Source code and machine that would compute now. It may be omitted if there are no plug-ins.
+        Source, versions and machine with which the run would be computed now. It can be omitted if
+        there are no plug-ins.
 
     Returns
     -------
     dict or None
-        The manifest; None if there is no finished run, its files were changed, or source, machine
-        or configuration differ.
+        The manifest; None if there is no finished run, its files were changed, or the source, the
+        machine or the configuration differs.
     """
-    found = finished(folder)
-    if found is None or not found.get("fingerprint"):
+    manifest = read_finished(folder)
+    if manifest is None or not manifest.get("fingerprint"):
         return None
-    same = found["fingerprint"] == fingerprint(folder, config, origin, found.get("reads", ()))
-    return found if same else None
+    is_unchanged = manifest["fingerprint"] == fingerprint(
+        folder, config, origin, manifest.get("reads", ())
+    )
+    return manifest if is_unchanged else None
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class FinishedRun:
     folder : Path
         Folder of the run.
     record : mapping
-        Its manifest.
+        Manifest of the run.
     """
 
     folder: Path
@@ -63,27 +72,34 @@ class FinishedRun:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> FinishedRun | None:
-        """Return the finished run of a composed configuration; None if anything is left to do."""
-        more = any(config.get(key) for key in ("plugins", "track", "replay", "report"))
+        """Return the finished run that a composed configuration describes.
+
+        Return None if there is no such run, or if the configuration must be run in any case. One
+        such case is a configuration that sets ``track``, ``replay``, ``report`` or ``plugins``.
+        """
+        needs_run = any(config.get(key) for key in ("plugins", "track", "replay", "report"))
         sweep = config.get("sweep")
-        # Settings are not checked yet, so that resume=no may still be the text "no".
-        if more or config.get("resume", True) is not True or not isinstance(sweep, dict):
+        # `resume` may be the text "no", because the settings are not checked yet.
+        if needs_run or config.get("resume", True) is not True or not isinstance(sweep, dict):
             return None
         try:
             folder = Path(config.get("out") or f"results/{sweep.get('name', 'sweep')}").expanduser()
         except (TypeError, RuntimeError):
             return None
-        found = standing(folder, config)
-        if found is None or found["tracked"] or not (folder / PAGE).exists():
+        manifest = find_finished_run(folder, config)
+        if manifest is None or manifest["tracked"] or not (folder / PAGE).exists():
             return None
-        return cls(folder, found)
+        return cls(folder, manifest)
 
     def has_exactly(self, config: Mapping[str, Any]) -> bool:
-        """Return whether the run had exactly this configuration, including the number of jobs."""
+        """Return whether the run had this configuration in all keys.
+
+        Keys that change no result, such as ``n_jobs``, are compared, too.
+        """
         return digest(config) == digest(self.record["configuration"])
 
     def run(self, argv: Sequence[str]) -> int:
-        """Print the verdicts and the next command; return the exit code."""
+        """Print the stored text of the run and the next command; return the run's exit code."""
         record = self.record
         with only_writer(self.folder):
             if digest(read_manifest(self.folder)) != digest(record):
@@ -97,7 +113,7 @@ class FinishedRun:
 
 
 def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cost: Cost) -> None:
-    """Print the numbers of computed blocks, the places of results and the next command.
+    """Print the numbers of computed and reused blocks, the result files and the next command.
 
     Parameters
     ----------
@@ -116,6 +132,6 @@ def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cos
     say(f"{cost.blocks_done} {unit} done, {cost.blocks_reused} reused, {seconds:.1f} s")
     say(f"results: {folder}/{', '.join(record['results'])}")
     if record["next"] is not None:
-        what, added, without = record["next"]
-        kept = [w for w in argv if without is not None and not w.startswith(tuple(without))]
-        say(f"{what}: {command_line([*kept, *added])}")
+        description, added, dropped = record["next"]
+        words = [w for w in argv if dropped is not None and not w.startswith(tuple(dropped))]
+        say(f"{description}: {command_line([*words, *added])}")

@@ -1,4 +1,4 @@
-"""What ``--help`` and ``--schema`` print."""
+"""Texts that the flags ``--help`` and ``--schema`` print."""
 
 from __future__ import annotations
 
@@ -52,36 +52,59 @@ distributions to add with +distribution@sweep.families.LABEL=NAME: {distribution
 
 
 def help_text(flags: argparse.Namespace, commands: Iterable[str]) -> str:
-    """Return what ``--help [TOPIC [NAME]]`` or ``--schema`` prints; `commands` are lines of it."""
+    """Return the text that ``--help [TOPIC [NAME]]`` or ``--schema`` prints.
+
+    Parameters
+    ----------
+    flags : argparse.Namespace
+        Parsed command line; see `dpbench.commands.command_line.parse_flags`.
+    commands : iterable of str
+        Lines of the help text that list the commands, one line for each.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ConfigError
+        If there is no such topic or name.
+    """
     folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     if not flags.schema and not flags.help:
-        known = {"commands": "\n".join(commands)}
+        lists = {"commands": "\n".join(commands)}
         for group in ("sweep", "runner", "estimator", "distribution"):
-            names = {path.stem for one in folders for path in (one / group).glob("*.yaml")}
-            known[f"{group}s"] = ", ".join(sorted(names))
-        listed = (f"  {name:23} {_about(folders, name)}" for name in known["sweeps"].split(", "))
-        return HELP.format(**{**known, "sweeps": "\n".join(listed)})
+            names = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
+            lists[f"{group}s"] = ", ".join(sorted(names))
+        listed = (
+            f"  {name:23} {_describe_sweep(folders, name)}" for name in lists["sweeps"].split(", ")
+        )
+        return HELP.format(**{**lists, "sweeps": "\n".join(listed)})
     if flags.overrides:
-        from dpbench.jobs.composition import composed
+        from dpbench.jobs.composition import compose
         from dpbench.registry import from_mapping
         from dpbench.runner.settings import Settings, load_plugins
 
-        found = composed(flags.overrides, flags.config_dir)
-        settings = from_mapping(Settings, found, "")
+        config = compose(flags.overrides, flags.config_dir)
+        settings = from_mapping(Settings, config, "")
         load_plugins(settings.plugins, flags.config_dir)
-    from dpbench.jobs.describe import help_on, schema
+    from dpbench.jobs.describe import describe_topic, schema
 
     if flags.schema:
         return json.dumps(schema(), separators=(",", ":"))
     topic, *names = flags.help
     if len(names) > 1 and topic != "kind":  # search words of kinds may have spaces
         raise ConfigError(f"--help: {names[1]!r}: give a topic and one name")
-    return help_on(topic, " ".join(names) or None, folders)
+    return describe_topic(topic, " ".join(names) or None, folders)
 
 
-def _about(folders: Sequence[Path], sweep: str) -> str:
-    """Return a line about a sweep: the first sentence of the comment that begins its file."""
-    path = next(at for one in folders if (at := one / "sweep" / f"{sweep}.yaml").exists())
+def _describe_sweep(folders: Sequence[Path], sweep: str) -> str:
+    """Return the first sentence of the comment in a sweep's file, cut to 54 characters."""
+    path = next(
+        candidate
+        for folder in folders
+        if (candidate := folder / "sweep" / f"{sweep}.yaml").exists()
+    )
     lines = path.read_text("utf-8", errors="replace").splitlines()
     comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
     words = " ".join(line[1:].strip() for line in comment if "yaml-language-server" not in line)
@@ -89,11 +112,23 @@ def _about(folders: Sequence[Path], sweep: str) -> str:
 
 
 def unknown_command(word: str, commands: Iterable[str]) -> ConfigError:
-    """Return the refusal of a word that is no command: it names a sweep or a near command."""
-    from difflib import get_close_matches  # as no run needs it
+    """Return the error for a word that is no command; it suggests a similar sweep or command.
+
+    Parameters
+    ----------
+    word : str
+        First word of the command line.
+    commands : iterable of str
+        Names of all commands.
+
+    Returns
+    -------
+    ConfigError
+    """
+    from difflib import get_close_matches  # imported here, because no run needs it
 
     sweeps = [path.stem for path in (conf_folder() / "sweep").glob("*.yaml")]
     for name in get_close_matches(word, sweeps, n=1, cutoff=0.8):
-        said = "is a sweep" if name == word else "no such command, nor sweep"
-        return ConfigError(f"{word}: {said}; write sweep={name}")
+        problem = "is a sweep" if name == word else "no such command, nor sweep"
+        return ConfigError(f"{word}: {problem}; write sweep={name}")
     return ConfigError(f"{word}: no such command; {choose_from(word, commands)}")

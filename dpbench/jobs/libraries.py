@@ -1,4 +1,4 @@
-"""Job of the sweep ``libraries``: measure and audit the means of other libraries."""
+"""Job of the sweep ``libraries``: measure and audit other libraries' private mean estimators."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.result import Result
-from dpbench.audit.report import strongest
+from dpbench.audit.report import select_strongest
 from dpbench.audit.task import COLUMNS, AuditTask, audit
 from dpbench.estimators.libraries.process import environments
-from dpbench.jobs.base import FolderJob, Outcome, refuse_errors
-from dpbench.libraries.measure import Found, Row, cell_rows, claim_rows, hostile_rows, status
-from dpbench.libraries.replay import replay_table, surprises
+from dpbench.jobs.base import FolderJob, Outcome, refuse_keys_of_studies
+from dpbench.libraries.measure import (
+    Row,
+    RowWithErrors,
+    cell_rows,
+    claim_rows,
+    hostile_rows,
+    status,
+)
+from dpbench.libraries.replay import replay_table, unexpected_verdicts
 from dpbench.libraries.report import benchmarks, figure, overview, render, render_replay
 from dpbench.libraries.sweep import LibrarySweep
 from dpbench.output.files import Stamps
@@ -40,12 +47,12 @@ Tables = dict[str, pd.DataFrame]
 
 @dataclass(frozen=True)
 class LibrariesJob(FolderJob):
-    """A sweep of libraries whose configuration is checked.
+    """Job that measures and audits the private mean estimators of other libraries.
 
-    Everything runs in one process, so that run times are comparable. The noise of libraries cannot
-    be seeded, so that an unfinished run begins anew. The exit code is 1 if the process of a library
-    ended, a claim is inconsistent, or the verdict of an audit or replay is not the expected one.
-    Libraries that are not installed do not change the exit code.
+    Estimators run one after another, because run times are compared. An unfinished run begins anew,
+    because the noise of other libraries cannot be seeded. The exit code is 1 if a library crashed,
+    a claim is inconsistent, or an audit or replay has an unexpected verdict. Libraries that are not
+    installed do not change the exit code.
 
     Parameters
     ----------
@@ -54,7 +61,7 @@ class LibrariesJob(FolderJob):
     config : mapping
         The whole configuration.
     sweep : LibrarySweep
-        The checked sweep.
+        Checked configuration of the sweep.
     cells : list of Cell
         Combinations of distribution and n, in the order of the sweep's families.
     audits : list of AuditTask
@@ -74,16 +81,24 @@ class LibrariesJob(FolderJob):
         cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
     ) -> LibrariesJob:
         sweep = from_mapping(LibrarySweep, settings.sweep, "sweep")
-        refuse_errors(settings, "libraries", "libraries")
+        refuse_keys_of_studies(settings, "libraries", "libraries")
         order = list(sweep.families)
-        cells = sorted(sweep.cells(settings.trials), key=lambda one: order.index(one.family_label))
+        cells = sorted(
+            sweep.cells(settings.trials), key=lambda cell: order.index(cell.family_label)
+        )
         return cls(options, config, sweep, cells, sweep.audits(settings.seed))
 
     @property
     def settings(self) -> dict[str, Setting]:
-        """Estimators by label, each with its largest budget."""
-        found = [one for cell in self.cells for one in cell.settings]
-        return {one.label: one for one in sorted(found, key=lambda one: one.budget.amounts)}
+        """Estimators with a privacy budget, keyed by the estimator's label.
+
+        If the sweep runs an estimator with several budgets, the largest budget is used.
+        """
+        all_settings = [setting for cell in self.cells for setting in cell.settings]
+        return {
+            setting.label: setting
+            for setting in sorted(all_settings, key=lambda setting: setting.budget.amounts)
+        }
 
     def result(self) -> Result:
         raise ConfigError(
@@ -102,74 +117,83 @@ class LibrariesJob(FolderJob):
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
         tables = self._tables(cost)
         text = render(tables["overview"], tables["claims"])
-        unlike = [
+        unexpected = [
             f"audit: {row['estimator']}: {row['verdict']}, {row['expected']} was expected\n"
-            for row in strongest(tables["audit"]).to_dict("records")
+            for row in select_strongest(tables["audit"]).to_dict("records")
             if row["verdict"] != row["expected"]
         ]
         if "replay" in tables:
             text += f"\n{render_replay(tables['replay'])}"
-            unlike += [f"{line}\n" for line in surprises(tables["replay"])]
-        text += "".join(unlike)
-        said = pd.concat([tables["overview"]["version"], tables["libraries"]["message"]])
-        wrong = said.str.contains("process ended").any()
-        wrong |= any_fails(CLAIMS, tables["claims"]["verdict"])
-        return Outcome(tables, text, partial(self._draw, tables), int(bool(unlike) or wrong))
+            unexpected += [f"{line}\n" for line in unexpected_verdicts(tables["replay"])]
+        text += "".join(unexpected)
+        messages = pd.concat([tables["overview"]["version"], tables["libraries"]["message"]])
+        failed = messages.str.contains("process ended").any()
+        failed |= any_fails(CLAIMS, tables["claims"]["verdict"])
+        return Outcome(tables, text, partial(self._draw, tables), int(bool(unexpected) or failed))
 
     def _tables(self, cost: Cost) -> Tables:
-        """Measure and audit all libraries; return the tables by the stems of their files."""
+        """Measure and audit all libraries; return tables, keyed by CSV file without ``.csv``."""
         order = [label for label in self.sweep.estimators if label in self.settings]
-        known = {label: status(self.settings[label].estimator) for label in order}
-        skip = {label: why for label, (why, runs) in known.items() if not runs}
-        if len(skip) == len(known):
-            label, why = next(iter(skip.items()))
-            raise ConfigError(f"sweep.estimators: none of these can run; {label}: {why}")
-        how, seed = self.sweep.libraries, self.options.seed
-        chosen = select_labels(how.hostile.estimators, self.sweep.estimators)
-        met = [label for label in chosen if label in known and label not in skip]
+        statuses = {label: status(self.settings[label].estimator) for label in order}
+        skip = {label: reason for label, (reason, running) in statuses.items() if not running}
+        if len(skip) == len(statuses):
+            label, reason = next(iter(skip.items()))
+            raise ConfigError(f"sweep.estimators: none of these can run; {label}: {reason}")
+        library_settings, seed = self.sweep.libraries, self.options.seed
+        chosen = select_labels(library_settings.hostile.estimators, self.sweep.estimators)
+        selected = [label for label in chosen if label in statuses and label not in skip]
         audits = [task for task in self.audits if task.label not in skip]
-        rows: list[Found] = []
+        rows: list[RowWithErrors] = []
         hostile: list[Row] = []
         bounds: list[Row] = []
-        pending = len(self.cells) + len(met) + len(audits)
+        pending = len(self.cells) + len(selected) + len(audits)
         with progress("cells", pending, "done", transient=True) as advance:
             for cell in self.cells:
-                rows += cell_rows(cell, how, seed, skip)
+                rows += cell_rows(cell, library_settings, seed, skip)
                 advance()
-            for label in met:
-                hostile += hostile_rows(label, self.settings[label], how, seed)
+            for label in selected:
+                hostile += hostile_rows(label, self.settings[label], library_settings, seed)
                 advance()
             for task in audits:
                 bounds += audit(task)
                 advance()
         cost.cells_done = cost.blocks_done = len(self.cells)
-        versions = [(label, version) for label, (version, _) in known.items()]
+        versions = [(label, version) for label, (version, _) in statuses.items()]
         tables = {
             "libraries": pd.DataFrame([row for row, _ in rows]),
-            "hostile": pd.DataFrame(hostile, columns=["estimator", "column", "outcome", "told"]),
+            "hostile": pd.DataFrame(hostile, columns=["estimator", "column", "outcome", "message"]),
             "audit": self._expected(pd.DataFrame(bounds, columns=list(COLUMNS))),
             "claims": claim_rows(self.sweep.claims, rows),
         }
-        about = pd.DataFrame(versions, columns=["estimator", "version"])
-        shown = overview(about, tables["libraries"], tables["hostile"], tables["audit"])
-        if how.replay:
-            tables["replay"] = replay_table(how.replay)
-        return {"overview": shown, **tables}
+        versions_table = pd.DataFrame(versions, columns=["estimator", "version"])
+        overview_table = overview(
+            versions_table, tables["libraries"], tables["hostile"], tables["audit"]
+        )
+        if library_settings.replay:
+            tables["replay"] = replay_table(library_settings.replay)
+        return {"overview": overview_table, **tables}
 
     def _expected(self, bounds: pd.DataFrame) -> pd.DataFrame:
-        """Add the column ``expected``: the verdict stated in the sweep for each estimator."""
+        """Add the column ``expected`` to `bounds`, the table of audits, and return the new table.
+
+        The column holds the verdict that the sweep expects: "refuted" or "not refuted".
+        """
         names = list(self.sweep.libraries.refuted)
-        known = select_labels(names, self.sweep.estimators) if names else []
-        refuted = bounds["estimator"].isin(list(known))
+        labels = select_labels(names, self.sweep.estimators) if names else []
+        refuted = bounds["estimator"].isin(list(labels))
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 
     def _draw(self, tables: Tables, stamps: Stamps) -> None:
-        """Draw the figures ``libraries`` and ``benchmarks``."""
+        """Draw the two figures ``libraries`` and ``benchmarks``.
+
+        The figure ``libraries`` shows errors with lower bounds, run times, and answers to hostile
+        data such as NaN. The figure ``benchmarks`` shows errors against n and against epsilon.
+        """
         with style(font=self.config.get("font", "sans")):
-            how, rows = self.sweep.libraries, tables["libraries"]
-            drawn = {
+            library_settings, rows = self.sweep.libraries, tables["libraries"]
+            canvases = {
                 "libraries": figure(tables["overview"], rows),
-                "benchmarks": benchmarks(rows, how.upper - how.lower),
+                "benchmarks": benchmarks(rows, library_settings.upper - library_settings.lower),
             }
-            for name, canvas in drawn.items():
+            for name, canvas in canvases.items():
                 save(canvas, self.folder / "figures", name, stamps=stamps)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # slow to load
     from dpbench.jobs.finished_run import FinishedRun
     from dpbench.runner.settings import Settings
 
-__all__ = ["KINDS", "job_of", "kind_at", "plain_values", "prepared"]
+__all__ = ["KINDS", "import_kind", "make_job", "plain_values", "prepare_job"]
 
 # Classes of jobs by the sweep key that selects them; a sweep without such a key is a study.
 KINDS = {
@@ -25,17 +25,18 @@ KINDS = {
 REPORT = "dpbench.jobs.report_all.ReportJob"
 
 
-def kind_at(path: str) -> type[Job]:
-    """Import the class of a job by its dotted path, which is slow."""
+def import_kind(path: str) -> type[Job]:
+    """Import and return the class of jobs with this dotted path; the import is slow."""
     module, _, name = path.rpartition(".")
     kind: type[Job] = getattr(importlib.import_module(module), name)
     return kind
 
 
-def job_of(config: Mapping[str, Any], config_dir: Path | None) -> Job | FinishedRun:
-    """Check a composed configuration and build its job; nothing is run or written.
+def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | FinishedRun:
+    """Check a composed configuration and build its job, without running or writing anything.
 
-    A finished run is recognised before slow libraries are imported.
+    If a finished run has this configuration and unchanged files, return it instead of a job. This
+    check comes first, because a job needs imports that are slow.
 
     Parameters
     ----------
@@ -64,14 +65,16 @@ def job_of(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finished
     settings = from_mapping(Settings, config, "")
     if run is not None:
         return run
-    usual = "" if settings.report else settings.sweep.get("name", "sweep")
-    return prepared(settings, config, config_dir, Path(settings.out or f"results/{usual}"))
+    default_folder = "" if settings.report else settings.sweep.get("name", "sweep")
+    return prepare_job(
+        settings, config, config_dir, Path(settings.out or f"results/{default_folder}")
+    )
 
 
-def prepared(
+def prepare_job(
     settings: Settings, config: Mapping[str, Any], config_dir: Path | None, out: Path | None
 ) -> Job:
-    """Import the plug-ins and build the job of checked settings; nothing is run or written.
+    """Import the user's plug-ins and build the job that checked settings describe.
 
     Parameters
     ----------
@@ -98,20 +101,20 @@ def prepared(
     from dpbench.runner.settings import load_plugins
 
     if settings.report:
-        return kind_at(REPORT).prepare(settings, RunOptions(out=out), config)
+        return import_kind(REPORT).prepare(settings, RunOptions(out=out), config)
     plugins = load_plugins(settings.plugins, config_dir)
-    kind = kind_at(KINDS[next((key for key in KINDS if key in settings.sweep), "")])
-    own = _own_kinds(settings.sweep)
-    origin = Origin.of(kind.work, names=settings.plugins, plugins=plugins, kinds=own)
+    kind = import_kind(KINDS[next((key for key in KINDS if key in settings.sweep), "")])
+    user_kinds = _user_kinds(settings.sweep)
+    origin = Origin.of(kind.work, names=settings.plugins, plugins=plugins, kinds=user_kinds)
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
     options = RunOptions(**shared, out=out, origin=origin)
     return kind.prepare(settings, options, plain_values({**config, "sweep": settings.sweep}))
 
 
 def plain_values(spec: Any) -> Any:
-    """Convert a configuration that contains objects to one of plain values.
+    """Return a configuration with all objects replaced by values that JSON can represent.
 
-    JSON can store the returned configuration, and `dpbench.load` can build the objects again.
+    `dpbench.load` can build the objects again from the returned configuration.
     """
     from dpbench.registry import Registered
 
@@ -123,21 +126,24 @@ def plain_values(spec: Any) -> Any:
         return spec.item()
     if is_dataclass(spec) and not isinstance(spec, type):
         kind = type(spec)
-        found = {field.name: plain_values(getattr(spec, field.name)) for field in fields(spec)}
+        values = {field.name: plain_values(getattr(spec, field.name)) for field in fields(spec)}
         if isinstance(spec, Registered):
-            found["_target_"] = f"{kind.__module__}.{kind.__name__}"
-        return found
+            values["_target_"] = f"{kind.__module__}.{kind.__name__}"
+        return values
     return spec
 
 
-def _own_kinds(spec: Any) -> Iterator[type[Any]]:
-    """Yield the classes, with their bases, of all objects of the user's in a configuration."""
+def _user_kinds(spec: Any) -> Iterator[type[Any]]:
+    """Yield the classes of the objects in a configuration, and their base classes.
+
+    Classes of dpbench and of Python's standard library are left out.
+    """
     from dpbench.registry import Registered
 
     if isinstance(spec, Mapping):
         for value in spec.values():
-            yield from _own_kinds(value)
+            yield from _user_kinds(value)
     elif isinstance(spec, Registered) and is_dataclass(spec):
-        known = {"dpbench", *sys.stdlib_module_names}
-        yield from (k for k in type(spec).__mro__ if k.__module__.partition(".")[0] not in known)
-        yield from _own_kinds({field.name: getattr(spec, field.name) for field in fields(spec)})
+        excluded = {"dpbench", *sys.stdlib_module_names}
+        yield from (k for k in type(spec).__mro__ if k.__module__.partition(".")[0] not in excluded)
+        yield from _user_kinds({field.name: getattr(spec, field.name) for field in fields(spec)})

@@ -8,33 +8,35 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dpbench.jobs.composition import composed
-from dpbench.jobs.prepare import prepared
+from dpbench.jobs.composition import compose
+from dpbench.jobs.prepare import prepare_job
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.settings import Settings
-from dpbench.tracking.baseline import Baseline, errors_of
-from dpbench.tracking.comparison import POWER, SMALLEST, compare
-from dpbench.tracking.report import failure, row_name
+from dpbench.tracking.baseline import Baseline, collect_errors
+from dpbench.tracking.comparison import POWER, SMALLEST_CHANGE, compare
+from dpbench.tracking.report import failure_text, row_name
 
-__all__ = ["BaselineCheck", "measured", "visible"]
+__all__ = ["BaselineCheck", "check_baseline", "describe_visible_loss"]
 
 
 class BaselineCheck(NamedTuple):
-    """Comparison of a sweep with its baseline.
+    """Comparison of a sweep's errors with its stored baseline.
 
     Parameters
     ----------
     rows : dict of str to str
-        Reason why each row fails, by the name of the row; empty if the row passes.
+        Reason for which a row of the comparison fails, keyed by name of the row. A row is an
+        estimator with a budget, on one distribution at one n. The reason is empty if the row
+        passes.
     lines : list of str
-        Lines of the summary.
+        Lines to print in pytest's summary.
     """
 
     rows: dict[str, str]
     lines: list[str]
 
 
-def measured(
+def check_baseline(
     baseline: Path, sweep: str, config_dir: Path, plugins: Sequence[str], *, update: bool
 ) -> BaselineCheck:
     """Run a sweep and compare its errors with a baseline, or store them as the new baseline.
@@ -48,54 +50,63 @@ def measured(
     config_dir : Path
         Folder of the user's configurations and plug-ins.
     plugins : sequence of str
-        Modules to import.
+        Names of the plug-in modules to import.
     update : bool
-        Store the errors as the new baseline instead of comparing.
+        If True, store the errors as the new baseline instead of comparing them.
 
     Returns
     -------
-    Measured
+    BaselineCheck
 
     Raises
     ------
     ConfigError
         If a name, key or file cannot be used, or an estimator failed while `update` is set.
     """
-    config = composed([f"sweep={sweep}"], config_dir) | {"plugins": [*plugins]}
+    config = compose([f"sweep={sweep}"], config_dir) | {"plugins": [*plugins]}
     config |= {"track": "update" if update else "check", "baseline": str(baseline)}
     settings = from_mapping(Settings, config, "")
     from dpbench.jobs.study import StudyJob
 
-    job = prepared(settings, config, config_dir, None)
+    job = prepare_job(settings, config, config_dir, None)
     if not isinstance(job, StudyJob):
         raise ConfigError(f"sweep: {sweep!r}: only a study of errors has a baseline")
     assert job.tracking is not None
     result, seed = job.result(), job.options.seed
-    rows = errors_of(result.cells, result.blocks, seed)
-    found = Baseline(rows, job.tracking.sweep, seed, job.options.origin)
+    rows = collect_errors(result.cells, result.blocks, seed)
+    current = Baseline(rows, job.tracking.sweep, seed, job.options.origin)
     if update:
         if result.failures:
-            why = result.failures[0].text
+            reason = result.failures[0].text
             raise ConfigError(
-                f"baseline: '{baseline}': not stored, because an estimator failed: {why}"
+                f"baseline: '{baseline}': not stored, because an estimator failed: {reason}"
             )
         lines = list[str]()
-        job.tracking.store(found, lines.append)
-        lines.append(f"With other seeds: {visible(compare(rows, rows.assign(stream='')))}")
-        lines.append(f"With the same seeds, if only `rng` draws: any loss above {SMALLEST:.0%}.")
+        job.tracking.store(current, lines.append)
+        lines.append(
+            f"With other seeds: {describe_visible_loss(compare(rows, rows.assign(stream='')))}"
+        )
+        lines.append(
+            f"With the same seeds, if only `rng` draws: any loss above {SMALLEST_CHANGE:.0%}."
+        )
         return BaselineCheck(dict.fromkeys(map(row_name, rows.to_dict("records")), ""), lines)
-    table, notes, reasons, _ = job.tracking.judge(found)
-    told = {
-        row_name(row): failure(reasons[place], row) if place in reasons else ""
+    table, notes, reasons, _ = job.tracking.judge(current)
+    failures = {
+        row_name(row): failure_text(reasons[place], row) if place in reasons else ""
         for place, row in enumerate(table.to_dict("records"))
     }
-    lines = [*notes, f"{len(table)} rows: {visible(table)}"]
-    return BaselineCheck(told, [line.replace("*", "") for line in lines])
+    lines = [*notes, f"{len(table)} rows: {describe_visible_loss(table)}"]
+    return BaselineCheck(failures, [line.replace("*", "") for line in lines])
 
 
-def visible(table: pd.DataFrame) -> str:
-    """Describe the smallest loss of accuracy that every row of a comparison would show."""
-    known = table["smallest_visible"].dropna()
-    if known.empty:
+def describe_visible_loss(table: pd.DataFrame) -> str:
+    """Return a sentence with the loss of accuracy that would be noticed in every row of `table`.
+
+    In each row a loss of this size is noticed with probability 0.9 (`POWER`) or more. The argument
+    `table` is the comparison of errors with a baseline. A row is an estimator with a budget, on one
+    distribution at one n.
+    """
+    losses = table["smallest_visible"].dropna()
+    if losses.empty:
         return "rows were compared for identical bits only."
-    return f"every row shows a loss of {known.max():.1%}, with probability {POWER:g}."
+    return f"every row shows a loss of {losses.max():.1%}, with probability {POWER:g}."

@@ -1,4 +1,4 @@
-"""Job of ``report=all``: write all finished runs below a folder to one page."""
+"""Job of ``report=all``: write one page with all finished runs below a folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpbench.errors import ConfigError
 from dpbench.jobs.base import Job
 from dpbench.output.run_folder import PAGE
 from dpbench.output.terminal import say
-from dpbench.report.page import finished_runs, write_page
+from dpbench.report.page import find_finished_runs, write_page
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import Settings
 
@@ -19,7 +19,7 @@ __all__ = ["ReportJob"]
 
 @dataclass(frozen=True)
 class ReportJob(Job):
-    """A report page of all finished runs below a folder; nothing is computed."""
+    """Job that writes one report page of all finished runs below a folder, and computes nothing."""
 
     @classmethod
     def prepare(
@@ -33,7 +33,7 @@ class ReportJob(Job):
         return cls(options, config)
 
     def run(self, argv: Sequence[str]) -> int:
-        runs = finished_runs(self.folder)
+        runs = find_finished_runs(self.folder)
         if not runs:
             raise ConfigError(
                 f"report: 'all': no finished run in '{self.folder}'; give their folder as out=DIR"

@@ -41,7 +41,7 @@ __all__ = ["StudyJob"]
 
 @dataclass(frozen=True)
 class StudyJob(FolderJob):
-    """A study whose configuration is checked.
+    """Job that measures the errors of estimators, with a checked configuration.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ class StudyJob(FolderJob):
         Seed, processes and folder of the run.
     config : mapping
         The whole configuration.
-    plan : Plan
-        Cells (distribution, n, estimators, budgets) and claims of the study.
+    plan : SweepPlan
+        Cells (family, n, estimators, budgets) and claims of the study.
     replay : str, optional
-        Name of a failure to run again, instead of the study.
+        Name of a failure. If given, only this failure is run again.
     tracking : Tracking, optional
-        Comparison with a baseline.
+        Comparison of the errors with a stored baseline; None for no comparison.
     paper : bool
-        Draw figures one column wide and write LaTeX files. False by default.
+        If True, draw figures one column wide and write LaTeX files. False by default.
     font : {"sans", "serif"}
         Font of the figures.
     """
@@ -81,8 +81,8 @@ class StudyJob(FolderJob):
         plan = study.plan(settings.trials)
         trials = min(cell.trials for cell in plan.cells)
         tracking = Tracking.prepare(settings, study.name, trials, study.fail_on_inconsistent)
-        drawn = settings.paper, settings.font
-        return cls(options, config, plan, settings.replay, tracking, *drawn)
+        figure_options = settings.paper, settings.font
+        return cls(options, config, plan, settings.replay, tracking, *figure_options)
 
     @property
     def stores(self) -> Path | None:
@@ -103,11 +103,11 @@ class StudyJob(FolderJob):
         if self.plan.study.next is not None:
             return "next", [f"sweep={self.plan.study.next}"], None
         if len(set(self.trials)) == 1:
-            more = [f"trials={2 * self.trials[0]}"]
-            return "more trials, keeping these", more, ["trials=", "resume="]
+            words = [f"trials={2 * self.trials[0]}"]
+            return "more trials, keeping these", words, ["trials=", "resume="]
         seed = self.options.seed + 1
-        other = [f"seed={seed}", f"out={self.options.out}-seed{seed}"]
-        return "an independent replication", other, ["seed=", "out=", "resume="]
+        replication_words = [f"seed={seed}", f"out={self.options.out}-seed{seed}"]
+        return "an independent replication", replication_words, ["seed=", "out=", "resume="]
 
     def run(self, argv: Sequence[str]) -> int:
         return super().run(argv) if self.replay is None else self._replay(self.replay)
@@ -124,7 +124,11 @@ class StudyJob(FolderJob):
         return code, [name for name in TRACKED if (self.folder / name).exists()]
 
     def result(self) -> Result:
-        """Compute missing blocks and test the claims; write the results if there is a folder."""
+        """Measure the errors, test the claims about them, and return the result.
+
+        If the job has a folder, errors that are stored there are not computed again, and the result
+        is written there.
+        """
         if self.options.out is None:
             return self._result(Cost(), lambda _: None)
         with only_writer(self.folder):
@@ -134,23 +138,28 @@ class StudyJob(FolderJob):
         return result
 
     def _result(self, cost: Cost, say: Say) -> Result:
-        """Compute missing blocks and test the claims."""
+        """Measure the errors, test the claims about them, and return the result.
+
+        Stored blocks of trials are read, and all other blocks are computed and stored.
+        """
         study, blocks = self.plan.study, self.options.store()
 
         def run(
             cells: Sequence[Cell], keep: Mapping[str, Bools | bool], *, bounds: bool
         ) -> Results:
-            found = run_cells(cells, self.options, blocks, cost, say)
-            return collect(study, cells, found, keep, bounds=bounds)
+            blocks_of_cells = run_cells(cells, self.options, blocks, cost, say)
+            return collect(study, cells, blocks_of_cells, keep, bounds=bounds)
 
         results = run(self.plan.cells, self.plan.measures, bounds=True)
 
         def search(cells: Sequence[Cell]) -> Results:
-            found = run(cells, {"error": True}, bounds=False)
-            results.failures.extend(found.failures)
-            return found
+            searched = run(cells, {"error": True}, bounds=False)
+            results.failures.extend(searched.failures)
+            return searched
 
-        claims = [one.evaluate(label, results, study) for label, one in study.all_claims.items()]
+        claims = [
+            claim.evaluate(label, results, study) for label, claim in study.all_claims.items()
+        ]
         samples = [
             measure(label, request, study, self.plan.cells, results, search, say)
             for label, request in study.sample_complexity.items()
@@ -158,8 +167,8 @@ class StudyJob(FolderJob):
         return Result(
             study=study,
             summary=results.summary,
-            claims=_joined(claims, COLUMNS)[COLUMNS],
-            samples=_joined(samples),
+            claims=_concatenate(claims, COLUMNS)[COLUMNS],
+            samples=_concatenate(samples),
             failures=results.failures,
             cells=self.plan.cells,
             blocks=blocks,
@@ -167,7 +176,7 @@ class StudyJob(FolderJob):
         )
 
     def _outcome(self, result: Result, argv: Sequence[str] | None) -> Outcome:
-        """Return the tables, text, figures and exit code of a result."""
+        """Return the tables, text, figures, exit code and failures to write for a result."""
         tables = {"summary": result.summary, "claims": result.claims, "factors": result.factors}
         tables |= {} if result.samples.empty else {"sample_complexity": result.samples}
         failures = [
@@ -178,13 +187,17 @@ class StudyJob(FolderJob):
             }
             for failure in result.failures
         ]
-        judged = [*result.claims["verdict"], *result.claims["theorem_verdict"].dropna()]
-        gated = self.plan.study.fail_on_inconsistent and any_fails(CLAIMS, judged)
+        verdicts = [*result.claims["verdict"], *result.claims["theorem_verdict"].dropna()]
+        gated = self.plan.study.fail_on_inconsistent and any_fails(CLAIMS, verdicts)
         code = int(bool(failures) or gated)
         return Outcome(tables, result.scoreboard, partial(self._draw, result), code, failures)
 
     def _draw(self, result: Result, stamps: Stamps) -> None:
-        """Draw the figures; for a paper one column wide, with LaTeX captions and claims.tex."""
+        """Draw the figures of a result.
+
+        If `paper` is True, the figures are one column wide. A LaTeX file for each figure and
+        ``claims.tex``, a table of the claims, are then written, too.
+        """
         if self.paper:
             rows = claim_rows(result, list(self.plan.study.all_claims))
             with atomic(self.folder / "claims.tex", stamps) as path:
@@ -199,25 +212,29 @@ class StudyJob(FolderJob):
                     write_snippet(figure, result, canvas, folder, label, stamps=stamps)
 
     def _replay(self, name: str) -> int:
-        """Run the block with the failure `name` again and print its traceback."""
-        n = int(name.partition("n")[2])  # may lie off the grid: searches for the smallest n do
+        """Run the estimator with the failure `name` again, print the traceback and return 1.
+
+        If the estimator does not fail again, print the share of trials with a release and return 0.
+        """
+        # n may be outside the grid, because a search for the smallest n chooses its own n.
+        n = int(name.partition("n")[2])
         requests = self.plan.study.sample_complexity.values()
-        for one in self.plan.cells:
-            trials = max([one.trials, *(request.trials for request in requests)])
-            cell = cell_at(one.family_label, one.family, n, one.settings, trials)
+        for planned in self.plan.cells:
+            trials = max([planned.trials, *(request.trials for request in requests)])
+            cell = cell_at(planned.family_label, planned.family, n, planned.settings, trials)
             for task in cell.tasks(self.options.seed):
                 try:
-                    found = replay(task, name)
+                    estimate = replay(task, name)
                 except Exception:  # noqa: BLE001, plug-ins may raise any exception
                     traceback.print_exc()
                     return 1
-                if found is not None:
-                    share = np.isfinite(found.value).mean()
-                    print(f"released {share:.0%} of {len(found.value)} trials")
+                if estimate is not None:
+                    share = np.isfinite(estimate.value).mean()
+                    print(f"released {share:.0%} of {len(estimate.value)} trials")
                     return 0
         raise ConfigError(f"replay: {name!r}: no block of this sweep has a failure of that name")
 
 
-def _joined(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:
-    """Concatenate tables; without any, return an empty table with these columns."""
+def _concatenate(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:
+    """Concatenate tables; if there are none, return an empty table with the given columns."""
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)

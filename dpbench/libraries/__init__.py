@@ -1,8 +1,10 @@
 """Comparison of private means of other libraries: errors, times, hostile columns, audit, replays.
 
-- sweep.py: configuration of ``sweep=libraries``; the job is `dpbench.jobs.libraries`.
-- measure.py: releases of fixed columns; hostile.py: adversarial columns (NaN, inf, empty, ...).
-- replay.py: comparison of the inputs of mechanisms on neighbouring datasets, given equal releases.
+- sweep.py: configuration of the sweep kind ``libraries``, which `dpbench.jobs.libraries` runs.
+- measure.py: errors and times of releases of fixed columns of records.
+- hostile.py: adversarial columns (NaN, inf, empty, ...).
+- replay.py: compares the inputs of a library's mechanisms on neighbouring datasets. Each mechanism
+  reuses its release on the first dataset.
 - report.py: tables and figures.
 
 The estimator ``library_mean`` and the processes of the libraries are in

@@ -1,4 +1,4 @@
-"""Adversarial columns (NaN, inf, empty, ...) and the classification of a library's response."""
+"""Adversarial columns of records (NaN, inf, empty, ...), and classes of a library's responses."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 from dpbench.estimators.libraries.process import Releases
 
-__all__ = ["CASES", "Hostile", "hostile", "outcome"]
+__all__ = ["CASES", "HostileColumn", "classify", "hostile_column"]
 
-# A release farther than this from the mean of the records that are not NaN, in units of
-# width/(n epsilon), is wrong: Laplace noise exceeds it with probability e^-40, the noise of a sum
-# over a noisy count with e^-26, and one record moves a clipped mean by at most epsilon units.
-FAR = 40.0
+# A release that is farther from the expected mean, in units of width/(n epsilon), is wrong. Laplace
+# noise exceeds this limit with probability e^-40, and the noise of a sum over a noisy count with
+# e^-26. One record moves a clipped mean by at most epsilon units.
+MAX_CORRECT_ERROR = 40.0
 
 
-class Hostile(NamedTuple):
-    """Adversarial column.
+class HostileColumn(NamedTuple):
+    """Adversarial column of records, with its expected mean and its declared size.
 
     Parameters
     ----------
     column : ndarray of shape (n,)
         Records.
     mean : float
-        Expected mean after clipping; NaN if there is none.
+        Mean of the clipped records that are not NaN; NaN for an empty column.
     size : int, optional
         Number of records declared to the library; by default the true number.
     """
@@ -38,14 +38,14 @@ class Hostile(NamedTuple):
 CASES = ("nan", "infinity", "huge", "integers", "constant", "one_record", "empty", "wrong_size")
 
 
-def hostile(case: str, n: int, lower: float, upper: float) -> Hostile:
-    """Return an adversarial column; most of its records lie within [lower, upper].
+def hostile_column(case: str, n: int, lower: float, upper: float) -> HostileColumn:
+    """Return an adversarial column of records; most of them lie within [lower, upper].
 
     Parameters
     ----------
     case : str
-        One of `CASES`. ``nan``, ``infinity`` and ``huge`` (1e300) contain one record of this value;
-        ``wrong_size`` declares twice the true number of records.
+        Name of the column, listed in `CASES`. ``nan``, ``infinity`` and ``huge`` (1e300) contain
+        one record of this value. ``wrong_size`` declares twice the true number of records.
     n : int
         Number of records, except for ``one_record`` and ``empty``.
     lower, upper : float
@@ -53,48 +53,51 @@ def hostile(case: str, n: int, lower: float, upper: float) -> Hostile:
 
     Returns
     -------
-    Hostile
+    HostileColumn
+        The records, their expected mean, and the declared size.
     """
-    ends = np.resize([0.75 * lower + 0.25 * upper, 0.25 * lower + 0.75 * upper], n)
-    one = {"nan": np.nan, "infinity": np.inf, "huge": 1e300}
-    if case in one:
-        column = np.append(ends[1:], one[case])
-        kept = column[~np.isnan(column)].clip(lower, upper)
-        return Hostile(column, float(kept.mean()))
+    records = np.resize([0.75 * lower + 0.25 * upper, 0.25 * lower + 0.75 * upper], n)
+    values = {"nan": np.nan, "infinity": np.inf, "huge": 1e300}
+    if case in values:
+        column = np.append(records[1:], values[case])
+        clipped = column[~np.isnan(column)].clip(lower, upper)
+        return HostileColumn(column, float(clipped.mean()))
     if case == "integers":
         whole = np.resize(np.array([np.ceil(lower), np.floor(upper)], dtype=np.int64), n)
-        return Hostile(whole, float(whole.mean()))
+        return HostileColumn(whole, float(whole.mean()))
     if case == "constant":
-        return Hostile(np.full(n, lower / 2 + upper / 2), lower / 2 + upper / 2)
+        return HostileColumn(np.full(n, lower / 2 + upper / 2), lower / 2 + upper / 2)
     if case == "one_record":
-        return Hostile(ends[:1], float(ends[0]))
+        return HostileColumn(records[:1], float(records[0]))
     if case == "empty":
-        return Hostile(np.empty(0), np.nan)
-    return Hostile(ends, float(ends.mean()), 2 * n)
+        return HostileColumn(np.empty(0), np.nan)
+    return HostileColumn(records, float(records.mean()), 2 * n)
 
 
-def outcome(found: Releases, mean: float, unit: float) -> str:
-    """Classify the releases of a column.
+def classify(releases: Releases, mean: float, unit: float) -> str:
+    """Return the class of a library's response to a column of records, such as ``wrong``.
 
     Parameters
     ----------
-    found : Releases
-        Releases of the column.
+    releases : Releases
+        Releases of the column's mean.
     mean : float
         Expected mean; if it is NaN, every finite number counts as an answer.
     unit : float
-        Unit of errors, width/(n epsilon).
+        Unit of errors, width/(n epsilon) for n records in an interval of length width.
 
     Returns
     -------
     str
-        ``refused`` if every release raised; else ``NaN`` or ``wrong`` if a release was; else
-        ``at times refused`` if a release raised; else ``answered``.
+        ``refused`` if every release raised an exception. Otherwise ``NaN`` if some release is not
+        finite. Otherwise ``wrong`` if some release is farther from the mean than
+        `MAX_CORRECT_ERROR` (40) units. Otherwise ``at times refused`` if some release raised an
+        exception, else ``answered``.
     """
-    if found.raised.all():
+    if releases.raised.all():
         return "refused"
-    if not np.isfinite(found.values[~found.raised]).all():
+    if not np.isfinite(releases.values[~releases.raised]).all():
         return "NaN"
-    if (np.abs(found.values[~found.raised] - mean) > FAR * unit).any():
+    if (np.abs(releases.values[~releases.raised] - mean) > MAX_CORRECT_ERROR * unit).any():
         return "wrong"
-    return "at times refused" if found.raised.any() else "answered"
+    return "at times refused" if releases.raised.any() else "answered"

@@ -1,4 +1,4 @@
-"""Measurements of releases of fixed columns, as rows of tables."""
+"""Measurement of libraries' private means on fixed datasets: errors and times, as table rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from dpbench.analysis.claims import COLUMNS, verdict
 from dpbench.analysis.resample import Measurement
 from dpbench.analysis.summary import NORMAL, mean_and_se
-from dpbench.errors import one_line
+from dpbench.errors import to_one_line
 from dpbench.estimators import Estimator, release
 from dpbench.estimators.libraries.expected import lower_bound
 from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.libraries.process import LibraryError, Releases, library
-from dpbench.libraries.hostile import CASES, hostile, outcome
+from dpbench.libraries.hostile import CASES, classify, hostile_column
 from dpbench.libraries.sweep import LibraryClaim, LibrarySettings
 from dpbench.package import __version__
 from dpbench.privacy import Budget
@@ -26,19 +26,32 @@ from dpbench.seeds import canonical, stream
 from dpbench.sweep.block import BLOCK_NUMBERS, Setting, single_threaded_blas
 from dpbench.sweep.plan import Cell
 
-__all__ = ["Found", "Row", "cell_rows", "claim_rows", "hostile_rows", "releases_within", "status"]
+__all__ = [
+    "Row",
+    "RowWithErrors",
+    "cell_rows",
+    "claim_rows",
+    "hostile_rows",
+    "releases_within",
+    "status",
+]
 
-# LEAST: releases of a cell without regard to their time. GROWTH: factor by which the next batch may
-# exceed the releases so far. ENOUGH: fewest releases on which a claim is tested.
-LEAST, GROWTH, ENOUGH = 3, 8, 100
+# MIN_RELEASES: number of releases that are made even if they exceed the time limit. BATCH_GROWTH:
+# largest ratio of the next batch to the releases so far. MIN_CLAIM_RELEASES: smallest number of
+# releases on which a claim is tested.
+MIN_RELEASES, BATCH_GROWTH, MIN_CLAIM_RELEASES = 3, 8, 100
 
 Row = dict[str, Any]
 # Row of a table, and signed errors of its releases in units of width/(n epsilon).
-Found = tuple[Row, NDArray[Any]]
+RowWithErrors = tuple[Row, NDArray[Any]]
 
 
 def status(estimator: Estimator) -> tuple[str, bool]:
-    """Return the version of the library, or the reason why it does not run; and whether it runs."""
+    """Return the version of an estimator's library and True, or an error message and False.
+
+    The message says why the library does not run. An estimator of dpbench has the version of
+    dpbench.
+    """
     if not isinstance(estimator, LibraryMean):
         return __version__, True
     try:
@@ -55,7 +68,11 @@ def _releases(
     rng: np.random.Generator,
     size: int | None,
 ) -> Releases:
-    """Return releases of a library, or of an estimator of dpbench with its time shared equally."""
+    """Release the mean of a column of records `repeats` times.
+
+    The estimator is a library, or an estimator of dpbench. An estimator of dpbench makes all
+    releases at once, so the time of each release is the total time divided by `repeats`.
+    """
     if isinstance(estimator, LibraryMean):
         return estimator.releases(column, budget, repeats, size)
     started, message = time.perf_counter(), ""
@@ -64,7 +81,7 @@ def _releases(
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001, recorded like an error of a library
-        values, message = np.full(repeats, np.nan), one_line(f"{type(error).__name__}: {error}")
+        values, message = np.full(repeats, np.nan), to_one_line(f"{type(error).__name__}: {error}")
     seconds = np.full(repeats, (time.perf_counter() - started) / repeats)
     return Releases(values, np.full(repeats, bool(message)), seconds, message)
 
@@ -78,7 +95,7 @@ def releases_within(
     rng: np.random.Generator,
     size: int | None = None,
 ) -> Releases:
-    """Release one column repeatedly, up to a number of releases or a time limit.
+    """Release the mean of one column repeatedly, up to a number of releases or a time limit.
 
     Parameters
     ----------
@@ -91,8 +108,8 @@ def releases_within(
     trials : int
         Largest number of releases.
     seconds : float
-        Time limit; the first release, which includes start-up, does not count. At least `LEAST`
-        releases are made.
+        Time limit; the first release, which includes start-up, does not count. At least
+        `MIN_RELEASES` (3) releases are made, but never more than `trials`.
     rng : Generator
         Source of noise for an estimator of dpbench; libraries draw their own.
     size : int, optional
@@ -101,138 +118,168 @@ def releases_within(
     Returns
     -------
     Releases
+        The releases, and the time of each.
     """
-    found: list[Releases] = []
-    done, took, count = 0, 0.0, 1
-    most = max(1, BLOCK_NUMBERS // max(1, len(column)))
+    batches: list[Releases] = []
+    released, elapsed, count = 0, 0.0, 1
+    limit = max(1, BLOCK_NUMBERS // max(1, len(column)))
     while count > 0:
-        began = time.perf_counter()
+        started = time.perf_counter()
         with single_threaded_blas():
-            found.append(_releases(estimator, column, budget, count, rng, size))
-        took += time.perf_counter() - began if done else 0.0
-        done += count
-        more = int((seconds - took) * done / took) if took else 1
-        count = min(trials - done, max(LEAST - done, more), GROWTH * done, most)
-    message = next((one.message for one in found if one.message), "")
-    values, raised, times = (np.concatenate(parts) for parts in list(zip(*found, strict=True))[:3])
+            batches.append(_releases(estimator, column, budget, count, rng, size))
+        elapsed += time.perf_counter() - started if released else 0.0
+        released += count
+        affordable = int((seconds - elapsed) * released / elapsed) if elapsed else 1
+        count = min(
+            trials - released,
+            max(MIN_RELEASES - released, affordable),
+            BATCH_GROWTH * released,
+            limit,
+        )
+    message = next((batch.message for batch in batches if batch.message), "")
+    values, raised, times = (
+        np.concatenate(parts) for parts in list(zip(*batches, strict=True))[:3]
+    )
     return Releases(values, raised, times, message)
 
 
 def cell_rows(
-    cell: Cell, how: LibrarySettings, seed: int, skip: Mapping[str, str]
-) -> Iterator[Found]:
-    """Yield one row for each distribution and setting of a cell, with the signed errors.
+    cell: Cell, settings: LibrarySettings, seed: int, skip: Mapping[str, str]
+) -> Iterator[RowWithErrors]:
+    """Measure each estimator on each distribution of a cell, and yield a table row with errors.
 
-    A library whose process ends gets a row with the reason and without releases.
+    A cell has a family of distributions, one n, and settings. A setting is an estimator with a
+    budget. If the process of a library ends, the row has the error message and no releases.
 
     Parameters
     ----------
     cell : Cell
-        Distributions, n and settings.
-    how : LibrarySettings
-        Interval and time limit.
+        Distributions, n, and pairs of an estimator and a budget.
+    settings : LibrarySettings
+        Interval of the records, and time limit.
     seed : int
-        Seed of the columns and of the noise of dpbench.
-    skip : mapping of str
-        Labels of settings to leave out.
+        Seed of the columns of records and of the noise of dpbench.
+    skip : mapping of str to str
+        Reasons for leaving out settings, keyed by the label of the setting.
 
     Yields
     ------
     row : dict
         Row of ``libraries.csv``.
-    off : ndarray of shape (releases,)
-        Releases minus the mean of the column, in units of width/(n epsilon).
+    errors : ndarray of shape (releases,)
+        Releases minus the mean of the column, in units of width/(n epsilon). Here width is the
+        length of the interval.
     """
     for member, law in cell.members:
         rng = stream("column", seed, canonical(law), cell.n)
         column = law.sample(rng, 1, cell.n).records(0, rng)
-        for one in cell.settings:
-            if one.label in skip:
+        for setting in cell.settings:
+            if setting.label in skip:
                 continue
-            rng = stream("noise", seed, canonical(law), cell.n, *one.stream_name)
-            about = column, one.budget, cell.trials, how.seconds, rng
+            rng = stream("noise", seed, canonical(law), cell.n, *setting.stream_name)
+            arguments = column, setting.budget, cell.trials, settings.seconds, rng
             try:
-                found = releases_within(one.estimator, *about)
+                releases = releases_within(setting.estimator, *arguments)
             except LibraryError as error:
-                nothing = np.array([np.nan])
-                found = Releases(nothing, np.array([True]), nothing, str(error))
-            yield _row(one, member, column, found, how)
+                missing = np.array([np.nan])
+                releases = Releases(missing, np.array([True]), missing, str(error))
+            yield _row(setting, member, column, releases, settings)
 
 
 def _row(
-    one: Setting, member: str, column: NDArray[Any], found: Releases, how: LibrarySettings
-) -> Found:
-    epsilon, n, mean = one.budget.amounts[0], len(column), float(column.mean())
-    width = how.upper - how.lower
-    off = (found.values - mean) * n * epsilon / width
+    setting: Setting,
+    member: str,
+    column: NDArray[Any],
+    releases: Releases,
+    settings: LibrarySettings,
+) -> RowWithErrors:
+    """Return the table row of one estimator on one column of records, and its releases' errors.
+
+    `setting` is the estimator with its budget. An error is a release minus the mean of the column,
+    in units of width/(n epsilon). Here width is the length of the public interval.
+    """
+    epsilon, n, mean = setting.budget.amounts[0], len(column), float(column.mean())
+    width = settings.upper - settings.lower
+    errors = (releases.values - mean) * n * epsilon / width
     row = {
-        "estimator": one.label,
+        "estimator": setting.label,
         "distribution": member,
-        "neighbours": one.budget.neighbours,
+        "neighbours": setting.budget.neighbours,
         "epsilon": epsilon,
         "n": n,
-        "trials": len(off),
-        "failures": int((~np.isfinite(off)).sum()),
-        "failure_rate": (~np.isfinite(off)).mean(),
+        "trials": len(errors),
+        "failures": int((~np.isfinite(errors)).sum()),
+        "failure_rate": (~np.isfinite(errors)).mean(),
     }
-    for name, values in (("error", np.abs(off)), ("bias", off)):
-        at, se = mean_and_se(values)
-        row |= {name: at, f"{name}_low": at - NORMAL * se, f"{name}_high": at + NORMAL * se}
-    known = None
-    if isinstance(one.estimator, LibraryMean):
-        known = one.estimator.expected(mean, n * epsilon)
-    share = (mean - how.lower) / width
+    for name, values in (("error", np.abs(errors)), ("bias", errors)):
+        mean_value, se = mean_and_se(values)
+        row |= {
+            name: mean_value,
+            f"{name}_low": mean_value - NORMAL * se,
+            f"{name}_high": mean_value + NORMAL * se,
+        }
+    expected = None
+    if isinstance(setting.estimator, LibraryMean):
+        expected = setting.estimator.predict_error(mean, n * epsilon)
+    share = (mean - settings.lower) / width
     row |= {
-        "expected_error": known.error if known else np.nan,
-        "expected_bias": known.bias if known else np.nan,
-        "lower_bound": lower_bound(one.budget.neighbours, share, epsilon),
-        "ms": 1e3 * np.median(found.seconds[1:] if len(off) > 1 else found.seconds),
-        "first_ms": 1e3 * found.seconds[0],
-        "message": found.message,
+        "expected_error": expected.error if expected else np.nan,
+        "expected_bias": expected.bias if expected else np.nan,
+        "lower_bound": lower_bound(setting.budget.neighbours, share, epsilon),
+        "ms": 1e3 * np.median(releases.seconds[1:] if len(errors) > 1 else releases.seconds),
+        "first_ms": 1e3 * releases.seconds[0],
+        "message": releases.message,
     }
-    return row, off
+    return row, errors
 
 
-def claim_rows(claims: Mapping[str, LibraryClaim], rows: Sequence[Found]) -> pd.DataFrame:
-    """Compare the expected with the measured error of each library on each distribution.
+def claim_rows(claims: Mapping[str, LibraryClaim], rows: Sequence[RowWithErrors]) -> pd.DataFrame:
+    """Test each claim for each library on each distribution, and return the verdicts.
+
+    A claim compares the measured error or bias with a formula, averaged over n and epsilon.
 
     Parameters
     ----------
     claims : mapping of str to LibraryClaim
-        Claims about ``error`` and ``bias``.
+        Claims, keyed by the measured quantity: ``error`` or ``bias``.
     rows : sequence of (row, errors)
-        Results of `cell_rows`.
+        Results of `cell_rows`: table rows, each with the errors of its releases.
 
     Returns
     -------
     DataFrame
         Rows of ``claims.csv``.
     """
-    groups: dict[tuple[str, str], list[Found]] = {}
-    for row, off in rows:
+    groups: dict[tuple[str, str], list[RowWithErrors]] = {}
+    for row, errors in rows:
         if np.isfinite(row["expected_error"]):
-            groups.setdefault((row["estimator"], row["distribution"]), []).append((row, off))
-    found = [
+            groups.setdefault((row["estimator"], row["distribution"]), []).append((row, errors))
+    verdicts = [
         _claim(name, claim, group) for name, claim in claims.items() for group in groups.values()
     ]
-    return pd.DataFrame(found, columns=COLUMNS)
+    return pd.DataFrame(verdicts, columns=COLUMNS)
 
 
-def _claim(name: str, claim: LibraryClaim, group: Sequence[Found]) -> Row:
+def _claim(name: str, claim: LibraryClaim, group: Sequence[RowWithErrors]) -> Row:
+    """Return the verdict on one claim about the errors of one library on one distribution.
+
+    `group` holds the table rows of this library and distribution, with the errors of their
+    releases.
+    """
     table = pd.DataFrame([row for row, _ in group])
-    off = np.concatenate([off for _, off in group])
+    errors = np.concatenate([errors for _, errors in group])
     predicted = float(np.average(table[f"expected_{name}"], weights=table["trials"]))
-    at, se = map(float, mean_and_se(np.abs(off) if name == "error" else off))
-    measured = Measurement(at, at - NORMAL * se, at + NORMAL * se)
-    if len(off) < ENOUGH:
+    estimate, se = map(float, mean_and_se(np.abs(errors) if name == "error" else errors))
+    measured = Measurement(estimate, estimate - NORMAL * se, estimate + NORMAL * se)
+    if len(errors) < MIN_CLAIM_RELEASES:
         measured = Measurement(np.nan, np.nan, np.nan)
-    about, *_ = group[0]
-    neighbours = about["neighbours"]
+    first, *_ = group[0]
+    neighbours = first["neighbours"]
     return {
         "claim": name,
         "source": "dpbench/estimators/libraries/expected.py",
-        "estimator": about["estimator"],
-        "distribution": about["distribution"],
+        "estimator": first["estimator"],
+        "distribution": first["distribution"],
         "variable": f"{name} n epsilon / width",
         "metric": f"mean_{name}",
         "predicted": predicted,
@@ -248,8 +295,10 @@ def _claim(name: str, claim: LibraryClaim, group: Sequence[Found]) -> Row:
     }
 
 
-def hostile_rows(label: str, setting: Setting, how: LibrarySettings, seed: int) -> list[Row]:
-    """Return one row for each adversarial column, with the `outcome` of its releases.
+def hostile_rows(label: str, setting: Setting, settings: LibrarySettings, seed: int) -> list[Row]:
+    """Return one table row for each adversarial column of records, with the estimator's response.
+
+    The response is a class such as ``refused``, see `classify`.
 
     Parameters
     ----------
@@ -257,7 +306,7 @@ def hostile_rows(label: str, setting: Setting, how: LibrarySettings, seed: int) 
         Label of the estimator.
     setting : Setting
         Estimator and budget.
-    how : LibrarySettings
+    settings : LibrarySettings
         Interval, time limit, number of records and of releases.
     seed : int
         Seed of the noise of dpbench.
@@ -265,21 +314,25 @@ def hostile_rows(label: str, setting: Setting, how: LibrarySettings, seed: int) 
     Returns
     -------
     list of dict
+        Rows of ``hostile.csv``.
     """
-    found, n = [], how.hostile.n
-    unit = (how.upper - how.lower) / (n * setting.budget.amounts[0])
+    rows, n = [], settings.hostile.n
+    unit = (settings.upper - settings.lower) / (n * setting.budget.amounts[0])
     for case in CASES:
-        column, mean, size = hostile(case, n, how.lower, how.upper)
+        column, mean, size = hostile_column(case, n, settings.lower, settings.upper)
         estimator = setting.estimator
         row: Row = {"estimator": label, "column": case, "outcome": "", "message": ""}
         if size is None or (isinstance(estimator, LibraryMean) and estimator.takes_size):
             rng = stream("hostile", seed, case, *setting.stream_name)
-            about = how.hostile.trials, how.seconds, rng, size
+            arguments = settings.hostile.trials, settings.seconds, rng, size
             try:
-                said = releases_within(estimator, column, setting.budget, *about)
-                here = unit * n / max(1, len(column))
-                row |= {"outcome": outcome(said, mean, here), "message": said.message}
+                releases = releases_within(estimator, column, setting.budget, *arguments)
+                column_unit = unit * n / max(1, len(column))
+                row |= {
+                    "outcome": classify(releases, mean, column_unit),
+                    "message": releases.message,
+                }
             except LibraryError as error:
                 row |= {"outcome": "process ended", "message": str(error)}
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows

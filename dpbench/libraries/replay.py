@@ -1,13 +1,16 @@
 """Replay of queries of other libraries on neighbouring datasets, with frozen releases.
 
-A library's process runs a query on a dataset, and again on its neighbours with equal releases
-(`dpbench.estimators.libraries.recorder`). `dpbench.privacy.replay` compares the steps: the inputs
-of a mechanism must not differ by more than its stated sensitivity, and the sequence of mechanisms
-must be equal. The comparison is deterministic. It concerns single mechanisms and does not add up
-the cost of several.
+A query is a use of a library, such as its variance; a mechanism adds noise to a value. A library's
+process runs a query on a dataset. It then runs the query on a neighbouring dataset, where every
+mechanism reuses its first release (`dpbench.estimators.libraries.recorder`).
+`dpbench.privacy.replay` compares the recorded calls of mechanisms. The inputs of a mechanism must
+not differ by more than its stated sensitivity, and the sequence of mechanisms must be equal. The
+comparison is deterministic. It concerns each mechanism alone and does not add up the costs of
+mechanisms.
 
-The datasets of a family differ in one record. Under replacement every two of them are neighbours.
-Under add/remove the first dataset lacks the record, and only pairs with it are neighbours.
+The datasets of a family differ in one record. Under replacement every two datasets are neighbours.
+Under add/remove the first dataset lacks the record, and only the first is a neighbour of the
+others.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from dpbench.privacy.budgets import Relation
 from dpbench.privacy.replay import Comparison, compare_steps
 from dpbench.privacy.tape import Step
 
-__all__ = ["COLUMNS", "CONTROL", "Family", "families", "replay_table", "surprises"]
+__all__ = ["COLUMNS", "CONTROL", "Family", "families", "replay_table", "unexpected_verdicts"]
 
 NUMBERS = (
     "stated_sensitivity", "largest_move", "move_over_sensitivity", "move_over_sensitivity_within",
@@ -37,37 +40,38 @@ COLUMNS = (
     "library", "query", "neighbours", "mechanism", *NUMBERS, "pair", "control_flow", "verdict",
     "expected", "message",
 )  # fmt: skip
-# Control: a query that states half of its sensitivity. A replay must refute it.
+# Control: a query that states half of its sensitivity, so that a replay must refute it.
 CONTROL = ("numpy", "halved_mean")
 # Queries with two columns, a feature and a target.
 REGRESSIONS = ("linear_regression", "linear_regression_no_intercept", "gaussian_nb")
 # Neighbouring relations by library and query; replacement if a query is missing. OpenDP's guarantee
-# is for replacement if the size is declared, else for add/remove; its mean and its variance need
-# the size. For the other libraries n is public.
-BOTH: tuple[Relation, ...] = ("replace", "add_remove")
+# is for replacement if the size is declared, else for add/remove. Its mean and its variance need
+# the size. The other libraries treat n as public.
+BOTH_RELATIONS: tuple[Relation, ...] = ("replace", "add_remove")
 RELATIONS: dict[str, dict[str, tuple[Relation, ...]]] = {
-    "opendp": dict.fromkeys(("sum", "count", "histogram", "quantile"), BOTH)
+    "opendp": dict.fromkeys(("sum", "count", "histogram", "quantile"), BOTH_RELATIONS)
 }
-# Values of a record beyond the bounds: squares of FAR are finite, sums with WILD lose digits.
-FAR, WILD = 1e6, 1e150
+# Values of a record beyond the bounds. Squares of FAR_VALUE are finite; in sums with HUGE_VALUE the
+# other records lose all digits.
+FAR_VALUE, HUGE_VALUE = 1e6, 1e150
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Family:
-    """Datasets that differ in one record.
+    """Family of datasets that differ in one record.
 
     Attributes
     ----------
     name : str
-        Values of the other records, and index of the record.
+        Values of the other records, and index of the record that differs.
     datasets : list of ndarray of shape (n, d)
-        Datasets.
+        Datasets of the family.
     places : list of ndarray of shape (d,)
-        Value of the record in each dataset; empty if the dataset lacks it.
+        Value of the record that differs, for each dataset; empty if the dataset lacks the record.
     within : list of bool
-        Whether the record is within the bounds.
+        For each dataset, True if the record that differs is within the bounds, or missing.
     relation : {'replace', 'add_remove'}
         Neighbouring relation.
     """
@@ -80,36 +84,40 @@ class Family:
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Yield the indices of each pair of neighbouring datasets."""
-        for one, other in itertools.combinations(range(len(self.datasets)), 2):
-            if self.relation == "replace" or one == 0:
-                yield one, other
+        for first, second in itertools.combinations(range(len(self.datasets)), 2):
+            if self.relation == "replace" or first == 0:
+                yield first, second
 
     def text(self, one: int, other: int) -> str:
-        """Return the description of a pair.
+        """Return the description of a pair of neighbouring datasets.
 
         Parameters
         ----------
         one, other : int
-            Indices of the datasets.
+            Indices of the two datasets.
 
         Returns
         -------
         str
-            Name of the family, and the values of the record in both datasets.
+            Name of the family, and the two values of the record that differs.
         """
-        ends = (",".join(f"{x:g}" for x in self.places[at]) or "none" for at in (one, other))
-        return f"{self.name}: {' to '.join(ends)}"
+        values = (
+            ",".join(f"{x:g}" for x in self.places[index]) or "none" for index in (one, other)
+        )
+        return f"{self.name}: {' to '.join(values)}"
 
 
 def families(
     query: str, n: int, low: float, high: float, relation: Relation = "replace"
 ) -> Iterator[Family]:
-    """Yield families of datasets that expose mistakes of a query.
+    """Yield families of datasets that expose mistakes of a query; a family differs in one record.
 
-    The other records are at the lower bound, at the upper bound, or alternate; for a query that
-    skips NaN, families with all or two in three of them NaN are added. The first or the last record
-    takes both bounds, their middle, a value just beyond, and values far beyond; fewer values for
-    records of a feature and a target.
+    The first or the last record differs. Its values are both bounds, the middle, a value just
+    beyond the bounds, and values far beyond. If records have two coordinates, a feature and a
+    target, each coordinate takes both bounds and one value far beyond. The other records are at the
+    lower bound, at the upper bound, or alternate. For a query that skips NaN, the record that
+    differs may be NaN. Further families of such a query have NaN in all other records, or in two of
+    every three.
 
     Parameters
     ----------
@@ -126,33 +134,41 @@ def families(
     ------
     Family
     """
-    wide, skips = 2 if query in REGRESSIONS else 1, query.startswith("nan")
-    more = [(low + high) / 2, high + 0.01 * (high - low), -FAR, -WILD, WILD] if wide == 1 else []
-    ends = itertools.product([low, high, FAR, *more], repeat=wide)
-    places = [np.array(one) for one in [*ends, *[[np.nan]] * skips]]
+    width, skips_nan = 2 if query in REGRESSIONS else 1, query.startswith("nan")
+    beyond = (
+        [(low + high) / 2, high + 0.01 * (high - low), -FAR_VALUE, -HUGE_VALUE, HUGE_VALUE]
+        if width == 1
+        else []
+    )
+    values_of_record = itertools.product([low, high, FAR_VALUE, *beyond], repeat=width)
+    places = [np.array(coordinates) for coordinates in [*values_of_record, *[[np.nan]] * skips_nan]]
     others = {"low": [low], "high": [high], "mixed": [low, high]}
-    others |= {"nan": [np.nan], "few": [low, np.nan, np.nan]} if skips else {}
+    others |= {"nan": [np.nan], "few": [low, np.nan, np.nan]} if skips_nan else {}
     for (name, values), record in itertools.product(others.items(), (0, n - 1)):
-        base = np.repeat(np.resize(np.array(values, float), n)[:, None], wide, axis=1)
-        made = [(base[record], base)] if relation == "replace" else [
+        base = np.repeat(np.resize(np.array(values, float), n)[:, None], width, axis=1)
+        members = [(base[record], base)] if relation == "replace" else [
             (np.empty(0), np.delete(base, record, axis=0))
         ]  # fmt: skip
         for place in places:
             moved = base.copy()
             moved[record] = place
-            made.append((place, moved))
-        within = [bool(((low <= place) & (place <= high)).all()) for place, _ in made]
-        datasets, where = [x for _, x in made], [place for place, _ in made]
-        yield Family(f"{name}[{record}]", datasets, where, within, relation)
+            members.append((place, moved))
+        within = [bool(((low <= place) & (place <= high)).all()) for place, _ in members]
+        datasets, values_in_datasets = [x for _, x in members], [place for place, _ in members]
+        yield Family(f"{name}[{record}]", datasets, values_in_datasets, within, relation)
 
 
-def replay_table(how: ReplaySettings) -> pd.DataFrame:
-    """Return one row for each mechanism of each query, with its largest change over sensitivity.
+def replay_table(settings: ReplaySettings) -> pd.DataFrame:
+    """Replay libraries' queries on neighbouring datasets; tabulate changes of mechanisms' inputs.
 
-    A library that is not installed has one row without a query, which gives the reason.
+    In a replay each mechanism reuses its release on the first dataset. The table has one row for
+    each mechanism of each query. A row has the largest change of the mechanism's inputs between
+    neighbours, divided by the stated sensitivity. A query with two neighbouring relations has rows
+    for each relation. A library that is not installed has one row without a query, which gives the
+    reason.
     """
     rows: list[Row] = []
-    for name in how.libraries:
+    for name in settings.libraries:
         try:
             _ = library(name).version
         except LibraryError as error:
@@ -160,96 +176,113 @@ def replay_table(how: ReplaySettings) -> pd.DataFrame:
             continue
         for query in QUERIES[name]:
             for relation in RELATIONS.get(name, {}).get(query, ("replace",)):
-                rows += _query_rows(name, query, relation, how)
+                rows += _query_rows(name, query, relation, settings)
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     words = [name for name in COLUMNS if name not in NUMBERS]
     return table.fillna(dict.fromkeys(words, ""))
 
 
-def _query_rows(name: str, query: str, relation: Relation, how: ReplaySettings) -> Iterator[Row]:
-    found, ended = _Found(), ""
+def _query_rows(
+    name: str, query: str, relation: Relation, settings: ReplaySettings
+) -> Iterator[Row]:
+    """Replay one query of the library `name`, and yield a table row for each of its mechanisms.
+
+    A mechanism is refuted if its inputs on neighbours differ by more than its stated sensitivity.
+    If a mechanism is expected to be refuted but did not run, its row has the verdict ``failed``.
+    """
+    moves, error_text = _LargestMoves(), ""
     try:
-        for low, high in how.intervals:
+        for low, high in settings.intervals:
             ask = {
-                "epsilon": how.epsilon, "lower": low, "upper": high, "size": how.n,
+                "epsilon": settings.epsilon, "lower": low, "upper": high, "size": settings.n,
                 "contributions": 2 if relation == "replace" else 1,
             }  # fmt: skip
-            for family in families(query, how.n, low, high, relation):
+            for family in families(query, settings.n, low, high, relation):
                 runs = library(name).replay(query, family.datasets, ask)
-                found.add(family, runs, f"[{low:g}, {high:g}] ")
+                moves.add(family, runs, f"[{low:g}, {high:g}] ")
     except LibraryError as error:
-        found, ended = _Found(), str(error)
-    known = how.refuted.get(name, {}).get(query, ())
-    expected = [*known] if (name, query) != CONTROL else ["laplace"]
-    about = {"library": name, "query": query, "neighbours": relation}
-    rows = [*found.rows()]
-    # a known refutation of a mechanism that did not run has failed
-    gone = {*expected} - {row["mechanism"] for row in rows}
+        moves, error_text = _LargestMoves(), str(error)
+    refuted = settings.refuted.get(name, {}).get(query, ())
+    expected = [*refuted] if (name, query) != CONTROL else ["laplace"]
+    columns = {"library": name, "query": query, "neighbours": relation}
+    rows = [*moves.rows()]
+    # the refutation of an expected mechanism fails if the mechanism did not run
+    missing = {*expected} - {row["mechanism"] for row in rows}
     rows += [
-        {"mechanism": one, "verdict": "failed", "message": "no such mechanism"} for one in gone
+        {"mechanism": mechanism, "verdict": "failed", "message": "no such mechanism"}
+        for mechanism in missing
     ]
     for row in rows:
-        word = "refuted" if row["mechanism"] in expected else "not refuted"
-        yield {**about, **row, "expected": word, "message": ended or row["message"]}
+        verdict = "refuted" if row["mechanism"] in expected else "not refuted"
+        yield {**columns, **row, "expected": verdict, "message": error_text or row["message"]}
 
 
-class _Found:
-    """Largest changes of a query's mechanisms so far."""
+class _LargestMoves:
+    """Collection of the largest input change between neighbours, for each mechanism of a query."""
 
     def __init__(self) -> None:
         self._largest: dict[str, Row] = {}
-        self._flow = self._told = ""
+        self._flow = self._message = ""
 
     def add(
         self, family: Family, runs: Sequence[tuple[list[dict[str, Any]], str]], where: str
     ) -> None:
-        """Compare all neighbours of a family.
+        """Compare the mechanisms' inputs on all neighbouring datasets of a family.
 
         Parameters
         ----------
         family : Family
             Datasets.
         runs : sequence of (steps, error)
-            Recorded steps of each dataset, and the error message of the run, empty if none.
+            Recorded calls of mechanisms on each dataset, and the error message of the run, ""
+            without error.
         where : str
-            Prefix of the description of a pair.
+            Prefix for the description of a pair of neighbours.
         """
-        tapes = [[_step(one) for one in steps] for steps, _ in runs]
-        said = [told for _, told in runs]
-        self._told = self._told or next(filter(None, said), "")
-        # compare equal runs once, because records beyond the bounds are often clipped to one value
-        alike = {repr(run): at for at, run in reversed([*enumerate(runs)])}
-        kept = {*alike.values(), len(runs) - 1}
-        for one, other in family.pairs():
-            if not {one, other} <= kept:
+        tapes = [[_make_step(step) for step in steps] for steps, _ in runs]
+        messages = [message for _, message in runs]
+        self._message = self._message or next(filter(None, messages), "")
+        # compare equal runs once, because clipping often moves several records to one value
+        first_equal = {repr(run): index for index, run in reversed([*enumerate(runs)])}
+        compared = {*first_equal.values(), len(runs) - 1}
+        for first, second in family.pairs():
+            if not {first, second} <= compared:
                 continue
-            if said[one] or said[other]:
-                if not (said[one] and said[other]):
-                    self._differs("whether it raises", where + family.text(one, other))
+            if messages[first] or messages[second]:
+                if not (messages[first] and messages[second]):
+                    self._note_difference("whether it raises", where + family.text(first, second))
                 continue
-            self._compare(tapes[one], tapes[other], family, (one, other), where)
+            self._compare(tapes[first], tapes[second], family, (first, second), where)
 
     def _compare(
         self,
-        one: Sequence[Step],
-        other: Sequence[Step],
+        first: Sequence[Step],
+        second: Sequence[Step],
         family: Family,
-        at: tuple[int, int],
+        pair: tuple[int, int],
         where: str,
     ) -> None:
-        text = where + family.text(*at)
-        if difference := compare_steps(one, other).difference:
-            self._differs(difference, text)
-            if len(one) != len(other):
+        """Compare the recorded calls of mechanisms on one pair of neighbouring datasets."""
+        text = where + family.text(*pair)
+        if difference := compare_steps(first, second).difference:
+            self._note_difference(difference, text)
+            if len(first) != len(second):
                 return  # the steps of the two runs cannot be matched
-        for a, b in zip(one, other, strict=False):
-            alone = compare_steps([a], [b])  # given equal releases of all steps before
-            self._keep(alone, text, within=family.within[at[0]] and family.within[at[1]])
+        for a, b in zip(first, second, strict=False):
+            alone = compare_steps([a], [b])  # all earlier steps have equal releases
+            self._keep_largest(
+                alone, text, within=family.within[pair[0]] and family.within[pair[1]]
+            )
             if not alone.complete:
                 return
 
-    def _keep(self, found: Comparison, text: str, *, within: bool) -> None:
-        move = found.largest
+    def _keep_largest(self, comparison: Comparison, text: str, *, within: bool) -> None:
+        """Record the change of a mechanism's inputs on a pair of datasets, if it is the largest.
+
+        Changes are ordered by their ratio to the stated sensitivity, then by size. The largest
+        ratio of neighbours within the bounds is recorded separately.
+        """
+        move = comparison.largest
         if move is None:
             return
         row = self._largest.setdefault(
@@ -264,7 +297,7 @@ class _Found:
             row["move_over_sensitivity_within"] = np.fmax(
                 row["move_over_sensitivity_within"], move.ratio
             )
-        # ties of infinite ratios are broken by the size of the change
+        # between equal ratios, which are mostly infinite, the larger change counts
         size = move.ratio, move.distance
         if size > (row["move_over_sensitivity"], row.get("largest_move", -1.0)):
             sizes = {
@@ -274,18 +307,27 @@ class _Found:
             }
             row |= {**sizes, "pair": text, "refuted": move.too_far}
 
-    def _differs(self, what: str, text: str) -> None:
-        self._flow = self._flow or f"{what} ({text})"
+    def _note_difference(self, difference: str, text: str) -> None:
+        """Record a difference between the sequences of mechanisms on two neighbouring datasets.
+
+        Only the first difference is kept. `text` describes the two datasets.
+        """
+        self._flow = self._flow or f"{difference} ({text})"
 
     def rows(self) -> Iterator[Row]:
-        """Yield one row for each mechanism; a single row ``failed`` or ``refuted`` if none ran."""
+        """Yield one table row for each mechanism of the query, with its largest input change.
+
+        A row also has the verdict ``refuted`` or ``not refuted``. If no mechanism ran on both
+        datasets of a pair, yield one row without a mechanism. The verdict of this row is
+        ``refuted`` if the sequences of mechanisms differ between neighbours, else ``failed``.
+        """
         if not self._largest:
             verdict = "refuted" if self._flow else "failed"
             yield {
                 "mechanism": "",
                 "control_flow": self._flow,
                 "verdict": verdict,
-                "message": self._told,
+                "message": self._message,
             }
         for row in self._largest.values():
             refuted = row.pop("refuted") or bool(self._flow)
@@ -293,18 +335,24 @@ class _Found:
             yield row | {
                 "control_flow": self._flow or "same",
                 "verdict": verdict,
-                "message": self._told,
+                "message": self._message,
             }
 
 
-def _step(one: dict[str, Any]) -> Step:
-    """Return a recorded step as a `Step` of one trial, whose values are coordinates."""
-    values, released = (np.array([one[name]], dtype=float) for name in ("values", "released"))
-    return Step(one["mechanism"], values, {one["norm"]: one["stated"]}, released)
+def _make_step(step: dict[str, Any]) -> Step:
+    """Convert a library's recorded call of a mechanism to a `Step`, so that calls can be compared.
+
+    The step has one trial. Its coordinates are the values of the call before noise.
+    """
+    values, released = (np.array([step[name]], dtype=float) for name in ("values", "released"))
+    return Step(step["mechanism"], values, {step["norm"]: step["stated"]}, released)
 
 
-def surprises(table: pd.DataFrame) -> list[str]:
-    """Return one line for each unexpected verdict; the control must be refuted."""
+def unexpected_verdicts(table: pd.DataFrame) -> list[str]:
+    """Return one line of text for each mechanism with a verdict that was not expected.
+
+    `table` is a result of `replay_table`, whose column ``expected`` has the expected verdicts.
+    """
     return [
         f"replay: {row['library']} {row['query']} {row['mechanism']}".rstrip()
         + f": {row['verdict']}, {row['expected']} was expected"

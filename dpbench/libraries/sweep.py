@@ -1,4 +1,4 @@
-"""Configuration of a sweep of libraries."""
+"""Configuration of a sweep that measures the private means of other libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpbench.audit.task import AuditTask
 from dpbench.errors import choose_from
 from dpbench.estimators.libraries.recorder import QUERIES
 from dpbench.privacy import PureDP
-from dpbench.registry import ConfigError, from_mapping, keyed, named, validated
+from dpbench.registry import ConfigError, from_mapping, labelled_entries, nested_entry, validated
 from dpbench.sweep.plan import Cell, Sweep, make_cells
 from dpbench.sweep.selection import Choice, select_labels
 
@@ -23,14 +23,17 @@ STATISTICS = ("error", "bias")
 
 @validated
 class LibraryClaim:
-    """Claim that releases of libraries match `dpbench.estimators.libraries.expected`.
+    """Claim that releases of libraries have the error or the bias that formulas predict.
+
+    The formulas are in `dpbench.estimators.libraries.expected`.
 
     Parameters
     ----------
-    tolerance : float
-        Tolerance in units of width/(n epsilon).
+    tolerance : float > 0
+        Largest accepted distance from the predicted number. The unit is width/(n epsilon), for n
+        records in an interval of length width.
     reason : str
-        Reason for the tolerance.
+        Reason for the tolerance, a full sentence.
     """
 
     tolerance: Annotated[float, Field(gt=0)]
@@ -39,16 +42,18 @@ class LibraryClaim:
 
 @validated
 class HostileSettings:
-    """Settings of adversarial columns.
+    """Settings for releases of means of adversarial datasets (NaN, inf, empty, ...).
+
+    A dataset is a column of numbers, one for each record.
 
     Parameters
     ----------
     estimators : optional
-        Selected estimators, as in a part of a sweep; all by default.
-    n : int
-        Number of records, 1,000 by default.
-    trials : int
-        Releases of each column, 20 by default.
+        Selected labels of estimators, see `Selection`; all by default.
+    n : int in [10, 1e6]
+        Number of records of a column, 1,000 by default.
+    trials : int in [1, 10000]
+        Number of releases of each column's mean, 20 by default.
     """
 
     estimators: Choice | None = None
@@ -58,23 +63,26 @@ class HostileSettings:
 
 @validated
 class ReplaySettings:
-    """Settings of replays of libraries' queries on neighbouring datasets, with frozen releases.
+    """Settings for replays: runs of a library's query on neighbouring datasets.
+
+    In the later runs mechanisms reuse the releases of the first run. A mechanism is refuted if its
+    inputs on two neighbouring datasets differ by more than its stated sensitivity.
 
     Parameters
     ----------
     libraries : list of 'numpy', 'diffprivlib' or 'opendp'
         Libraries; all by default. ``numpy`` has the control, a mean that states half of its
-        sensitivity.
-    n : int
+        sensitivity and so must be refuted.
+    n : int in [3, 1000]
         Number of records, 12 by default.
-    epsilon : float
+    epsilon : float > 0
         Budget of a query, 1 by default.
     intervals : list of [lower, upper]
         Bounds on the records; [0, 1] and [2, 3] by default. In an interval away from 0 an added
-        record changes a sum by more than a replaced one.
+        record changes a sum by more than a replaced record does.
     refuted : mapping of library to query to list of mechanisms
-        Known refutations. The exit code is 1 if another mechanism is refuted, or if one of these is
-        not.
+        Known refutations. The exit code is 1 if another mechanism is refuted, or if a listed
+        mechanism is not.
     """
 
     libraries: tuple[Literal["numpy", "diffprivlib", "opendp"], ...] = (
@@ -103,35 +111,40 @@ class ReplaySettings:
 
 @validated
 class LibrarySettings:
-    """Settings of the measurements of libraries.
+    """Settings of a sweep that measures private means of libraries.
 
     Parameters
     ----------
     lower, upper : float
-        Interval of the records, [0, 1] by default; errors have the unit width/(n epsilon).
-    seconds : float
-        Time limit of a cell after its first release, 2 s by default; at least three releases are
-        made.
+        Interval of the records, [0, 1] by default. The length of the interval, width, gives the
+        unit of errors, width/(n epsilon).
+    seconds : float in (0, 3600]
+        Time limit for all releases of an estimator on one column of records, without the time of
+        the first release; 2 s by default. At least three releases are made, even beyond the
+        limit, unless fewer trials are set.
     hostile : HostileSettings
-        Adversarial columns.
+        Settings for adversarial columns of records.
     audit : AuditSettings, optional
-        Audit, as in a sweep that audits; its cases may leave out estimators.
+        Settings of a privacy audit, which need not cover all estimators. By default there is no
+        audit.
     refuted : list of str
         Estimators that the audit is known to refute. The exit code is 1 if another estimator is
-        refuted, or if one of these is not.
+        refuted, or if a listed estimator is not.
     replay : ReplaySettings, optional
-        Replays of queries.
+        Settings of replays of the libraries' queries on neighbouring datasets.
     """
 
     lower: float = 0.0
     upper: float = 1.0
     seconds: Annotated[float, Field(gt=0, le=3600)] = 2.0
-    hostile: Annotated[HostileSettings, keyed(HostileSettings, "hostile columns of libraries")] = (
-        HostileSettings()
-    )
-    audit: Annotated[AuditSettings | None, keyed(AuditSettings)] = None
+    hostile: Annotated[
+        HostileSettings, nested_entry(HostileSettings, "hostile columns of libraries")
+    ] = HostileSettings()
+    audit: Annotated[AuditSettings | None, nested_entry(AuditSettings)] = None
     refuted: tuple[str, ...] = ()
-    replay: Annotated[ReplaySettings | None, keyed(ReplaySettings, "replays of libraries")] = None
+    replay: Annotated[
+        ReplaySettings | None, nested_entry(ReplaySettings, "replays of libraries")
+    ] = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -141,6 +154,7 @@ class LibrarySettings:
 
 
 def _claim(spec: object, name: str) -> LibraryClaim:
+    """Build a claim about libraries from its configuration; `name` is ``error`` or ``bias``."""
     if name not in STATISTICS:
         raise ConfigError(f"{name}: no claim of libraries; choose {' or '.join(STATISTICS)}")
     return from_mapping(LibraryClaim, spec, name)
@@ -148,7 +162,7 @@ def _claim(spec: object, name: str) -> LibraryClaim:
 
 @validated
 class LibrarySweep(Sweep):
-    """Sweep that measures single releases of fixed columns.
+    """Sweep that measures private means by libraries and by dpbench on fixed datasets.
 
     Parameters
     ----------
@@ -159,17 +173,20 @@ class LibrarySweep(Sweep):
     """
 
     libraries: Annotated[
-        LibrarySettings, keyed(LibrarySettings, "libraries (a sweep with the key libraries)")
+        LibrarySettings, nested_entry(LibrarySettings, "libraries (a sweep with the key libraries)")
     ]
     claims: Annotated[
         Mapping[str, LibraryClaim],
-        named({"libraries": LibraryClaim}, _claim, title="a claim of libraries"),
+        labelled_entries({"libraries": LibraryClaim}, _claim, title="a claim of libraries"),
     ] = Field(default_factory=dict)
 
     def cells(self, trials: int | None) -> list[Cell]:
-        """Return all cells; raise ConfigError if a budget or a selection cannot be used."""
-        for label, one in self.budgets.items():
-            if not isinstance(one.value, PureDP):
+        """Return the sweep's cells: each family of distributions at each n, with its estimators.
+
+        Raise ConfigError for a budget other than pure DP, or for a selection of unknown estimators.
+        """
+        for label, budget in self.budgets.items():
+            if not isinstance(budget.value, PureDP):
                 raise ConfigError(f"sweep.budgets.{label}: libraries need the kind pure_dp")
         select_labels(self.libraries.hostile.estimators, self.estimators, "sweep.libraries.hostile")
         select_labels(
@@ -178,16 +195,19 @@ class LibrarySweep(Sweep):
         return make_cells(self, trials=trials)
 
     def audits(self, seed: int) -> list[AuditTask]:
-        """Return the audit tasks of all estimators that a case selects."""
-        how = self.libraries.audit
-        if how is None:
+        """Return the audit tasks of the estimators that the configured audit cases select.
+
+        The list is empty if no audit is configured.
+        """
+        settings = self.libraries.audit
+        if settings is None:
             return []
         audited = {
             label: self.estimators[label]
-            for key, case in how.cases.items()
+            for key, case in settings.cases.items()
             for label in select_labels(
                 case.estimators, self.estimators, f"sweep.libraries.audit.cases.{key}"
             )
         }
-        sweep = AuditSweep(name=self.name, estimators=audited, budgets=self.budgets, audit=how)
+        sweep = AuditSweep(name=self.name, estimators=audited, budgets=self.budgets, audit=settings)
         return sweep.tasks(seed, "sweep.libraries.audit")

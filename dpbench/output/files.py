@@ -1,4 +1,4 @@
-"""Write files whole or not at all, stamp them, and check that a folder can be written to."""
+"""Write files atomically, record their size and time, and check that a folder can be written to."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Stamps = dict[Path, list[int]]
 
 
 def check_writable(folder: Path, key: str = "out") -> None:
-    """Refuse a folder that cannot be written to, before anything is computed.
+    """Raise a ConfigError if a folder cannot be written to; call it before a long computation.
 
     Parameters
     ----------
     folder : Path
         Folder to write to; it need not exist.
     key : str
-        Key or command that the message names. ``out`` by default.
+        Key or command that the message names; ``out`` by default.
 
     Raises
     ------
@@ -30,30 +30,31 @@ def check_writable(folder: Path, key: str = "out") -> None:
         If a file cannot be created in the folder, or in its closest parent that exists.
     """
     try:
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        with tempfile.TemporaryFile(dir=there):
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
         raise ConfigError(f"{key}: '{folder}': cannot be written to: {error.strerror}") from error
 
 
 def stamp(path: Path) -> list[int]:
-    """Return the size of a file in bytes and the time of its last change in nanoseconds."""
+    """Return the size of a file in bytes, and the time of its last change in nanoseconds."""
     state = path.stat()
     return [state.st_size, state.st_mtime_ns]
 
 
 @contextlib.contextmanager
 def atomic(path: Path, stamps: Stamps | None = None) -> Iterator[Path]:
-    """Yield a temporary path to write to, and move that file to `path` if no error is raised.
+    """Yield a temporary path; if no error follows, move the file written there to `path`.
 
     Parameters
     ----------
     path : Path
         File to write or replace; its folder is created.
     stamps : dict of Path to list of int, optional
-        Mapping that receives the stamp of the written file under `path`. The stamp is taken before
-        the file is moved, so that it never describes a file of another process.
+        Mapping that receives the stamp of the written file, its size and time, under `path`. The
+        stamp is taken before the file is moved, because another process may replace the file
+        afterwards.
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""The folder of a run: its lock, its manifest, and the stamps of its files."""
+"""Files of a run's folder: its lock, its manifest, and the sizes and times of its other files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from dpbench.errors import ConfigError
 from dpbench.output.files import Stamps, atomic, check_writable, stamp
 
 __all__ = [
-    "PAGE", "finished", "only_writer", "read_manifest", "stamps_of",
-    "write_manifest",
+    "PAGE", "only_writer", "read_finished", "read_manifest", "stamps_of", "write_manifest",
 ]  # fmt: skip
 
 PAGE = "report.html"
@@ -24,7 +23,7 @@ PAGE = "report.html"
 
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Lock a folder against other runs while the context is open.
+    """Lock a folder against other runs while this context is open.
 
     Raises
     ------
@@ -58,32 +57,36 @@ def only_writer(folder: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def by_name(folder: Path, stamps: Stamps) -> dict[str, list[int]]:
-    """Return stamps with paths relative to a folder, in the format of a manifest.
+def relative_stamps(folder: Path, stamps: Stamps) -> dict[str, list[int]]:
+    """Return the stamps of files with paths relative to a folder, as a manifest stores them.
+
+    A stamp is the size of a file and the time of its last change.
 
     Parameters
     ----------
     folder : Path
         Folder of the run.
     stamps : dict of Path to list of int
-        Size and time of change of each file.
+        Size in bytes and time in nanoseconds of each file, keyed by path.
 
     Returns
     -------
     dict of str to list of int
     """
-    return {path.relative_to(folder).as_posix(): found for path, found in stamps.items()}
+    return {path.relative_to(folder).as_posix(): file_stamp for path, file_stamp in stamps.items()}
 
 
 def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | None:
-    """Return {name: [size, time of change]} for files of a folder.
+    """Return the stamps of files in a folder, keyed by path relative to the folder.
+
+    A stamp is the size of a file and the time of its last change.
 
     Parameters
     ----------
     folder : Path
         Folder of the run.
     paths : iterable of Path
-        Files in it.
+        Files in the folder or below.
 
     Returns
     -------
@@ -91,7 +94,7 @@ def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | Non
         Sizes in bytes and times in nanoseconds; None if a file is missing.
     """
     try:
-        return by_name(folder, {path: stamp(path) for path in paths})
+        return relative_stamps(folder, {path: stamp(path) for path in paths})
     except OSError:
         return None
 
@@ -102,25 +105,30 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If there is no manifest, or it lacks a required key.
+        If there is no manifest, or the manifest lacks a required key.
     """
     try:
-        found: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        assert {"sweep", "configuration", "computer", "seed", "failures"} <= found.keys()
+        manifest: dict[str, Any] = json.loads(
+            (folder / "manifest.json").read_text(encoding="utf-8")
+        )
+        assert {"sweep", "configuration", "computer", "seed", "failures"} <= manifest.keys()
     except (OSError, ValueError, AssertionError, AttributeError, RecursionError) as error:
         raise ConfigError(f"'{folder}': holds no finished run of this version") from error
-    return found
+    return manifest
 
 
-def finished(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a finished run; None if a file it lists is missing or changed."""
+def read_finished(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a finished run, which lists the files of the run.
+
+    Return None if there is no manifest, or a listed file is missing or changed.
+    """
     try:
-        found = read_manifest(folder)
-        outputs = found["outputs"]
-        whole = outputs == stamps_of(folder, [folder / name for name in outputs])
+        manifest = read_manifest(folder)
+        outputs = manifest["outputs"]
+        is_unchanged = outputs == stamps_of(folder, [folder / name for name in outputs])
     except (ConfigError, KeyError, TypeError):
         return None
-    return found if whole else None
+    return manifest if is_unchanged else None
 
 
 def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:

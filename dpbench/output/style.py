@@ -1,7 +1,7 @@
 """Style of all figures: widths, fonts, colours, panels and legends.
 
-Drawing libraries are imported with the first figure. Their global state does not change: each
-figure has its own canvas, and settings apply only inside the context `style`.
+Drawing libraries are imported with the first figure. Their global state does not change, because
+each figure has its own canvas and settings apply only inside the context `style`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ else:  # drawing libraries are imported with the first figure
 
 __all__ = [
     "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Axes", "Axis", "Canvas", "Font",
-    "Width", "beside", "inches", "legend", "line_styles", "natural", "new_canvas", "number_text",
-    "panels", "save", "spaced", "style",
+    "Width", "display_name", "is_beside", "legend", "line_styles", "natural_sort_key", "new_canvas",
+    "number_text", "panel_width", "panels", "save", "style",
 ]  # fmt: skip
 
 # Width of a figure: the page, or one of its two columns.
@@ -53,12 +53,12 @@ IN_COLUMN: dict[Any, Any] = {
 SERIF: dict[Any, Any] = {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
 MARKERS = "osD^vPX<>hp*"
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-SMALLEST = 0.8  # scale of a title's font below which the title is broken into two lines
+MIN_TITLE_SCALE = 0.8  # titles that need a smaller scale are broken into two lines
 # Lengths in inches.
-NARROWEST = 1.6  # width of a panel
-LEGEND_ROW = 0.14  # height
-BESIDE = 0.5  # width of the labels beside a panel
-ABOVE = 0.6  # height of labels and title between two rows of insets
+MIN_PANEL_WIDTH = 1.6
+LEGEND_ROW_HEIGHT = 0.14
+SPACE_BESIDE = 0.5  # width of the labels beside a panel
+SPACE_ABOVE = 0.6  # height of labels and title between two rows of insets
 # THEORY: predicted values, dotted so that measured curves show between the dots. BOUND: lower
 # bounds for every private estimator, drawn below the measured curves. GUIDE: formulas for
 # comparison (terms of a theorem, or rates without their constants).
@@ -82,12 +82,12 @@ NOTIONS = {"pure": "pure DP", "zcdp": "zCDP", "gdp": "Gaussian DP", "approx": "a
 
 @contextlib.contextmanager
 def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
-    """Apply the style inside the context; the caller's settings are restored at its end.
+    """Apply dpbench's style of figures inside this context; restore the caller's settings after.
 
     Parameters
     ----------
     width : {"page", "column"}
-        Width of figures: 7 inches (default) or 3.4.
+        Width of figures: 7 inches (default) or 3.4 inches.
     font : {"sans", "serif"}
         Font of all text. ``"sans"`` by default.
     """
@@ -112,7 +112,7 @@ def save(
 ) -> list[Path]:
     """Save a figure in several formats; call it inside `style`.
 
-    The files contain no dates or versions, so that equal figures have equal bytes.
+    The files contain no dates or versions, because equal figures should have equal bytes.
 
     Parameters
     ----------
@@ -121,16 +121,16 @@ def save(
     folder : Path
         Folder to write to.
     name : str
-        Stem of the files.
+        Name of the files, without the extension.
     kinds : iterable of str
-        Formats. ``pdf``, ``svg`` and ``png`` by default.
+        Formats; ``pdf``, ``svg`` and ``png`` by default.
     stamps : dict of Path to list of int, optional
-        Mapping that receives the stamps of the files.
+        Mapping that receives the size and time of each file under its path.
 
     Returns
     -------
     list of Path
-        Files in the order of `kinds`.
+        Paths of the files, in the order of `kinds`.
     """
     if layout := figure.get_layout_engine():  # lay out once, not once per format
         layout.execute(figure)
@@ -148,31 +148,40 @@ def save(
     return paths
 
 
-def natural(label: str) -> list[str | float]:
-    """Return a sort key that orders labels by the size of the numbers in them."""
+def natural_sort_key(label: str) -> list[str | float]:
+    """Return a sort key that orders labels by the numbers in them.
+
+    For example, ``n=9`` comes before ``n=10``.
+    """
     power = r"(?:(\d[\d.]*) \\times )?10\^\{(-?\d+)\}"
-    plain = re.sub(power, lambda found: f"{found[1] or 1}e{found[2]}", label)
+    plain = re.sub(power, lambda match: f"{match[1] or 1}e{match[2]}", label)
     parts = re.split(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)", plain)
     return [float(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return colour, marker and line style of each label, independent of the labels' order."""
+    """Return the colour, marker and line style of the curve with each label.
+
+    The order of the labels does not change the result.
+    """
     import seaborn as sns
 
-    known = sorted(set(labels), key=natural)
-    colours = sns.color_palette("colorblind", max(len(known), 1))
-    looks = zip(known, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
+    ordered = sorted(set(labels), key=natural_sort_key)
+    colours = sns.color_palette("colorblind", max(len(ordered), 1))
+    looks = zip(ordered, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
     return {label: {"color": c, "marker": m, "linestyle": dash} for label, c, m, dash in looks}
 
 
-def spaced(label: str) -> str:
-    """Return a label for print: with spaces, and with names spelled as in their papers."""
+def display_name(label: str) -> str:
+    """Return a label as it is printed, with spaces and with names spelled as in papers."""
     return PROPER.sub(lambda name: NAMES[name[0]], label.replace("_", " "))
 
 
 def number_text(value: float) -> str:
-    """Format a number for LaTeX: three digits and a power of ten; integers up to 9999 as is."""
+    """Return a number as LaTeX text with three significant digits.
+
+    Whole numbers below 10,000 are written in full.
+    """
     if 1000 <= value < 10000 and value == round(value):
         return f"{value:.0f}"
     text = f"{value:.2e}" if 0 < abs(value) < 1e-3 else f"{value:.3g}"
@@ -187,7 +196,7 @@ def number_text(value: float) -> str:
 def new_canvas(
     height: float, rows: int = 1, columns: int = 1, **more: Any
 ) -> tuple[Canvas, list[list[Axes]]]:
-    """Create a canvas of the width of the style, with rows of axes.
+    """Create a canvas with rows of axes; the current style determines its width.
 
     Parameters
     ----------
@@ -202,7 +211,7 @@ def new_canvas(
     -------
     canvas : Figure
     axes : list of list of Axes
-        Axes by row.
+        Axes of each row.
     """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -217,18 +226,22 @@ def new_canvas(
 def panels(
     count: int, on: Axes | None = None, ratios: Sequence[float] = ()
 ) -> tuple[Canvas, list[Axes]]:
-    """Create panels, at most three in a row on a page and two in a column of a page.
+    """Create the panels of a figure: rows of axes on a canvas.
+
+    A figure as wide as a page has at most three panels in a row. A figure as wide as a column of
+    the page has at most two.
 
     Parameters
     ----------
     count : int
         Number of panels.
     on : Axes, optional
-        Axes of the caller, which the panels replace: a single panel is these axes, several are
-        insets. By default the panels are on a new canvas.
+        Axes of the caller on which the panels are drawn. A single panel uses these axes themselves.
+        Several panels are inset axes on top, and the caller's axes are hidden. By default the
+        panels are on a new canvas.
     ratios : sequence of float, optional
-        Relative heights of the rows. With `ratios` the panels of a column share their horizontal
-        axis. By default all rows are equally high.
+        Relative heights of the rows. If given, panels in one column share their horizontal axis. By
+        default all rows are equally high.
 
     Returns
     -------
@@ -237,8 +250,8 @@ def panels(
     """
     import matplotlib as mpl
 
-    width = mpl.rcParams["figure.figsize"][0] if on is None else inches(on)
-    columns = max(1, min(count, 2 if count == 4 else 3, int(width / NARROWEST)))
+    width = mpl.rcParams["figure.figsize"][0] if on is None else panel_width(on)
+    columns = max(1, min(count, 2 if count == 4 else 3, int(width / MIN_PANEL_WIDTH)))
     heights = ratios or (1,) * max(1, -(-count // columns))
     if ratios:
         columns, height = count // len(ratios), min(4.4, width)
@@ -259,44 +272,52 @@ def panels(
 def _insets(
     ax: Axes, count: int, columns: int, heights: Sequence[float], *, share: bool
 ) -> list[Axes]:
-    """Create insets in rows of these relative heights, on axes that are switched off."""
+    """Switch off axes and create insets on them, in rows of the relative heights `heights`.
+
+    If `share` is True, the insets in one column share their horizontal axis.
+    """
     ax.set_axis_off()
     box, dpi = ax.get_window_extent(), ax.figure.dpi
     # Labels keep their size but take at most half of small axes.
-    across = min(BESIDE * dpi / box.width, 0.5 / columns)
-    between = min(ABOVE * dpi / box.height, 0.5 / len(heights))
+    across = min(SPACE_BESIDE * dpi / box.width, 0.5 / columns)
+    between = min(SPACE_ABOVE * dpi / box.height, 0.5 / len(heights))
     width = (1 + across) / columns - across
     unit = (1 - between * (len(heights) - 1)) / sum(heights)
-    found: list[Axes] = []
+    insets: list[Axes] = []
     for i in range(count):
         row, column = divmod(i, columns)
         bottom = 1 - unit * sum(heights[: row + 1]) - between * row
-        place = ((width + across) * column, bottom, width, unit * heights[row])
-        found.append(ax.inset_axes(place, sharex=found[column] if share and row else None))
-    for panel in found[:-columns] if share else ():
+        position = ((width + across) * column, bottom, width, unit * heights[row])
+        insets.append(ax.inset_axes(position, sharex=insets[column] if share and row else None))
+    for panel in insets[:-columns] if share else ():
         panel.tick_params(labelbottom=False)
-    return found
+    return insets
 
 
-def inches(ax: Axes) -> float:
-    """Return the width of a panel in inches, without its labels, before the layout."""
+def panel_width(ax: Axes) -> float:
+    """Return the approximate width of a panel in inches, without the labels beside it.
+
+    The width is approximate because matplotlib computes the layout later.
+    """
     spot = ax.get_subplotspec()
     if spot is None:  # the position of an inset is fixed
         return ax.get_window_extent().width / ax.figure.dpi
-    return ax.figure.bbox.width / ax.figure.dpi / spot.get_gridspec().ncols - BESIDE
+    return ax.figure.bbox.width / ax.figure.dpi / spot.get_gridspec().ncols - SPACE_BESIDE
 
 
 def legend(canvas: Canvas, on: Axes | None = None) -> None:
     """Draw one legend below all panels: measured curves first, then theory and bounds.
 
-    Titles are fitted to their panels, and a vertical label that neighbours share is drawn once.
+    Titles are fitted to their panels. If panels side by side have equal vertical labels, only the
+    left label is drawn.
 
     Parameters
     ----------
     canvas : Figure
         Canvas of the panels.
     on : Axes, optional
-        Axes of the caller, given to `panels`; then only these axes or their insets are treated.
+        Axes that the caller gave to `panels`. If given, only these axes or their insets get the
+        legend.
     """
     axes = canvas.axes if on is None else cast("list[Axes]", on.child_axes) or [on]
     entries: dict[str, Any] = {}
@@ -307,29 +328,29 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
     def order(label: str) -> tuple[bool, list[str | float]]:
         # Theory, bounds and guides are black or grey; measured curves have colours.
         colour = getattr(entries[label], "get_color", str)()
-        return colour in {"black", GUIDE["color"]}, natural(label)
+        return colour in {"black", GUIDE["color"]}, natural_sort_key(label)
 
-    known = sorted(entries, key=order)
-    owner, place, columns = canvas if on is None else on, _place(on, axes), 1
-    handles = [entries[label] for label in known]
-    for columns in range(len(known), 0, -1):
-        shown = owner.legend(handles, known, ncols=columns, frameon=False, **place)
-        if columns == 1 or shown.get_window_extent().width <= owner.bbox.width:
+    ordered = sorted(entries, key=order)
+    owner, place, columns = canvas if on is None else on, _legend_position(on, axes), 1
+    handles = [entries[label] for label in ordered]
+    for columns in range(len(ordered), 0, -1):
+        drawn = owner.legend(handles, ordered, ncols=columns, frameon=False, **place)
+        if columns == 1 or drawn.get_window_extent().width <= owner.bbox.width:
             break
-        shown.remove()
+        drawn.remove()
     if on is None:
         # A legend of more than two rows makes the canvas higher, so that panels keep their height.
-        more = max(0, -(-len(known) // columns) - 2)
-        canvas.set_figheight(canvas.get_figheight() + LEGEND_ROW * more)
+        extra_rows = max(0, -(-len(ordered) // columns) - 2)
+        canvas.set_figheight(canvas.get_figheight() + LEGEND_ROW_HEIGHT * extra_rows)
     _fit_titles(axes)
     _fit_labels(axes)
     for left, right in itertools.pairwise(axes):
-        if beside(left, right) and left.get_ylabel() == right.get_ylabel():
+        if is_beside(left, right) and left.get_ylabel() == right.get_ylabel():
             right.yaxis.label.set_visible(False)
 
 
-def beside(left: Axes, right: Axes) -> bool:
-    """Return whether the panel `left` stands to the left of `right`, its successor.
+def is_beside(left: Axes, right: Axes) -> bool:
+    """Return whether two consecutive panels stand in one row.
 
     Parameters
     ----------
@@ -344,32 +365,35 @@ def beside(left: Axes, right: Axes) -> bool:
     return bool(right.get_position().x0 > left.get_position().x0)
 
 
-def _place(on: Axes | None, axes: Iterable[Axes]) -> dict[str, Any]:
-    """Return the position of a legend: outside a canvas, or below the panels on given axes."""
+def _legend_position(on: Axes | None, axes: Iterable[Axes]) -> dict[str, Any]:
+    """Return the position of a legend, as keywords of matplotlib's ``legend``.
+
+    The legend stands below the canvas, or below the panels on the axes `on` if these are given.
+    """
     from matplotlib.transforms import ScaledTranslation
 
     if on is None:
         return {"loc": "outside lower center"}
     lowest = min(box.y0 for ax in axes if (box := ax.get_tightbbox()))
-    inches = (lowest - on.bbox.y0) / on.figure.dpi
-    below = on.transAxes + ScaledTranslation(0, inches, on.figure.dpi_scale_trans)
+    offset = (lowest - on.bbox.y0) / on.figure.dpi
+    below = on.transAxes + ScaledTranslation(0, offset, on.figure.dpi_scale_trans)
     return {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below}
 
 
 def _fit_titles(axes: Sequence[Axes]) -> None:
-    """Fit titles to their panels: shrink all of them; break long titles into two lines first."""
+    """Break long titles into two lines, then shrink all titles until each fits its panel."""
 
     def width(ax: Axes, title: str) -> float:
         ax.title.set_text(title)
-        return float(ax.title.get_window_extent().width / (inches(ax) * ax.figure.dpi))
+        return float(ax.title.get_window_extent().width / (panel_width(ax) * ax.figure.dpi))
 
-    if max(width(ax, ax.get_title()) for ax in axes) > 1 / SMALLEST:
+    if max(width(ax, ax.get_title()) for ax in axes) > 1 / MIN_TITLE_SCALE:
         for ax in axes:
             title = ax.get_title()
             cuts = [m.start() + 1 for m in re.finditer(", ", title)]
             if width(ax, title) > 1 and cuts:
                 lines = [f"{title[:cut]}\n{title[cut + 1 :]}" for cut in cuts]
-                title = min(lines, key=lambda one, ax=ax: width(ax, one))  # type: ignore[misc]
+                title = min(lines, key=lambda candidate, ax=ax: width(ax, candidate))  # type: ignore[misc]
             ax.title.set_text(title)
     if (widest := max(width(ax, ax.get_title()) for ax in axes)) > 1:
         for ax in axes:
@@ -377,7 +401,7 @@ def _fit_titles(axes: Sequence[Axes]) -> None:
 
 
 def _fit_labels(axes: Sequence[Axes]) -> None:
-    """Break vertical labels that are longer than their axis, at the space next to the middle."""
+    """Break each vertical label that is longer than its axis into two lines, near its middle."""
     for ax in axes:
         text, label = ax.get_ylabel(), ax.yaxis.label
         room = 0.8 * ax.get_window_extent().height  # ticks and legend will take about a fifth
@@ -385,5 +409,5 @@ def _fit_labels(axes: Sequence[Axes]) -> None:
             m.start() for m in re.finditer(" ", text) if text[: m.start()].count("$") % 2 == 0
         ]
         if spaces and "\n" not in text and label.get_window_extent().height > room:
-            middle = min(spaces, key=lambda at: abs(at - len(text) / 2))
+            middle = min(spaces, key=lambda cut: abs(cut - len(text) / 2))
             ax.set_ylabel(f"{text[:middle]}\n{text[middle + 1 :]}")

@@ -1,4 +1,4 @@
-"""Text on a terminal: tables, coloured verdicts, progress bars, and commands to type."""
+"""Output on a terminal: tables, coloured verdicts, progress bars, and commands to type."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from typing import Any
 from dpbench.output.verdicts import AHEAD, BAD, GOOD, PRINTED, UNSURE, Tone
 
 __all__ = [
-    "counted", "fit_columns", "progress", "say", "shortened", "table", "whole",
+    "count_verdicts", "fit_columns", "format_count", "progress", "say", "shorten", "table",
 ]  # fmt: skip
 
 
 WIDTH = 80  # characters per line of a table, on every terminal
-# Columns of words, aligned to the left; numbers are aligned to the right. If a table is too wide,
-# words lose their middle, down to LEAST characters.
-WORDS = (
+# Columns of words are aligned to the left, all others to the right. If a table is too wide, words
+# lose their middle, down to MIN_WORD_WIDTH characters.
+WORD_COLUMNS = (
     "estimator", "distribution", "privacy", "estimator, distribution, privacy", "notion", "pair",
     "query", "mechanism", "row", "known", "bound by", "problem", "verdict",
 )  # fmt: skip
-LEAST = 6
+MIN_WORD_WIDTH = 6
 SECONDS_BETWEEN_LINES = 10.0
 
 
 def say(text: str) -> None:
-    """Print text at once, with coloured verdicts on a terminal unless NO_COLOR is set."""
+    """Print text at once, without buffering.
+
+    On a terminal verdicts are coloured, unless the environment variable NO_COLOR is set.
+    """
     if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
         print(text, flush=True)
         return
@@ -39,76 +42,81 @@ def say(text: str) -> None:
 
     shown = Text(text)
     for tone in (GOOD, UNSURE, AHEAD, BAD):
-        shown.highlight_regex(_pattern(tone), tone.terminal)
+        shown.highlight_regex(_verdict_pattern(tone), tone.terminal)
     Console().print(shown, soft_wrap=True)
 
 
-def _pattern(tone: Tone) -> str:
-    """Return a regular expression for the verdicts of a tone at the end of a table's line.
+def _verdict_pattern(tone: Tone) -> str:
+    """Return a regular expression that matches the verdicts to print in the colour of a tone.
 
-    For `BAD` it also matches counts ("3 refuted") and lines that begin with "failed:".
+    The expression matches verdicts at the ends of lines. For the tone `BAD` it also matches counts
+    such as "3 refuted", and "failed:" at the start of a line.
     """
-    known = [one for subject in PRINTED for one in subject.values()]
-    words = "|".join({one.text: None for one in known if one.tone.terminal == tone.terminal})
+    verdicts = [verdict for subject in PRINTED for verdict in subject.values()]
+    words = "|".join(
+        {verdict.text: None for verdict in verdicts if verdict.tone.terminal == tone.terminal}
+    )
     ends = rf"(?m)(?<=  )({words})$"
     return rf"{ends}|^failed:|\b[1-9]\d* ({words})\b" if tone is BAD else ends
 
 
 def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
-    """Format rows as aligned columns below a title.
+    """Return a text that shows rows as aligned columns below a title.
 
     Parameters
     ----------
     title : str
         First line.
     rows : sequence of mapping or str
-        Cells by column, with equal keys in every row; columns that are empty in all rows are
-        dropped. A row that is text is printed as a line.
+        Rows of the table. A mapping holds the texts of the cells, keyed by column; all mappings
+        have equal keys. Columns that are empty in all rows are dropped. A text becomes a line.
 
     Returns
     -------
     str
-        Lines of at most `WIDTH` characters, if shortened words suffice for that.
+        Lines of at most 80 (`WIDTH`) characters. They are longer only if the columns do not fit
+        even with shortened words.
     """
     cells = [row for row in rows if not isinstance(row, str)]
     shown = [name for name in cells[0] if any(row[name] for row in cells)]
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in shown}
-    words = [name for name in WORDS[:-2] if name in widths]  # problems, verdicts are whole
+    words = [name for name in WORD_COLUMNS[:-2] if name in widths]  # problems, verdicts are whole
     others = sum(width + 2 for name, width in widths.items() if name not in words)
     room = WIDTH + 2 - others - 2 * len(words)
     widths |= dict(zip(words, fit_columns([widths[name] for name in words], room), strict=True))
 
     def line(row: Mapping[str, str]) -> str:
-        short = ((name in WORDS, shortened(row[name], w), w) for name, w in widths.items())
+        short = ((name in WORD_COLUMNS, shorten(row[name], w), w) for name, w in widths.items())
         return "  ".join(t.ljust(w) if left else t.rjust(w) for left, t, w in short).rstrip()
 
-    shorter = [shortened(row, WIDTH) if isinstance(row, str) else line(row) for row in rows]
+    shorter = [shorten(row, WIDTH) if isinstance(row, str) else line(row) for row in rows]
     return "\n".join([title, line({name: name for name in widths}), *shorter])
 
 
 def fit_columns(widths: Sequence[int], room: int) -> list[int]:
-    """Return column widths that fit together, by shrinking the widest column first.
+    """Return column widths that fit into `room`, by shrinking the widest column repeatedly.
 
     Parameters
     ----------
     widths : sequence of int
-        Widths that the columns want, in characters.
+        Widths of the unshortened columns, in characters.
     room : int
-        Sum of the widths that fits.
+        Largest sum of the widths, in characters.
 
     Returns
     -------
     list of int
-        Widths; columns wider than `LEAST` shrink to no less.
+        Widths in characters. No column is shrunk below 6 (`MIN_WORD_WIDTH`), even if the sum is
+        too large.
     """
-    found = list(widths)
-    while sum(found) > room and max(found, default=0) > LEAST:
-        found[found.index(max(found))] -= 1
-    return found
+    fitted = list(widths)
+    while sum(fitted) > room and max(fitted, default=0) > MIN_WORD_WIDTH:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
 
 
-def shortened(text: str, width: int) -> str:
-    """Shorten a text by replacing its middle by an ellipsis.
+def shorten(text: str, width: int) -> str:
+    """Return a text, with an ellipsis in place of its middle if it is too long.
 
     Parameters
     ----------
@@ -122,12 +130,14 @@ def shortened(text: str, width: int) -> str:
     str
         Text of at most `width` characters.
     """
-    kept = width - 1
-    return text if len(text) <= width else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
+    length = width - 1
+    return (
+        text if len(text) <= width else f"{text[: length - length // 2]}…{text[-(length // 2) :]}"
+    )
 
 
-def counted(table: Any, verdicts: Iterable[str]) -> str:
-    """Count the rows of a data frame that have each verdict.
+def count_verdicts(table: Any, verdicts: Iterable[str]) -> str:
+    """Return a text with the number of rows that have each verdict.
 
     Parameters
     ----------
@@ -139,59 +149,61 @@ def counted(table: Any, verdicts: Iterable[str]) -> str:
     Returns
     -------
     str
-        Text such as "3 worse, 0 better".
+        Counts such as "3 worse, 0 better".
     """
     counts = table["verdict"].value_counts()
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in verdicts)
 
 
-def whole(number: float) -> str:
-    """Format a count of records in full below 1e8, else with four digits and an exponent."""
+def format_count(number: float) -> str:
+    """Return a number of records as text, in full below 1e8, else with four significant digits."""
     return f"{number:,.0f}" if abs(number) < 1e8 else f"{number:.4g}"
 
 
 @contextlib.contextmanager
 def progress(
-    what: str, total: int, done_so: str, *, transient: bool = False
+    unit: str, total: int, done_so: str, *, transient: bool = False
 ) -> Iterator[Callable[[], None]]:
-    """Show progress: a bar on a terminal or in a notebook, elsewhere one line every 10 s.
+    """Show the progress of work inside this context: a bar, or one line every 10 s.
+
+    The bar is drawn on a terminal or in a notebook, and lines are printed elsewhere.
 
     Parameters
     ----------
-    what : str
+    unit : str
         Plural noun for the units of work, such as "blocks".
     total : int
         Number of units.
     done_so : str
         Words printed after the count of finished units, such as "done, 3 reused".
     transient : bool
-        Remove the bar at the end. False by default.
+        If True, remove the bar at the end. False by default.
 
     Yields
     ------
     callable
-        Function without arguments, to call when a unit is finished.
+        Function without arguments, to call after each finished unit.
     """
     from rich.console import Console  # slow to load
     from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
     out = Console(stderr=True)
-    # In a notebook rich needs ipywidgets to draw.
-    drawn = out.is_terminal or (out.is_jupyter and find_spec("ipywidgets") is not None)
-    counted = f"{{task.completed}}/{{task.total}} {done_so},"
+    # In a notebook rich needs ipywidgets to draw a bar.
+    has_bar = out.is_terminal or (out.is_jupyter and find_spec("ipywidgets") is not None)
+    count_text = f"{{task.completed}}/{{task.total}} {done_so},"
     times = (TimeElapsedColumn(), "elapsed,", TimeRemainingColumn(), "left")
     done, started = 0, time.monotonic()
     last = started
     with Progress(
-        what, BarColumn(), counted, *times, console=out, disable=not (drawn and total),
+        unit, BarColumn(), count_text, *times, console=out, disable=not (has_bar and total),
         transient=transient,
     ) as bar:  # fmt: skip
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(unit, total=total)
 
         def advance() -> None:
             nonlocal done, last
             done += 1
-            if drawn:
+            if has_bar:
                 bar.advance(task)
                 return
             now = time.monotonic()
@@ -200,7 +212,7 @@ def progress(
             last, elapsed = now, now - started
             left = elapsed / done * (total - done)
             out.print(
-                f"{what}: {done}/{total} {done_so}, {elapsed:.0f} s elapsed, "
+                f"{unit}: {done}/{total} {done_so}, {elapsed:.0f} s elapsed, "
                 f"about {left:.0f} s left",
                 highlight=False,
             )
@@ -209,26 +221,27 @@ def progress(
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return the shell command that runs dpbench with these words.
+    """Return the shell command that runs dpbench with these words of the command line.
 
-    ``dev.sh`` sets its own command in the environment variable ``DPBENCH_COMMAND``.
+    It begins with ``python -m dpbench``, or with the value of the environment variable
+    ``DPBENCH_COMMAND``, which the script ``dev.sh`` sets.
     """
     return f"{os.environ.get('DPBENCH_COMMAND', 'python -m dpbench')} {shlex.join(words)}".strip()
 
 
 def replay_line(words: Sequence[str], name: str) -> str:
-    """Return the shell command that runs a failure again and shows its traceback.
+    """Return the shell command that runs a failed estimator again and shows the traceback.
 
     Parameters
     ----------
     words : sequence of str
         Words of the command line of the run that failed.
     name : str
-        Name of the failure.
+        Name of the failure, the value of the key ``replay``.
 
     Returns
     -------
     str
     """
-    kept = [word for word in words if not word.startswith(("track=", "replay="))]
-    return command_line([*kept, f"replay={name}"])
+    kept_words = [word for word in words if not word.startswith(("track=", "replay="))]
+    return command_line([*kept_words, f"replay={name}"])

@@ -1,7 +1,8 @@
-"""Verdicts of all tables of results: their words, whether they fail a run, and their colours.
+"""Verdicts in tables of results, with their words, their colours and whether they fail a run.
 
-Each mapping holds the verdicts of one subject by word, in the order in which they are counted. It
-alone defines which verdicts are good or bad and which fail a run; `Tone` alone defines the colours.
+A mapping such as `CLAIMS` holds the verdicts on one subject, keyed by their words. Its order is the
+order in which counts of verdicts are printed. Only these mappings define which verdicts are good or
+bad, and which fail a run. Only the objects of class `Tone` define the colours.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from dataclasses import dataclass
 
 __all__ = [
     "AHEAD", "AUDIT", "BAD", "CALM", "CLAIMS", "CONTROLS", "EARLY", "FACTORS", "GOOD",
-    "HOSTILE", "PRINTED", "SEVERITY", "TRACKING", "Tone", "Verdict", "any_fails", "failing",
+    "HOSTILE", "PRINTED", "SEVERITY", "TRACKING", "Tone", "Verdict", "any_fails", "failing_words",
     "page_tones",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Tone:
-    """Appearance of a verdict on the page, on a terminal and in figures.
+    """Appearance of a verdict on the report page, on a terminal and in figures.
 
     Parameters
     ----------
     page : str
-        CSS class on the report page.
+        CSS class of the verdict on the report page.
     terminal : str
-        Colour name of rich; empty for none.
+        Name of a colour in the library rich; empty (the default) for none.
     figure : str
-        Colour name of matplotlib. A grey by default.
+        Name of a colour in matplotlib; a grey by default.
     """
 
     page: str
@@ -36,7 +37,7 @@ class Tone:
 
 
 GOOD = Tone("good", "green", "C2")
-# Nothing bad was found, which proves nothing; therefore the page does not mark it as good.
+# No evidence against a claim, which is no proof; therefore the page does not mark it as good.
 PASSED = Tone("calm", "green")
 CALM = Tone("calm")
 UNSURE = Tone("unsure", "yellow")
@@ -46,26 +47,26 @@ AHEAD = Tone("ahead", "cyan", "C0")
 OPEN = Tone("unsure")
 BAD = Tone("bad", "red", "C3")
 
-# CSS classes of the page, the worst first; a run or a group of claims has its worst one.
+# CSS classes of the page, the worst first; a run or a group of claims has the worst of its classes.
 SEVERITY = ("bad", "unsure", "ahead", "good", "calm")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict of a table of results.
+    """Verdict on a row in a table of results.
 
     Parameters
     ----------
     word : str
-        Value in the table.
+        Word that stands in the table.
     tone : Tone
-        Appearance.
+        Appearance of the verdict.
     rank : int
-        Position in the order of severity among the verdicts of its subject; 0 is the worst.
+        Place among the verdicts on the same subject, sorted by severity; 0 is the worst.
     fails : bool
-        Whether a run with this verdict fails. False by default.
+        True if a run with this verdict fails. False by default.
     printed : str
-        Text that is printed instead of `word`. By default `word`.
+        Text that is printed instead of `word`; empty (the default) to print `word`.
     """
 
     word: str
@@ -76,41 +77,41 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """Printed text."""
+        """Text that is printed for this verdict."""
         return self.printed or self.word
 
 
 Verdicts = Mapping[str, Verdict]
 
 
-def _table(*verdicts: Verdict) -> Verdicts:
-    """Return the verdicts by word."""
-    return {one.word: one for one in verdicts}
+def _verdicts_by_word(*verdicts: Verdict) -> Verdicts:
+    """Return a mapping of the verdicts, keyed by their word."""
+    return {verdict.word: verdict for verdict in verdicts}
 
 
-# The measurement agrees with the exact value at these n, which differs from the asymptotic value of
-# the theorem. This verdict fails no run.
+# The measurement agrees with the exact value at these n, and this value differs from the asymptotic
+# value of the theorem. This verdict fails no run.
 EARLY = "not yet asymptotic"
-# Claims. Only a sweep with `gate` fails on them.
-CLAIMS = _table(
+# Claims; a sweep with `fail_on_inconsistent: false` does not fail on them.
+CLAIMS = _verdicts_by_word(
     Verdict("consistent", GOOD, 3),
     Verdict(EARLY, AHEAD, 2, printed="not yet"),
     Verdict("inconsistent", BAD, 0, fails=True),
     Verdict("inconclusive", UNSURE, 1),
 )
-AUDIT = _table(
+AUDIT = _verdicts_by_word(
     Verdict("refuted", BAD, 0, fails=True),
     Verdict("failed", BAD, 1, fails=True),
     Verdict("not refuted", PASSED, 2),
 )
-# Controls, which are broken on purpose: not to refute one is bad.
-CONTROLS = _table(
+# Controls are broken on purpose, so it is bad if a control is not refuted.
+CONTROLS = _verdicts_by_word(
     Verdict("refuted", GOOD, 2, printed="caught"),
     Verdict("not refuted", BAD, 0, fails=True, printed="missed"),
     Verdict("failed", BAD, 1, fails=True, printed="missed"),
 )
 # Rows compared with their baseline.
-TRACKING = _table(
+TRACKING = _verdicts_by_word(
     Verdict("worse", BAD, 0, fails=True),
     Verdict("gone", BAD, 1, fails=True),
     Verdict("better", GOOD, 2),
@@ -119,14 +120,14 @@ TRACKING = _table(
     Verdict("same", CALM, 5),
 )
 # Ratios of the best estimator's error to the lower bound.
-FACTORS = _table(
+FACTORS = _verdicts_by_word(
     Verdict("open", OPEN, 0),
     Verdict("below", CALM, 1),
     Verdict("one law", CALM, 2),
     Verdict("optimal", GOOD, 3),
 )
 # Answers of libraries on hostile columns (empty, NaN, infinite, constant and others).
-HOSTILE = _table(
+HOSTILE = _verdicts_by_word(
     Verdict("answered", CALM, 5, printed="+"),
     Verdict("refused", CALM, 4),
     Verdict("at times refused", UNSURE, 3, printed="at times"),
@@ -138,28 +139,28 @@ HOSTILE = _table(
 PRINTED = (CLAIMS, AUDIT, CONTROLS, TRACKING, FACTORS)
 
 
-def failing(verdicts: Verdicts) -> list[str]:
-    """Return the words of the verdicts that fail a run."""
-    return [word for word, one in verdicts.items() if one.fails]
+def failing_words(verdicts: Verdicts) -> list[str]:
+    """Return the words of those verdicts that make a run fail."""
+    return [word for word, verdict in verdicts.items() if verdict.fails]
 
 
 def any_fails(verdicts: Verdicts, words: Iterable[str]) -> bool:
-    """Return whether a verdict fails a run.
+    """Return whether any of the words is a verdict that makes a run fail.
 
     Parameters
     ----------
     verdicts : mapping of str to Verdict
-        Verdicts of one subject.
+        Verdicts on one subject, keyed by word.
     words : iterable of str
-        Words that occur in the results. An unknown word fails the run.
+        Words that occur in the results. An unknown word also makes the run fail.
 
     Returns
     -------
     bool
     """
-    return not {*words} <= {*verdicts} - {*failing(verdicts)}
+    return not {*words} <= {*verdicts} - {*failing_words(verdicts)}
 
 
 def page_tones(verdicts: Verdicts) -> dict[str, str]:
-    """Return the CSS class of each word on the report page."""
-    return {word: one.tone.page for word, one in verdicts.items()}
+    """Return the CSS class of each verdict on the report page, keyed by the verdict's word."""
+    return {word: verdict.tone.page for word, verdict in verdicts.items()}

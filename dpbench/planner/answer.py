@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpbench.distributions import Distribution
-from dpbench.planner.explanations import described, opendp_code, records, release_code
+from dpbench.planner.explanations import (
+    describe_distribution,
+    format_records,
+    opendp_code,
+    release_code,
+)
 from dpbench.planner.prediction import (
     BoundedMoment,
     BoundedRecords,
@@ -19,9 +24,9 @@ from dpbench.planner.prediction import (
     KnownDistribution,
     Problem,
 )
-from dpbench.planner.ranking import Ranked, limit, ranked
+from dpbench.planner.ranking import RankedEstimator, class_limit, rank_estimators
 from dpbench.privacy import Budget
-from dpbench.registry import MOST_RECORDS, ConfigError
+from dpbench.registry import MAX_RECORDS, ConfigError
 from dpbench.theory.bounds.class_bound import ErrorBound
 
 if TYPE_CHECKING:
@@ -30,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ReleasePlan"]
 
-FINE = 1e-4  # relative precision of the amount of privacy that `ReleasePlan.privacy` finds
-LARGEST = 1e4  # largest amount of privacy that `ReleasePlan.privacy` tries
+PRIVACY_PRECISION = 1e-4  # relative precision of the amount that `ReleasePlan.privacy` returns
+MAX_PRIVACY_AMOUNT = 1e4  # largest amount that `ReleasePlan.privacy` tries
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class ReleasePlan:
 
     Parameters
     ----------
-    problem : KnownLaw, AnyLaw or Moments
+    problem : KnownDistribution, BoundedRecords or BoundedMoment
         Public knowledge about the records.
     n : int
         Number of records.
@@ -49,7 +54,7 @@ class ReleasePlan:
     law : Distribution, optional
         Distribution of the records, if it is known.
     alpha : float, optional
-        Absolute error asked for, in the unit of the records.
+        Largest acceptable absolute error of a release, in the unit of the records.
     """
 
     problem: Problem
@@ -60,11 +65,13 @@ class ReleasePlan:
 
     @cached_property
     def clip(self) -> Clip:
-        """The best clip, its ends rounded outwards to three digits of its width.
+        """Best clip (interval to which records are clipped), the pair of its ends.
 
-        For a known distribution it minimises `Error.q90_without_cancellation`, the 0.9 quantile of
-        the error when the biases of the two sides are added; for a class the clip is that of the
-        problem.
+        For a known distribution the clip minimises the 0.9 quantile of the error, if the biases
+        from clipping at the two ends are added instead of cancelling
+        (`Error.q90_without_cancellation`). For a class of distributions the method `best_clip` of
+        the problem chooses the clip. The ends are rounded outwards, to the third significant digit
+        of the clip's width. They are not rounded if public bounds fix the clip.
         """
         low, high = self.problem.best_clip(self.n, self.budget)
         digits = 2 - int(np.floor(np.log10(high - low)))
@@ -73,21 +80,24 @@ class ReleasePlan:
         return (
             (low, high)
             if isinstance(self.problem, BoundedRecords)
-            else (self._cut(a), self._cut(b))
+            else (self._clip_to_bounds(a), self._clip_to_bounds(b))
         )
 
-    def _cut(self, end: float) -> float:
-        """Return `end`, moved into the public bounds if the distribution is known."""
-        known = isinstance(self.problem, KnownDistribution)
-        return float(np.clip(end, self.problem.low, self.problem.high)) if known else end
+    def _clip_to_bounds(self, end: float) -> float:
+        """Return an end of a clip, moved into the public bounds.
+
+        If the problem is not a known distribution, the end is returned unchanged.
+        """
+        is_known = isinstance(self.problem, KnownDistribution)
+        return float(np.clip(end, self.problem.low, self.problem.high)) if is_known else end
 
     @cached_property
     def expected(self) -> Error:
-        """The error at the best clip, in the unit of the records."""
+        """Error at the best clip, in the unit of the records."""
         return self.error(*self.clip)
 
     def error(self, lower: float, upper: float) -> Error:
-        """Return the error at the clip [lower, upper].
+        """Return the error of the clipped mean with noise at the clip [lower, upper].
 
         Parameters
         ----------
@@ -113,41 +123,50 @@ class ReleasePlan:
         problem = self.problem
         ends = f"[{problem.low:g}, {problem.high:g}]"
         if isinstance(problem, BoundedMoment):
-            worst = f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
-            limits = "the errors are upper bounds, for averages that are close to normal"
-            return f"{worst}, mu in {ends}\n{limits}"
+            moment_class = (
+                f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
+            )
+            validity = "the errors are upper bounds, for averages that are close to normal"
+            return f"{moment_class}, mu in {ends}\n{validity}"
         if isinstance(problem, BoundedRecords):
             return f"any law on {ends}; errors are of the worst, a fair coin on the ends"
-        return f"{described(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
+        return f"{describe_distribution(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
 
     @property
     def clips(self) -> dict[str, Clip]:
-        """The best clip, wrong clips to compare with it, and the bounds, by description."""
-        found = {"best": self.clip}
+        """Clips whose errors the plan compares, keyed by description.
+
+        They are the best clip, deliberately wrong clips such as ``twice as wide``, and the public
+        bounds.
+        """
+        named_clips = {"best": self.clip}
         if not isinstance(self.problem, BoundedRecords):
             wrong = {"half as wide": 0.5, "twice as wide": 2.0}
-            found |= {name: self.problem.scaled(self.clip, one) for name, one in wrong.items()}
+            named_clips |= {
+                name: self.problem.scale_clip(self.clip, ratio) for name, ratio in wrong.items()
+            }
         if isinstance(self.problem, KnownDistribution) and not isinstance(
             self.problem, BoundedRecords
         ):
-            off, ends = self.problem.sd, (self.problem.low, self.problem.high)
-            if np.isfinite(off):
-                low, high = (self._cut(end + off) for end in self.clip)
-                found["one sd higher"] = low, high
+            sd, ends = self.problem.sd, (self.problem.low, self.problem.high)
+            if np.isfinite(sd):
+                low, high = (self._clip_to_bounds(end + sd) for end in self.clip)
+                named_clips["one sd higher"] = low, high
             if np.all(np.isfinite(ends)) and ends != self.clip:
-                found["the bounds"] = ends
-        return {name: clip for name, clip in found.items() if clip[0] < clip[1]}
+                named_clips["the bounds"] = ends
+        return {name: clip for name, clip in named_clips.items() if clip[0] < clip[1]}
 
-    def _best(self, n: int, budget: Budget) -> float:
-        """Return the 0.9 quantile of the error at the best clip of `n` and `budget`."""
+    def _best_q90(self, n: int, budget: Budget) -> float:
+        """Return the 0.9 quantile of the error of `n` records under `budget`, at the best clip."""
         return self.problem.error(self.problem.best_clip(n, budget), n, budget).q90
 
     def records(self, alpha: float) -> int:
-        """Return the smallest n for which nine in ten releases err by at most `alpha`.
+        """Return the smallest number of records at which 9 of 10 releases err by at most `alpha`.
 
-        Each n has its best clip; the search interpolates and bisects. If the error does not
-        decrease throughout (Bernoulli averages with little noise; a few records, for which the
-        centre of the distribution is as good), the result is one of the n where it crosses `alpha`.
+        For each number n of records, the error is computed at the best clip for this n. The search
+        interpolates and bisects. The error may increase with n, for example for Bernoulli averages
+        with little noise, or if n is small. The error may then cross `alpha` at several n, and the
+        result is one of them.
 
         Parameters
         ----------
@@ -165,24 +184,25 @@ class ReleasePlan:
         """
 
         def excess(n: int) -> float:
-            found = self._best(n, self.budget)
-            return float(np.log(found / alpha)) if np.isfinite(found) else np.inf
+            q90 = self._best_q90(n, self.budget)
+            return float(np.log(q90 / alpha)) if np.isfinite(q90) else np.inf
 
         low = high = self.n
-        if excess(high) > 0 and excess(MOST_RECORDS) > 0:
+        if excess(high) > 0 and excess(MAX_RECORDS) > 0:
             raise ConfigError(
                 f"alpha: {alpha:g}: not reached with any number of records; raise the budget"
             )
         while excess(high) > 0:
-            low, high = high, min(4 * high, MOST_RECORDS)
+            low, high = high, min(4 * high, MAX_RECORDS)
         while low > 1 and excess(low) <= 0:
             low, high = max(low // 4, 1), low
-        return 1 if excess(low) <= 0 else _smallest(excess, low, high)
+        return 1 if excess(low) <= 0 else _search_smallest_n(excess, low, high)
 
     def privacy(self, alpha: float) -> Budget:
         """Return the smallest budget for which nine in ten releases err by at most `alpha`.
 
-        Only the first amount of the budget (epsilon, rho or mu) is changed, to four digits.
+        Only the first amount of the budget (epsilon, rho or mu) changes. The amount is found to a
+        relative precision of 1e-4.
 
         Parameters
         ----------
@@ -204,13 +224,13 @@ class ReleasePlan:
             return replace(self.budget, **{name: float(np.exp(log_amount))})  # type: ignore[type-var]
 
         def excess(log_amount: float) -> float:
-            found = self._best(self.n, with_amount(log_amount))
-            return float(np.log(found / alpha)) if np.isfinite(found) else 1.0
+            q90 = self._best_q90(self.n, with_amount(log_amount))
+            return float(np.log(q90 / alpha)) if np.isfinite(q90) else 1.0
 
         low = high = float(np.log(self.budget.named_amounts[name]))
-        if excess(high) > 0 and excess(float(np.log(LARGEST))) > 0:
+        if excess(high) > 0 and excess(float(np.log(MAX_PRIVACY_AMOUNT))) > 0:
             raise ConfigError(
-                f"alpha: {alpha:g}: not reached with {records(self.n)} at any {name}; "
+                f"alpha: {alpha:g}: not reached with {format_records(self.n)} at any {name}; "
                 "raise n or alpha"
             )
         while excess(high) > 0:
@@ -221,28 +241,37 @@ class ReleasePlan:
             low, high = low - 1.5, low
         from scipy.optimize import brentq
 
-        return with_amount(float(brentq(excess, low, high, xtol=FINE / 2)) + FINE / 2)
+        return with_amount(
+            float(brentq(excess, low, high, xtol=PRIVACY_PRECISION / 2)) + PRIVACY_PRECISION / 2
+        )
 
     @cached_property
     def limit(self) -> tuple[ErrorBound, str]:
-        """Lower bound on the worst error of a private estimator over a class, and the class."""
-        return limit(self.problem, self.law, self.n, self.budget)
+        """Lower bound on the error of every private estimator, and the class it is proved for.
+
+        The error is the 0.9 quantile of the absolute error at the worst distribution of the class.
+        The class of distributions is given by its name.
+        """
+        return class_limit(self.problem, self.law, self.n, self.budget)
 
     @cached_property
-    def rows(self) -> list[Ranked]:
-        """Estimators that apply, by increasing 0.9 quantile of the error."""
-        return ranked(self.problem, self.law, self.clip, self.n, self.budget)
+    def rows(self) -> list[RankedEstimator]:
+        """Estimators that apply to the problem, by increasing 0.9 quantile of the error."""
+        return rank_estimators(self.problem, self.law, self.clip, self.n, self.budget)
 
     @property
     def ranking(self) -> pd.DataFrame:
-        """Data frame of `rows`."""
+        """Data frame of the estimators that apply to the problem, by increasing error."""
         import pandas as pd
 
-        return pd.DataFrame(self.rows, columns=list(Ranked._fields)).drop(columns="by")
+        return pd.DataFrame(self.rows, columns=list(RankedEstimator._fields)).drop(columns="by")
 
     @property
     def code(self) -> str:
-        """Python code that releases the mean of an array `data` by the first of `rows`."""
+        """Python code that releases the mean of an array `data` by the best estimator.
+
+        The best estimator is the first in the ranking of the plan.
+        """
         return release_code(self.rows[0].by, self.budget)
 
     @property
@@ -251,14 +280,15 @@ class ReleasePlan:
         return opendp_code(self.clip, self.n, self.budget)
 
     def plot(self, ax: Axes, against: Literal["n", "width"] = "n") -> Axes:
-        """Draw the error and its parts on `ax`.
+        """Draw the error and its parts (sampling, bias and noise) on `ax`.
 
         Parameters
         ----------
         ax : Axes
             Axes to draw on.
         against : {'n', 'width'}
-            Horizontal axis: the number of records, each with its best clip, or the clip's width.
+            Horizontal axis: the number of records, each with its best clip (default), or the width
+            of the clip.
 
         Returns
         -------
@@ -271,16 +301,20 @@ class ReleasePlan:
         return figure.against_width(self.problem, self.n, self.budget, self.clip, ax)
 
 
-def _smallest(excess: Callable[[int], float], low: int, high: int) -> int:
-    """Return the smallest n in (low, high] with excess(n) <= 0; `excess` must decrease."""
-    above, below, turn = excess(low), excess(high), 0
+def _search_smallest_n(excess: Callable[[int], float], low: int, high: int) -> int:
+    """Return the smallest n in (low, high] with excess(n) <= 0, for a decreasing `excess`."""
+    low_excess, high_excess, turn = excess(low), excess(high), 0
     while high - low > 1:
-        share = above / (above - below) if turn % 2 == 0 and np.isfinite(above) else 0.5
+        share = (
+            low_excess / (low_excess - high_excess)
+            if turn % 2 == 0 and np.isfinite(low_excess)
+            else 0.5
+        )
         turn += 1
         n = min(max(round(low * (high / low) ** share), low + 1), high - 1)
-        found = excess(n)
-        if found > 0:
-            low, above = n, found
+        new_excess = excess(n)
+        if new_excess > 0:
+            low, low_excess = n, new_excess
         else:
-            high, below = n, found
+            high, high_excess = n, new_excess
     return high

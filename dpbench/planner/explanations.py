@@ -1,4 +1,4 @@
-"""Texts of a plan: description of the distribution, and code of the release."""
+"""Texts of a plan: the description of a distribution, and code of a release."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from dpbench.privacy import Budget, PureDP
 if TYPE_CHECKING:
     from dpbench.planner.ranking import Candidate
 
-__all__ = ["described", "opendp_code", "records", "release_code"]
+__all__ = ["describe_distribution", "format_records", "opendp_code", "release_code"]
 
 
-def described(law: Any) -> str:
+def describe_distribution(law: Any) -> str:
     """Return the name of a distribution and its parameters that are not None."""
-    given = {field.name: getattr(law, field.name) for field in fields(law)}
-    named = ", ".join(f"{name}={one}" for name, one in given.items() if one is not None)
-    return f"{type(law).__name__}({named})"
+    values = {field.name: getattr(law, field.name) for field in fields(law)}
+    parameters = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    return f"{type(law).__name__}({parameters})"
 
 
-def records(n: int) -> str:
-    """Return `n` and the noun, as ``1 record`` or ``5,000 records``."""
+def format_records(n: int) -> str:
+    """Return the phrase ``1 record``, or for example ``5,000 records``."""
     return f"{n:,} record{'s' * (n > 1)}"
 
 
-def release_code(one: Candidate, budget: Budget) -> str:
+def release_code(candidate: Candidate, budget: Budget) -> str:
     """Return Python code that releases the mean of an array `data`.
 
     Parameters
     ----------
-    one : Candidate
+    candidate : Candidate
         Estimator, with the centre and unit by which it standardises the records.
     budget : Budget
         Privacy budget of the release.
@@ -41,31 +41,36 @@ def release_code(one: Candidate, budget: Budget) -> str:
     -------
     str
     """
-    made: Any = one.estimator
-    kind, given = (
-        type(made).__name__,
-        ((field, getattr(made, field.name)) for field in fields(made)),
+    estimator: Any = candidate.estimator
+    kind, values = (
+        type(estimator).__name__,
+        ((field, getattr(estimator, field.name)) for field in fields(estimator)),
     )
-    named = ((f, one.kind_name() if isinstance(one, Estimator) else one) for f, one in given)
-    words = ", ".join(f"{field.name}={value!r}" for field, value in named if value != field.default)
+    parameters = (
+        (field, value.kind_name() if isinstance(value, Estimator) else value)
+        for field, value in values
+    )
+    arguments = ", ".join(
+        f"{field.name}={value!r}" for field, value in parameters if value != field.default
+    )
     amounts = ", ".join(map(repr, budget.amounts))
-    more = ', neighbours="add_remove"' if budget.neighbours == "add_remove" else ""
-    scaled, found = "", "value"
-    if (one.centre, one.unit) != (0.0, 1.0):
-        scaled = f"\ndata = (data - {one.centre!r}) / {one.unit!r}"
-        found = f"{one.centre!r} + {one.unit!r} * value"
+    neighbours = ', neighbours="add_remove"' if budget.neighbours == "add_remove" else ""
+    standardise, printed = "", "value"
+    if (candidate.centre, candidate.unit) != (0.0, 1.0):
+        standardise = f"\ndata = (data - {candidate.centre!r}) / {candidate.unit!r}"
+        printed = f"{candidate.centre!r} + {candidate.unit!r} * value"
     return f"""\
 import dpbench, numpy as np
 from dpbench.estimators import {kind}
 
-mean = {kind}({words})
-budget = dpbench.{type(budget).__name__}({amounts}{more}){scaled}
+mean = {kind}({arguments})
+budget = dpbench.{type(budget).__name__}({amounts}{neighbours}){standardise}
 value = dpbench.release(mean, data, budget, rng=np.random.default_rng())
-print({found})"""
+print({printed})"""
 
 
 def opendp_code(clip: Clip, n: int, budget: Budget) -> str | None:
-    """Return OpenDP 0.16 code of a clipped mean; None unless n is public and noise is Laplace.
+    """Return OpenDP 0.16 code of a clipped mean with Laplace noise.
 
     Parameters
     ----------
@@ -79,6 +84,7 @@ def opendp_code(clip: Clip, n: int, budget: Budget) -> str | None:
     Returns
     -------
     str or None
+        None if n is private or the budget is not pure DP.
     """
     if not isinstance(budget, PureDP) or budget.neighbours != "replace":
         return None

@@ -1,4 +1,7 @@
-"""Keys of a plan, and the problem, distribution and budget that they describe."""
+"""Entry point of the planner: `plan` and the keys that describe a private mean to plan.
+
+The keys are checked and translated into a problem, a distribution and a budget.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from dpbench.planner.answer import ReleasePlan
 from dpbench.planner.prediction import BoundedMoment, BoundedRecords, KnownDistribution, Problem
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError, Count, MomentOrder, from_mapping, validated
-from dpbench.theory.exact.averages import LAWS
+from dpbench.theory.exact.averages import ATOM_FUNCTIONS
 
 __all__ = ["LAW_NAMES", "Question", "answer_question", "plan"]
 
@@ -24,14 +27,14 @@ BUDGETS: dict[str, type[Budget]] = {"epsilon": PureDP, "rho": ZCDP, "mu": GDP}
 # Distributions of a single number whose target is their mean.
 LAW_NAMES = tuple(
     name
-    for name, one in sorted(Distribution.kinds().items())
-    if one in LAWS and name not in ("contaminated_gaussian", "empirical", "user_means")
+    for name, kind in sorted(Distribution.kinds().items())
+    if kind in ATOM_FUNCTIONS and name not in ("contaminated_gaussian", "empirical", "user_means")
 )
 
 
 @validated
 class Question:
-    """Keys of a plan; `plan` documents them."""
+    """Description of a private mean to plan: the arguments of `plan`, before they are checked."""
 
     n: Count | None = None
     epsilon: float | None = None
@@ -49,28 +52,34 @@ class Question:
     alpha: Positive | None = None
 
 
-def _given(question: Question, *names: str) -> list[str]:
+def _list_given_keys(question: Question, *names: str) -> list[str]:
     return [name for name in names if getattr(question, name) is not None]
 
 
-def _budget(question: Question) -> Budget:
-    given = _given(question, *BUDGETS)
-    if len(given) != 1:
+def _build_budget(question: Question) -> Budget:
+    given_keys = _list_given_keys(question, *BUDGETS)
+    if len(given_keys) != 1:
         raise ConfigError(
-            f"{given[1]}: {getattr(question, given[1])}: give one of epsilon, rho, mu"
-            if given
+            f"{given_keys[1]}: {getattr(question, given_keys[1])}: give one of epsilon, rho, mu"
+            if given_keys
             else "epsilon: this key is required, or rho (zCDP), mu (Gaussian DP), epsilon and delta"
         )
-    kind, names = BUDGETS[given[0]], [*given, "neighbours"]
+    kind, keys = BUDGETS[given_keys[0]], [*given_keys, "neighbours"]
     if question.delta is not None:
-        if given != ["epsilon"]:
-            raise ConfigError(f"delta: {question.delta}: goes with epsilon, not with {given[0]}")
-        kind, names = ApproxDP, [*names, "delta"]
-    return from_mapping(kind, {name: getattr(question, name) for name in names}, "")
+        if given_keys != ["epsilon"]:
+            raise ConfigError(
+                f"delta: {question.delta}: goes with epsilon, not with {given_keys[0]}"
+            )
+        kind, keys = ApproxDP, [*keys, "delta"]
+    return from_mapping(kind, {name: getattr(question, name) for name in keys}, "")
 
 
-def _law(question: Question) -> Distribution | None:
-    """Return the distribution given by a name, a mapping, an instance or a file; or None."""
+def _build_law(question: Question) -> Distribution | None:
+    """Return the distribution of the records that the user gave; None if there is none.
+
+    The key `law` gives it as a name, a mapping or an object. The keys `data` and `column` give a
+    file and the column whose values are the distribution.
+    """
     if question.data is not None:
         if question.column is None:
             raise ConfigError("column: this key is required with data=")
@@ -79,12 +88,12 @@ def _law(question: Question) -> Distribution | None:
             return from_mapping(Empirical, file, "data")
         except ConfigError as error:  # name the keys of the plan instead of those of Empirical
             key, _, rest = str(error).partition(":")
-            named = {"data.path": "data", "data.column": "column"}.get(key, key)
-            raise ConfigError(f"{named}:{rest}") from error
+            key_of_plan = {"data.path": "data", "data.column": "column"}.get(key, key)
+            raise ConfigError(f"{key_of_plan}:{rest}") from error
     law = {"kind": question.law} if isinstance(question.law, str) else question.law
     if isinstance(law, Mapping):
-        plain = {name.replace("_", ""): name for name in LAW_NAMES}
-        kind = plain.get(str(law.get("kind")).replace("_", ""))
+        names = {name.replace("_", ""): name for name in LAW_NAMES}
+        kind = names.get(str(law.get("kind")).replace("_", ""))
         if kind is None:
             raise ConfigError(
                 f"law: {law.get('kind')!r}: {choose_from(law.get('kind'), LAW_NAMES)}"
@@ -96,11 +105,14 @@ def _law(question: Question) -> Distribution | None:
     return law
 
 
-def _problem(question: Question, law: Distribution | None, budget: Budget) -> Problem:
-    """Return the problem: public knowledge about the records."""
-    given = _given(question, "law", "data", "k")
-    if len(given) > 1:
-        raise ConfigError(f"{given[1]}: give one of law, data and k, not {given[0]}, too")
+def _build_problem(question: Question, law: Distribution | None, budget: Budget) -> Problem:
+    """Return the public knowledge about the records, built from the keys of a question.
+
+    A question holds the arguments of `plan`.
+    """
+    given_keys = _list_given_keys(question, "law", "data", "k")
+    if len(given_keys) > 1:
+        raise ConfigError(f"{given_keys[1]}: give one of law, data and k, not {given_keys[0]}, too")
     if question.scale is not None and question.k is None:
         raise ConfigError(f"scale: {question.scale}: goes with k; a law has law.scale")
     low, high = question.lower, question.upper
@@ -111,15 +123,15 @@ def _problem(question: Question, law: Distribution | None, budget: Budget) -> Pr
         mean = float(law.mean)
         if not law.variance > 0:
             raise ConfigError(
-                f"{given[0]}: all records are {mean:g}; a plan needs records that vary"
+                f"{given_keys[0]}: all records are {mean:g}; a plan needs records that vary"
             )
         if not low < mean < high:
             key = "lower" if mean <= low else "upper"
             raise ConfigError(
-                f"{key}: {getattr(question, key)}: the mean of {given[0]}= is {mean:.6g}; choose "
-                "bounds on either side of it"
+                f"{key}: {getattr(question, key)}: the mean of {given_keys[0]}= is {mean:.6g}; "
+                "choose bounds on either side of it"
             )
-        return KnownDistribution.of(law, low, high)
+        return KnownDistribution.discretise(law, low, high)
     if low is None or high is None:
         key = "upper" if high is None else "lower"
         raise ConfigError(f"{key}: this key is required where no law or data is given")
@@ -133,37 +145,38 @@ def _problem(question: Question, law: Distribution | None, budget: Budget) -> Pr
 
 
 def plan(**question: Any) -> ReleasePlan:
-    """Plan a private mean.
+    """Plan a private mean: choose its clip, predict its error, and rank estimators.
 
     Parameters
     ----------
     n : int
         Number of records; with `data` the default is the number in the file.
     epsilon, rho, mu : float
-        Budget, exactly one: pure DP, zCDP, Gaussian DP; epsilon with `delta`: approximate DP.
+        Budget under pure DP, zCDP or Gaussian DP; exactly one is required. With `delta`, epsilon is
+        the budget under approximate DP.
     delta : float, optional
         Second amount of (epsilon, delta)-DP.
     neighbours : {'replace', 'add_remove'}
         Neighbouring relation; default ``replace``. Under ``add_remove`` n is private.
     lower, upper : float, optional
-        Public bounds, in the unit of the records: on the clip, with `law` or `data`; on the mean,
-        with `k`; else on the records, whose distribution is then arbitrary.
+        Public bounds, in the unit of the records. With `law` or `data` they bound the clip, with
+        `k` the mean. Otherwise they bound the records, whose distribution is then arbitrary.
     law : str, mapping or Distribution, optional
         Distribution of the records: ``"log_normal"``, ``{"kind": "log_normal", "sigma": 2}``;
         on the command line ``law=log_normal law.sigma=2``.
     data, column : str, optional
-        File and column whose values are the distribution. A plan made from the data that are to be
-        protected is not private, because the clip depends on them.
+        File and column whose values are the distribution. A plan that is made from the data to be
+        protected is not private, because its clip depends on them.
     k, scale : float, optional
-        Plan for the worst distribution with E|X - mu|^k <= scale^k, mu within the bounds; the
-        default of `scale` is 1, in the unit of the records.
+        Plan for the worst distribution with E|X - mu|^k <= scale^k and mean mu within the bounds.
+        The default of `scale` is 1, in the unit of the records.
     alpha : float, optional
         Absolute error that the release should reach; see `ReleasePlan.records` and
         `ReleasePlan.privacy`.
 
     Returns
     -------
-    Plan
+    ReleasePlan
 
     Raises
     ------
@@ -184,17 +197,23 @@ def plan(**question: Any) -> ReleasePlan:
     return answer_question(from_mapping(Question, question, ""))
 
 
-def answer_question(asked: Question) -> ReleasePlan:
-    """Return the plan for a question; raise ConfigError if its keys contradict each other."""
-    law = _law(asked)
-    budget = _budget(asked)
-    problem = _problem(asked, law, budget)
-    n = len(law._values) if asked.n is None and isinstance(law, Empirical) else asked.n
+def answer_question(question: Question) -> ReleasePlan:
+    """Return the plan for a question, which holds the arguments of `plan`.
+
+    Raises
+    ------
+    ConfigError
+        If arguments are missing, contradict each other or cannot be used.
+    """
+    law = _build_law(question)
+    budget = _build_budget(question)
+    problem = _build_problem(question, law, budget)
+    n = len(law._values) if question.n is None and isinstance(law, Empirical) else question.n
     if n is None:
         raise ConfigError("n: this key is required: how many records there are")
-    made = ReleasePlan(problem, n, budget, law, asked.alpha)
-    if not np.isfinite(made.expected.q90):
+    release_plan = ReleasePlan(problem, n, budget, law, question.alpha)
+    if not np.isfinite(release_plan.expected.q90):
         raise ConfigError(
             f"n: {n}: too few records: the noise of their private count may exceed n/2; raise n"
         )
-    return made
+    return release_plan

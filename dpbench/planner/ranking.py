@@ -22,28 +22,28 @@ from dpbench.planner.prediction import (
     Problem,
 )
 from dpbench.privacy import Budget, Ledger
-from dpbench.privacy.neighbours import under_replacement
+from dpbench.privacy.neighbours import replacement_budget
 from dpbench.samples import CountedSample, DenseSample, Sample
-from dpbench.theory.bounds.class_bound import ErrorBound, class_bound, heavy_tailed
+from dpbench.theory.bounds.class_bound import ErrorBound, class_bound, heavy_tail_bound
 from dpbench.theory.bounds.numbers import two_point_lower_bound
 
-__all__ = ["Candidate", "Ranked", "limit", "ranked"]
+__all__ = ["Candidate", "RankedEstimator", "class_limit", "rank_estimators"]
 
 TRIALS = 400  # simulated releases per estimator
-SLOW_TRIALS = 100  # simulated releases of a slow estimator with over `MOST_DRAWN` records in all
-MOST_DRAWN = 1_000_000  # with more records, counts of atoms are drawn instead of single records
+SLOW_TRIALS = 100  # simulated releases of a slow estimator if all need over `MAX_DRAWN_RECORDS`
+MAX_DRAWN_RECORDS = 1_000_000  # beyond it counts of atoms are drawn instead of single records
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Entry of the catalogue and its estimator for standardised records.
+    """Estimator that applies to a problem, with its entry in `dpbench.estimators.catalogue`.
 
     Parameters
     ----------
     name : str
-        Name in the catalogue.
+        Name of the estimator in the catalogue.
     use : Use
-        Entry of the catalogue.
+        The catalogue's entry: the records and parameters with which the estimator is used.
     assumes : str
         Assumption about the records, in words.
     estimator : Estimator
@@ -64,17 +64,20 @@ class Candidate:
 
     @property
     def clip(self) -> Clip | None:
-        """Clip for which `KnownDistribution` computes the error; None if the estimator has none."""
-        one = self.estimator
-        if not isinstance(one, est.ClippedMean | est.TransformedNoiseMean):
+        """Clip of the estimator; None if the estimator is no clipped mean.
+
+        For a clip, `KnownDistribution` computes the error without simulation.
+        """
+        estimator = self.estimator
+        if not isinstance(estimator, est.ClippedMean | est.TransformedNoiseMean):
             return None
-        assert one.lower is not None
-        assert one.upper is not None
-        return one.lower, one.upper
+        assert estimator.lower is not None
+        assert estimator.upper is not None
+        return estimator.lower, estimator.upper
 
 
-class Ranked(NamedTuple):
-    """Estimator, its assumption, and the 0.9 quantile of its error.
+class RankedEstimator(NamedTuple):
+    """Row of the ranking: an estimator, its assumption, and the 0.9 quantile of its error.
 
     Parameters
     ----------
@@ -86,13 +89,13 @@ class Ranked(NamedTuple):
         0.9 quantile of the absolute error, in the unit of the records; infinite if more than a
         tenth of the trials release nothing.
     low, high : float
-        95% interval of `q90`; both equal to it if it is computed.
+        Ends of the 95% interval of `q90`; both are `q90` if it is computed.
     how : {'exact', 'simulated'}
-        Origin of `q90`.
+        Origin of `q90`: computed, or simulated.
     trials : int
         Simulated releases per distribution; 0 if `q90` is computed.
     by : Candidate
-        Estimator with its standardisation.
+        Estimator, with the centre and unit by which it standardises the records.
     """
 
     estimator: str
@@ -106,27 +109,27 @@ class Ranked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """Simulated datasets of one distribution, and the target of their means."""
+class _Datasets:
+    """Simulated datasets of one distribution, and their target, the mean to estimate."""
 
     values: Floats
     counts: Ints | None
     target: float
 
-    def sample(self, one: Candidate) -> Sample:
-        """Return the datasets, standardised by the centre and unit of a candidate."""
-        values = (self.values - one.centre) / one.unit
+    def sample(self, candidate: Candidate) -> Sample:
+        """Return the datasets, with each record x replaced by (x - centre)/unit of `candidate`."""
+        values = (self.values - candidate.centre) / candidate.unit
         return DenseSample(values) if self.counts is None else CountedSample(values, self.counts)
 
-    def moved(self, by: float) -> _Drawn:
-        """Return these datasets, shifted by `by`."""
-        return _Drawn(self.values + by, self.counts, self.target + by)
+    def shift_by(self, distance: float) -> _Datasets:
+        """Return the datasets and their target, shifted by `distance`."""
+        return _Datasets(self.values + distance, self.counts, self.target + distance)
 
-    def first(self, trials: int) -> _Drawn:
+    def first(self, trials: int) -> _Datasets:
         """Return the first `trials` datasets."""
         if self.counts is None:
-            return _Drawn(self.values[:trials], None, self.target)
-        return _Drawn(self.values, self.counts[:trials], self.target)
+            return _Datasets(self.values[:trials], None, self.target)
+        return _Datasets(self.values, self.counts[:trials], self.target)
 
     @property
     def trials(self) -> int:
@@ -135,16 +138,19 @@ class _Drawn:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """Public knowledge about (records - centre)/unit, and its description."""
+class _Knowledge:
+    """Public knowledge about standardised records, and its description in words.
+
+    A record x is standardised to (x - `centre`)/`unit`.
+    """
 
     public: Public
     words: str
     centre: float = 0.0
     unit: float = 1.0
 
-    def assumed_by(self, use: Use) -> str:
-        """Return the assumption of an estimator in words."""
+    def describe_assumption(self, use: Use) -> str:
+        """Return in words the assumption of an estimator about the records."""
         if self.public.local:
             return f"{self.words}; no trusted curator"
         placed = use.uses_radius and self.public.radius is not None
@@ -152,36 +158,40 @@ class _Known:
         return f"{self.words}{', mean in the bounds' if placed else ''}{guess}"
 
 
-def _known(
+def _list_knowledge(
     problem: Problem, law: dist.Distribution | None, clip: Clip, n: int, budget: Budget
-) -> Iterator[_Known]:
-    """Yield the public knowledge about the records, the weakest assumption first."""
+) -> Iterator[_Knowledge]:
+    """Yield kinds of public knowledge about the records, the weakest assumption first."""
     bounds = (problem.low, problem.high)
     ends = {"the bounds" if clip == bounds else "the clip": clip}
     if bool(np.isfinite(bounds).all()) and not isinstance(problem, BoundedMoment):
         ends["the bounds"] = bounds
-    about = partial(Public, n, 1, budget)
-    for which, pair in ends.items():
-        words = f"records within {which}"
+    knowledge = partial(Public, n, 1, budget)
+    for name, bounds_of_records in ends.items():
+        words = f"records within {name}"
         if isinstance(problem, BoundedMoment):
             words = f"{_moment_words(problem)}, mean in the bounds"
-        yield _Known(about(False, "bounded", bounds=pair), words)
-    yield _Known(about(False, "any"), "nothing")
+        yield _Knowledge(knowledge(False, "bounded", bounds=bounds_of_records), words)
+    yield _Knowledge(knowledge(False, "any"), "nothing")
     if not isinstance(problem, BoundedRecords):
         for local in (False, True):
-            yield from _by_moments(problem, law, partial(about, local))
+            yield from _list_moment_knowledge(problem, law, partial(knowledge, local))
     if isinstance(law, dist.Bernoulli):
-        yield _Known(about(False, "binary"), "records 0 or 1")
+        yield _Knowledge(knowledge(False, "binary"), "records 0 or 1")
 
 
 def _moment_words(problem: Problem) -> str:
     return f"moment {problem.k if isinstance(problem, BoundedMoment) else 2:g}"
 
 
-def _by_moments(
-    problem: Problem, law: dist.Distribution | None, about: Callable[..., Public]
-) -> Iterator[_Known]:
-    """Yield knowledge of a moment, and of normality; the mean is bounded if the bounds are."""
+def _list_moment_knowledge(
+    problem: Problem, law: dist.Distribution | None, knowledge: Callable[..., Public]
+) -> Iterator[_Knowledge]:
+    """Yield public knowledge of a bounded moment and, for Gaussian records, of the Gaussian shape.
+
+    Each knowledge also bounds the mean if the public bounds are finite. Nothing is yielded if the
+    standard deviation of the records is infinite.
+    """
     k, unit = (
         (problem.k, problem.scale) if isinstance(problem, BoundedMoment) else (2.0, problem.sd)
     )
@@ -191,84 +201,107 @@ def _by_moments(
     bounded = bool(np.isfinite(problem.low) and np.isfinite(problem.high))
     centre = (problem.low + problem.high) / 2 if bounded else 0.0
     radius = float(f"{1.0005 * (problem.high - problem.low) / (2 * unit):.4g}") if bounded else None
-    moments = about("moments", k=k, radius=radius)
-    yield _Known(moments, _moment_words(problem), centre, unit)
+    moments = knowledge("moments", k=k, radius=radius)
+    yield _Knowledge(moments, _moment_words(problem), centre, unit)
     if isinstance(law, dist.Gaussian):
-        yield _Known(about("gaussian", scale=1.0, radius=radius), "Gaussian", centre, unit)
+        yield _Knowledge(knowledge("gaussian", scale=1.0, radius=radius), "Gaussian", centre, unit)
 
 
-def _candidates(known: Sequence[_Known]) -> Iterator[Candidate]:
+def _list_candidates(all_knowledge: Sequence[_Knowledge]) -> Iterator[Candidate]:
     """Yield the estimators of the catalogue that apply, each under its weakest assumption."""
     for name, kind, use in uses():
-        made = [(one, use.estimator(kind, one.public)) for one in known]
-        apply = [(one, found) for one, found in made if found is not None]
-        for one, found in apply:
-            records = one.public.records
-            if records == apply[0][0].public.records:
-                about = (one.assumed_by(use), found, one.centre, one.unit, records == "binary")
-                yield Candidate(name, use, *about)
+        built = [(knowledge, use.estimator(kind, knowledge.public)) for knowledge in all_knowledge]
+        applicable = [
+            (knowledge, estimator) for knowledge, estimator in built if estimator is not None
+        ]
+        for knowledge, estimator in applicable:
+            records = knowledge.public.records
+            if records == applicable[0][0].public.records:
+                arguments = (
+                    knowledge.describe_assumption(use),
+                    estimator,
+                    knowledge.centre,
+                    knowledge.unit,
+                    records == "binary",
+                )
+                yield Candidate(name, use, *arguments)
 
 
-def _hard(
+def _hard_distributions(
     problem: BoundedRecords | BoundedMoment, n: int, budget: Budget
 ) -> Iterator[tuple[float, Clip]]:
-    """Yield hard two-point distributions of a class: P(second point), and the two points."""
+    """Yield two-point distributions on which estimators have large errors.
+
+    The distributions belong to the class that `problem` describes. Each is yielded as a pair: the
+    probability of its second point, and its two points.
+    """
     # Some means are off the middle, because some estimators release the middle without any data.
     if isinstance(problem, BoundedRecords):
         yield from ((p, (problem.low, problem.high)) for p in (0.5, 0.9, 1.0))
         return
-    rare = two_point_lower_bound(n, problem.k, under_replacement(budget)).p_star
-    for p in {min(0.5, times * rare) if rare > 0 else 0.5 for times in (1, 3, 10, 30, np.inf)}:
-        one = dist.TwoPoint(p=p, k=problem.k)
+    rare_probability = two_point_lower_bound(n, problem.k, replacement_budget(budget)).p_star
+    for p in {
+        min(0.5, times * rare_probability) if rare_probability > 0 else 0.5
+        for times in (1, 3, 10, 30, np.inf)
+    }:
+        two_point = dist.TwoPoint(p=p, k=problem.k)
         for mean in (problem.middle, problem.high):
-            low = mean - problem.scale * one.mean
-            yield p, (low, low + problem.scale * one.tau)
+            low = mean - problem.scale * two_point.mean
+            yield p, (low, low + problem.scale * two_point.tau)
 
 
-def _drawn(problem: Problem, law: dist.Distribution | None, n: int, budget: Budget) -> list[_Drawn]:
-    """Draw datasets of the distribution, or of the hard distributions of a class."""
+def _draw_datasets(
+    problem: Problem, law: dist.Distribution | None, n: int, budget: Budget
+) -> list[_Datasets]:
+    """Draw datasets of a known distribution, or of the hardest distributions of a class."""
     rng = np.random.default_rng(0)
     if isinstance(problem, BoundedRecords | BoundedMoment):
-        found = []
-        for p, (low, high) in _hard(problem, n, budget):
+        datasets = []
+        for p, (low, high) in _hard_distributions(problem, n, budget):
             counts = rng.binomial(n, p, TRIALS)
-            both = np.stack([n - counts, counts], axis=1)
-            found.append(_Drawn(np.array([low, high]), both, low + p * (high - low)))
-        return found
-    trials = max(TRIALS, min(5 * TRIALS, MOST_DRAWN // (10 * n)))
-    if law is None or law.counted or n * TRIALS > MOST_DRAWN:
+            atom_counts = np.stack([n - counts, counts], axis=1)
+            datasets.append(_Datasets(np.array([low, high]), atom_counts, low + p * (high - low)))
+        return datasets
+    trials = max(TRIALS, min(5 * TRIALS, MAX_DRAWN_RECORDS // (10 * n)))
+    if law is None or law.counted or n * TRIALS > MAX_DRAWN_RECORDS:
         counts = rng.multinomial(n, problem.weights, trials)
-        return [_Drawn(problem.values, counts, problem.target)]
+        return [_Datasets(problem.values, counts, problem.target)]
     sample = law.sample(rng, trials, n)
     assert isinstance(sample, DenseSample)
-    return [_Drawn(sample.values, None, problem.target)]
+    return [_Datasets(sample.values, None, problem.target)]
 
 
-def _simulated(one: Candidate, data: _Drawn, budget: Budget) -> tuple[float, float, float]:
-    """Return the 0.9 quantile of the error and its 95% interval, from order statistics."""
+def _simulate_error(
+    candidate: Candidate, data: _Datasets, budget: Budget
+) -> tuple[float, float, float]:
+    """Return the 0.9 quantile of an estimator's error in a simulation, and its 95% interval."""
     ledger = Ledger(budget, np.random.default_rng(1))
     try:
-        released = one.estimator.run(data.sample(one), ledger).value * one.unit + one.centre
+        released = (
+            candidate.estimator.run(data.sample(candidate), ledger).value * candidate.unit
+            + candidate.centre
+        )
     except ValueError:  # too few records for the parts of the estimator: nothing is released
         return np.inf, np.inf, np.inf
-    away = np.sort(np.where(np.isnan(released), np.inf, np.abs(released - data.target)))
-    spread = 1.96 * float(np.sqrt(0.09 * away.size))
-    ranks = np.ceil(0.9 * away.size + np.array([0, -spread, spread])).astype(int) - 1
-    q90, low, high = away[np.clip(ranks, 0, away.size - 1)]
+    errors = np.sort(np.where(np.isnan(released), np.inf, np.abs(released - data.target)))
+    rank_error = 1.96 * float(np.sqrt(0.09 * errors.size))
+    ranks = np.ceil(0.9 * errors.size + np.array([0, -rank_error, rank_error])).astype(int) - 1
+    q90, low, high = errors[np.clip(ranks, 0, errors.size - 1)]
     return float(q90), float(low), float(high)
 
 
-def ranked(
+def rank_estimators(
     problem: Problem, law: dist.Distribution | None, clip: Clip, n: int, budget: Budget
-) -> list[Ranked]:
-    """Return the estimators that apply, by increasing 0.9 quantile of the error.
+) -> list[RankedEstimator]:
+    """Return the estimators that apply to a problem, by increasing 0.9 quantile of the error.
 
     Parameters
     ----------
     problem : Problem
         Public knowledge about the records.
-    law : Distribution, optional
-        Distribution to draw records from, for a `KnownDistribution`.
+    law : Distribution or None
+        Distribution to draw records from, for a `KnownDistribution`; if None, the atoms of the
+        problem are drawn.
     clip : pair of float
         Planned clip.
     n : int
@@ -278,43 +311,58 @@ def ranked(
 
     Returns
     -------
-    list of Ranked
+    list of RankedEstimator
     """
-    rows, data, width = [], _drawn(problem, law, n, budget), clip[1] - clip[0]
+    rows, data, width = [], _draw_datasets(problem, law, n, budget), clip[1] - clip[0]
 
-    def places(one: Candidate) -> list[_Drawn]:
-        # Shift the distribution too, so that a fixed fallback value does not hit the mean by luck.
-        if one.use.guess is None or isinstance(problem, BoundedRecords | BoundedMoment):
+    def choose_datasets(candidate: Candidate) -> list[_Datasets]:
+        # Shift the distribution, too, so that a fixed fallback value does not hit the mean by luck.
+        if candidate.use.guess is None or isinstance(problem, BoundedRecords | BoundedMoment):
             return data
-        if not one.binary:
-            return [*data, *(each.moved(width) for each in data)]
+        if not candidate.binary:
+            return [*data, *(datasets.shift_by(width) for datasets in data)]
         coin = dist.Bernoulli(p=0.9 if problem.target <= 0.5 else 0.1)
-        return [*data, *_drawn(KnownDistribution.of(coin), coin, n, budget)]
+        return [*data, *_draw_datasets(KnownDistribution.discretise(coin), coin, n, budget)]
 
-    for one in _candidates(list(_known(problem, law, clip, n, budget))):
-        if one.clip and isinstance(problem, KnownDistribution):
-            q90 = problem.error(one.clip, n, budget).q90
-            rows.append(Ranked(one.name, one.assumes, q90, q90, q90, "exact", 0, one))
+    for candidate in _list_candidates(list(_list_knowledge(problem, law, clip, n, budget))):
+        if candidate.clip and isinstance(problem, KnownDistribution):
+            q90 = problem.error(candidate.clip, n, budget).q90
+            rows.append(
+                RankedEstimator(
+                    candidate.name, candidate.assumes, q90, q90, q90, "exact", 0, candidate
+                )
+            )
             continue
         trials = data[0].trials
-        trials = SLOW_TRIALS if one.use.slow and n * trials > MOST_DRAWN else trials
+        trials = SLOW_TRIALS if candidate.use.slow and n * trials > MAX_DRAWN_RECORDS else trials
         with np.errstate(over="ignore", invalid="ignore"):
-            found = max(_simulated(one, each.first(trials), budget) for each in places(one))
-        rows.append(Ranked(one.name, one.assumes, *found, "simulated", trials, one))
+            quantiles = max(
+                _simulate_error(candidate, datasets.first(trials), budget)
+                for datasets in choose_datasets(candidate)
+            )
+        rows.append(
+            RankedEstimator(
+                candidate.name, candidate.assumes, *quantiles, "simulated", trials, candidate
+            )
+        )
     return sorted(rows, key=lambda row: row.q90)
 
 
-def limit(
+def class_limit(
     problem: Problem, law: dist.Distribution | None, n: int, budget: Budget
 ) -> tuple[ErrorBound, str]:
-    """Return a lower bound on the worst 0.9 quantile over a class, and the class in words.
+    """Return a lower bound on the error of every private estimator, and the class it is proved for.
+
+    The error is the 0.9 quantile of the absolute error at the worst distribution of the class. The
+    class of distributions is given by its name.
 
     Parameters
     ----------
     problem : Problem
         Public knowledge about the records.
     law : Distribution, optional
-        Distribution of the records, if it is known; it decides the class.
+        Distribution of the records, if it is known. A Gaussian or Bernoulli distribution selects
+        the class of this name.
     n : int
         Number of records.
     budget : Budget
@@ -322,23 +370,23 @@ def limit(
 
     Returns
     -------
-    bound : Bound
+    bound : ErrorBound
         Lower bound, in the unit of the records.
     words : str
-        Class of distributions.
+        Name of the class.
     """
-    promised = under_replacement(budget)
+    implied = replacement_budget(budget)
     if isinstance(problem, BoundedRecords):
-        found, unit = class_bound(dist.Bernoulli(p=0.5), n, promised), problem.high - problem.low
+        bound, unit = class_bound(dist.Bernoulli(p=0.5), n, implied), problem.high - problem.low
         words = "distributions within the bounds"
     elif isinstance(law, dist.Gaussian | dist.Bernoulli):
-        found, unit = class_bound(law, n, promised), 1.0
+        bound, unit = class_bound(law, n, implied), 1.0
         gaussian = isinstance(law, dist.Gaussian)
         words = "Gaussian distributions with this sd" if gaussian else "Bernoulli distributions"
     else:
         k, unit = (
             (problem.k, problem.scale) if isinstance(problem, BoundedMoment) else (2.0, problem.sd)
         )
-        found = heavy_tailed(n, k, promised) if np.isfinite(unit) else ErrorBound()
+        bound = heavy_tail_bound(n, k, implied) if np.isfinite(unit) else ErrorBound()
         words = "distributions with this " + (f"moment (k = {k:g})" if k != 2 else "sd")
-    return ErrorBound(unit * found.value, found.by), words
+    return ErrorBound(unit * bound.value, bound.by), words

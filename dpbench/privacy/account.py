@@ -1,4 +1,4 @@
-"""Accounts: a budget, its division into parts, and a receipt of the costs of the parts."""
+"""Accounts, which divide a privacy budget into parts and list the costs in a receipt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OverdraftError(RuntimeError):
 
 
 class Account:
-    """Record of a budget, its parts and their costs; the mechanisms of `Ledger` pay from it.
+    """Privacy budget with its parts and the costs that mechanisms have paid from it.
 
     Parameters
     ----------
@@ -37,17 +37,20 @@ class Account:
         self._groups: list[list[Self]] = []  # the parts in a group are parallel
 
     def _part(self, budget: Budget) -> Self:
-        """Return the account of a part of the budget."""
+        """Return a new account that holds `budget`, a part of this account's budget."""
         return type(self)(budget)
 
     @property
     def spent(self) -> tuple[float, ...]:
-        """Amounts that mechanisms have spent so far, in the budget's notion."""
+        """Privacy parameters, such as epsilon and delta, that mechanisms have spent so far."""
         return self.budget.amounts_of(self._cost_in(self.budget))
 
     @property
     def share(self) -> float:
-        """Spent fraction of the budget: the smallest fraction over its cost components."""
+        """Fraction of the budget that mechanisms have spent, from 0 to 1.
+
+        For an (epsilon, delta)-DP budget, it is the smaller of the fractions of epsilon and delta.
+        """
         costs = zip(self._cost_in(self.budget), self.budget.cost, strict=True)
         return min((float(spent / cost) for spent, cost in costs), default=1.0)
 
@@ -56,7 +59,8 @@ class Account:
             return np.asarray(notion.cost_of(self.budget))
         # Parts compose in the notion of this account, and the total is converted once.
         total = np.zeros(len(self.budget.amounts))
-        cost = cache(lambda child: child._cost_in(self.budget))  # `repeated` lists a child often
+        # Cache costs, because `repeated` lists one child many times.
+        cost = cache(lambda child: child._cost_in(self.budget))
         for group in self._groups:
             total += reduce(np.maximum, map(cost, group))
         if type(notion) is type(self.budget):
@@ -66,12 +70,13 @@ class Account:
         return np.asarray(notion.cost_of(type(self.budget)(*self.budget.amounts_of(total))))
 
     def split(self, *parts: float | Budget) -> list[Self]:
-        """Cut the budget for successive steps on the same records, whose costs add up.
+        """Split the budget among successive steps on one dataset, because their costs add up.
 
         Parameters
         ----------
         *parts : float or Budget
-            Shares of this budget, or budgets of a notion that implies this budget's notion.
+            Each part is a fraction of this budget, in (0, 1], or a budget. The guarantee of a part
+            must imply a guarantee in this budget's notion of privacy.
 
         Returns
         -------
@@ -83,7 +88,8 @@ class Account:
         OverdraftError
             If the parts cost more than is left.
         ValueError
-            If a part has other neighbours, or implies no guarantee of this notion.
+            If a part has another relation of neighbours, or implies no guarantee in the notion of
+            this budget.
         """
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
         if any(budget.neighbours != self.budget.neighbours for budget in budgets):
@@ -96,8 +102,8 @@ class Account:
     def parallel(self, parts: int) -> list[Self]:
         """Return accounts that each have the whole budget, for `parts` disjoint sets of records.
 
-        The sets must be fixed by record index, not by value, so that replacing a record changes
-        only one set.
+        The sets must be fixed by record index, not by value. Then replacing a record changes only
+        one set, so only the largest of the costs counts.
         """
         check_number("parts", parts)
         self._reserve(self.budget)
@@ -106,20 +112,22 @@ class Account:
         return children
 
     def allow_failure(self, delta: float) -> None:
-        """Pay for an event of probability at most `delta` under which a later bound is wrong.
+        """Pay for an event of probability at most `delta` in which later steps are not private.
 
-        Assume that, given all earlier releases, later steps are (eps, delta')-DP unless the event
-        occurs. Then all steps together are (eps, delta + delta')-DP. Only an (eps, delta) budget
-        can pay for such an event.
+        An example is the event that a released bound, on which later sensitivities rely, is wrong.
+        Assume that later steps are (eps, delta')-DP, given all earlier releases, if the event does
+        not occur. Then all steps together are (eps, delta + delta')-DP. Only an
+        (epsilon, delta)-DP budget can pay for such an event.
         """
         (event,) = self.split(_BadEvent(delta, self.budget.neighbours))
         event.pay("an event under which a later bound is wrong")
 
     def repeated(self, times: int) -> Self:
-        """Return one account for `times` releases on the same records, the rows of one batch.
+        """Return one account that pays for `times` releases on the same records.
 
-        Each row pays 1/times of the budget. Use it for the coordinates of vectors, which
-        `Sample.columns` puts in rows.
+        Each release pays 1/times of the budget. All releases are computed in one call, as rows of
+        one array. Use this account for coordinates of vectors: `Sample.columns` turns each
+        coordinate of a vector into a dataset of its own, a row of that array.
         """
         check_number("times", times)
         child = self._part(self.budget.fraction(1 / times))
@@ -137,12 +145,12 @@ class Account:
         mechanism : str
             Name of the mechanism, for the receipt.
         sensitivity : float or ndarray, optional
-            Its sensitivity, for the receipt.
+            Sensitivity of the mechanism, for the receipt.
 
         Raises
         ------
         OverdraftError
-            If a part of the budget is spent or reserved already.
+            If a part of the budget is already spent or reserved.
         """
         self._reserve(self.budget)
         if sensitivity is not None:
@@ -151,23 +159,27 @@ class Account:
         self._mechanism = mechanism
 
     def receipt(self) -> str:
-        """Return a text with a line for each part and its mechanism, and the amounts left."""
+        """Return a receipt: a line for each part of the budget, then the privacy parameters left.
+
+        The line of a part names the mechanism that spent the part.
+        """
         cost = np.asarray(self.budget.cost)
         left = cost - self._cost_in(self.budget)
         left = np.where(left > SLACK * cost, left, 0.0)
-        text = _written(self.budget, self.budget.amounts_of(left))
+        text = _format_amounts(self.budget, self.budget.amounts_of(left))
         return "\n".join([*self._lines(), f"left: {text or 'nothing'}"])
 
     __str__ = receipt
 
     def _lines(self, note: str = "") -> list[str]:
-        name = f"{note}{self.budget.label} {_written(self.budget, self.budget.amounts)}".rstrip()
+        amounts = _format_amounts(self.budget, self.budget.amounts)
+        name = f"{note}{self.budget.label} {amounts}".rstrip()
         if not self._groups:
             return [f"{name}: {self._mechanism or 'not spent'}"]
         lines = [name]
-        for _, same in itertools.groupby(self._groups, key=lambda group: id(group[0])):
-            group, *again = same
-            times = f"{1 + len(again)} times: " if again else ""
+        for _, repeats in itertools.groupby(self._groups, key=lambda group: id(group[0])):
+            group, *further = repeats
+            times = f"{1 + len(further)} times: " if further else ""
             note = "in parallel: " if len(group) > 1 else times
             lines += [f"  {line}" for part in group for line in part._lines(note)]
         return lines
@@ -175,18 +187,20 @@ class Account:
     def _reserve(self, *budgets: Budget) -> None:
         costs = self._reserved, *map(cache(self.budget.cost_of), budgets)
         reserved = tuple(map(sum, zip(*costs, strict=True)))
-        if any(r > most * (1 + SLACK) for r, most in zip(reserved, self.budget.cost, strict=True)):
-            wanted = " + ".join(str(budget) for budget in budgets)
+        if any(
+            r > limit * (1 + SLACK) for r, limit in zip(reserved, self.budget.cost, strict=True)
+        ):
+            requested = " + ".join(str(budget) for budget in budgets)
             taken = self.budget.amounts_of(self._reserved)
             raise OverdraftError(
-                f"{wanted} exceeds what is left of {self.budget}: {taken} is taken"
+                f"{requested} exceeds what is left of {self.budget}: {taken} is taken"
             )
         self._reserved = reserved
 
 
-def _written(budget: Budget, amounts: Iterable[float]) -> str:
-    named = zip(budget.named_amounts, amounts, strict=True)
-    return ", ".join(f"{name} {amount:.6g}" for name, amount in named)
+def _format_amounts(budget: Budget, amounts: Iterable[float]) -> str:
+    pairs = zip(budget.named_amounts, amounts, strict=True)
+    return ", ".join(f"{name} {amount:.6g}" for name, amount in pairs)
 
 
 def check_number(name: str, number: int) -> None:
@@ -197,7 +211,7 @@ def check_number(name: str, number: int) -> None:
     name : str
         Name of the number, for the message.
     number : int
-        The number.
+        Number to check.
     """
     if number < 1:
         raise ValueError(f"{name} is {number}; at least one is needed")

@@ -1,9 +1,9 @@
 """Privacy budgets: the guarantee of a release, and the noise that the guarantee needs.
 
-Neighbouring datasets differ by replacing one record, and n is public; or by adding or removing one
-record, and n is private. Conversions between notions of privacy keep this relation;
-`dpbench.privacy.neighbours` converts between the two relations. All guarantees hold for ideal real
-numbers: the noise is not protected against attacks on floating-point arithmetic.
+There are two relations of neighbouring datasets. Either one record is replaced, and n is public; or
+one record is added or removed, and n is private. Conversions between notions of privacy keep the
+relation; `dpbench.privacy.neighbours` converts between the relations. All guarantees hold for ideal
+real numbers: the noise is not protected against attacks on floating-point arithmetic.
 
 References
 ----------
@@ -40,13 +40,14 @@ __all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP
 # Privacy parameters, as columns of tables of results.
 AMOUNTS = ("epsilon", "delta", "rho", "mu")
 
-LEAST, LEAST_EPSILON = 1e-12, 1e-9  # smallest amount of a budget; smallest converted epsilon
+MIN_AMOUNT = 1e-12  # smallest amount of a budget
+MIN_CONVERTED_EPSILON = 1e-9  # smallest epsilon of a converted budget
 Relation = Literal["replace", "add_remove"]
-Positive = Annotated[float, Field(gt=0, ge=LEAST, le=1e6)]
+Positive = Annotated[float, Field(gt=0, ge=MIN_AMOUNT, le=1e6)]
 
 
 class Budget(Registered):
-    """Privacy guarantee of one `notion`, a dataclass of some of `AMOUNTS`.
+    """Privacy guarantee in one notion of privacy, with parameters such as epsilon and delta.
 
     Parameters
     ----------
@@ -58,7 +59,8 @@ class Budget(Registered):
     Attributes
     ----------
     power : int
-        Power of the amounts that adds up under sequential composition.
+        Power of the privacy parameters that adds up under sequential composition: 2 for mu of
+        Gaussian differential privacy, else 1.
     """
 
     neighbours: Relation = "replace"
@@ -68,54 +70,64 @@ class Budget(Registered):
 
     @property
     def label(self) -> str:
-        """Notion, followed by all fields that differ from their defaults."""
-        given = [(one.default, getattr(self, one.name)) for one in fields(self)]  # type: ignore[arg-type]
-        chosen = [f"_{value}" for default, value in given if default not in (MISSING, value)]
-        return self.notion + "".join(chosen)
+        """Label in tables: the notion of privacy, then values that differ from their defaults."""
+        settings = [(field.default, getattr(self, field.name)) for field in fields(self)]  # type: ignore[arg-type]
+        suffixes = [f"_{value}" for default, value in settings if default not in (MISSING, value)]
+        return self.notion + "".join(suffixes)
 
     @cached_property
     def columns(self) -> dict[str, str | float]:
-        """Row of a table: the label as ``privacy``, and `AMOUNTS`, NaN for those it lacks."""
+        """Columns of a table of results: the label as ``privacy``, and all privacy parameters.
+
+        Privacy parameters that this budget does not have are NaN.
+        """
         none = dict.fromkeys(AMOUNTS, np.nan)
         return {"privacy": self.label, **none, **self.named_amounts}
 
     @cached_property
     def named_amounts(self) -> dict[str, float]:
-        """Amounts by name."""
+        """Privacy parameters of the budget, keyed by names such as epsilon."""
         return {name: getattr(self, name) for name in AMOUNTS if hasattr(self, name)}
 
     @property
     def amounts(self) -> tuple[float, ...]:
+        """Privacy parameters of the budget, in the order epsilon, delta, rho, mu."""
         return tuple(self.named_amounts.values())
 
     @cached_property
     def cost(self) -> tuple[float, ...]:
-        """Amounts to the notion's `power`, which add up under sequential composition."""
+        """Costs that add up under composition: the privacy parameters to the power `power`."""
         return tuple(amount**self.power for amount in self.amounts)
 
     @classmethod
     def amounts_of(cls, cost: Iterable[float]) -> tuple[float, ...]:
-        """Return the amounts of a cost; the inverse of `cost`."""
-        return tuple(float(one) ** (1 / cls.power) for one in cost)
+        """Return the privacy parameters of a budget with the given `cost`."""
+        return tuple(float(component) ** (1 / cls.power) for component in cost)
 
     def cost_of(self, other: Budget) -> tuple[float, ...]:
-        """Return the cost of a release that satisfies `other`; ValueError if there is no bound."""
+        """Return the cost, in this budget's notion of privacy, of a release that satisfies `other`.
+
+        Raise ValueError if `other` implies no guarantee in this notion.
+        """
         if isinstance(other, type(self)):
             return other.cost
         raise ValueError(f"{other.notion} implies no {self.notion} guarantee")
 
     def _approx(self, epsilon: float, delta: float) -> ApproxDP:
-        """Return (epsilon, delta)-DP with the neighbours of this budget."""
+        """Return an (epsilon, delta)-DP budget with the neighbour relation of this budget."""
         return ApproxDP(epsilon, delta, neighbours=self.neighbours)
 
     def fraction(self, share: float) -> Self:
-        """Return the budget that costs `share` of this budget's cost, 0 < share <= 1."""
+        """Return a budget with `share` times the cost of this budget, 0 < share <= 1."""
         factor = share ** (1 / self.power)
         parts = {name: amount * factor for name, amount in self.named_amounts.items()}
         return replace(self, **parts)  # type: ignore[type-var]  # all subclasses are dataclasses
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float | None:
-        """Return the standard deviation of Gaussian noise at l2 = 1; None for other noise."""
+        """Return the standard deviation of Gaussian noise at l2 sensitivity 1, or None for Laplace.
+
+        The sensitivities l1 and l2 decide which noise an (epsilon, delta)-DP budget uses.
+        """
         return None
 
     def gaussian(self, l1: float | Floats, l2: float | Floats) -> bool:
@@ -124,13 +136,17 @@ class Budget(Registered):
         Parameters
         ----------
         l1, l2 : float or ndarray
-            Sensitivities of the released values in the two norms.
+            Sensitivities of the released values in the l1 and in the l2 norm.
+
+        Returns
+        -------
+        bool
         """
         return self._sd(l1, l2) is not None
 
     @property
-    def _steps(self) -> bool:
-        """True if a single number has staircase noise in place of Laplace noise."""
+    def _has_staircase(self) -> bool:
+        """True if the noise of a single number is staircase noise instead of Laplace noise."""
         return getattr(self, "noise_by", None) == "staircase"
 
     def noise(
@@ -143,7 +159,9 @@ class Budget(Registered):
         *,
         single: bool = False,
     ) -> Floats:
-        """Draw additive noise: the average of `draws` noises that each cost the whole budget.
+        """Draw additive noise for released values: the average of `draws` independent noises.
+
+        Each of the averaged noises has the full size that this budget demands.
 
         Parameters
         ----------
@@ -152,20 +170,26 @@ class Budget(Registered):
         shape : tuple of int
             Shape of the result.
         l1, l2 : float or ndarray
-            Sensitivities, which broadcast to `shape`; the mechanism uses one of them.
+            Sensitivities in the l1 and in the l2 norm, which broadcast to `shape`. Laplace noise
+            uses l1, Gaussian noise uses l2.
         draws : int
-            Number of independent noises to average.
+            Number of independent noises to average, by default 1.
         single : bool
-            Whether every element is a release of one number, and not a coordinate of a vector.
+            True if every element is a release of one number; by default the elements are
+            coordinates of vectors.
+
+        Returns
+        -------
+        ndarray of shape `shape`
         """
         if (sd := self._sd(l1, l2)) is not None:
             return np.asarray(rng.normal(0.0, sd * l2 / np.sqrt(draws), shape))
-        if self._steps and single and draws == 1:
+        if self._has_staircase and single and draws == 1:
             return np.asarray(l1 * staircase.draw(rng, shape, self.pure_epsilon))
         scale = l1 / self.pure_epsilon
         if draws == 1:
             return np.asarray(rng.laplace(0.0, scale, shape))
-        # A Laplace variable is a difference of exponentials; a sum of them, a difference of gammas.
+        # A sum of Laplace variables is a difference of two gamma variables.
         gammas = rng.standard_gamma(draws, shape) - rng.standard_gamma(draws, shape)
         return np.asarray(scale / draws * gammas)
 
@@ -176,46 +200,55 @@ class Budget(Registered):
     def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
         """Return the point that the noise of one number exceeds with probability `upper`.
 
-        Inside `noise_times` the point is multiplied by the noise factor.
+        Inside a `noise_times` block, which multiplies all noise by a factor, the point is
+        multiplied by this factor, too.
 
         Parameters
         ----------
         upper : ndarray
             Probabilities, at most 1/2.
         l1, l2 : float
-            Sensitivities: equal for one number; if they differ, it is a coordinate of a vector.
+            Sensitivities in the l1 and in the l2 norm, equal for one number. If they differ, the
+            noise is the noise of one coordinate of a vector.
+
+        Returns
+        -------
+        ndarray
+            Points, in the shape of `upper`.
         """
         factor = current_noise_factor()
         if (sd := self._sd(l1, l2)) is not None:
             return np.asarray(factor * (-sd * l2 * ndtri(upper)))
-        if self._steps and l1 == l2:
+        if self._has_staircase and l1 == l2:
             return np.asarray(factor * (l1 * staircase.upper_quantile(upper, self.pure_epsilon)))
         return np.asarray(factor * (-np.log(2 * upper) * l1 / self.pure_epsilon))
 
     @property
     def pure_epsilon(self) -> float:
-        """Largest epsilon of a pure-DP mechanism that this budget pays for."""
+        """Largest epsilon of a pure-DP mechanism that this budget can pay for."""
         if "epsilon" not in self.named_amounts:
             raise ValueError(f"a {self.notion} budget pays for no pure-DP mechanism")
         return self.named_amounts["epsilon"]
 
     @property
     def exponential_epsilon(self) -> float:
-        """Largest epsilon of an exponential mechanism that this budget pays for."""
+        """Largest epsilon of an exponential mechanism that this budget can pay for."""
         return self.pure_epsilon
 
 
 @validated_positional
 class PureDP(Budget):
-    """Pure differential privacy (epsilon-DP), with Laplace noise of scale l1/epsilon.
+    """Pure differential privacy (epsilon-DP), with Laplace or staircase noise (GV14).
+
+    The scale of Laplace noise is the l1 sensitivity over epsilon; `noise_by` selects the noise.
 
     Parameters
     ----------
     epsilon : float > 0
         Bound on the log-likelihood ratio of a release on neighbouring datasets.
     noise_by : {'laplace', 'staircase'}
-        Noise of a single number. ``staircase`` has the smaller mean absolute value, and from
-        epsilon = 3 on also the smaller 0.9 quantile of it (`dpbench.privacy.staircase`). Vectors,
+        Noise of a single number. Staircase noise has a smaller mean absolute value than Laplace
+        noise. From epsilon = 3 on, the 0.9 quantile of its absolute value is smaller, too. Vectors,
         histograms and averages of several noises always have Laplace noise.
     """
 
@@ -228,12 +261,15 @@ class PureDP(Budget):
 
 @validated_positional
 class ZCDP(Budget):
-    """Zero-concentrated DP (rho-zCDP), with Gaussian noise of standard deviation l2/sqrt(2 rho).
+    """Zero-concentrated differential privacy (rho-zCDP), with Gaussian noise.
+
+    The standard deviation of the noise is the l2 sensitivity over sqrt(2 rho).
 
     Parameters
     ----------
     rho : float > 0
-        The Renyi divergence of order a of a release on neighbouring datasets is at most rho a.
+        For every a > 1, the Renyi divergence of order a between the releases on neighbouring
+        datasets is at most rho a.
     """
 
     rho: Positive
@@ -259,44 +295,51 @@ class ZCDP(Budget):
         return float(np.sqrt(8 * self.rho))  # [1]_, Lemma 3.2, for this mechanism only
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """Return the implied (epsilon, delta)-DP budget, with the epsilon of `approx_of_rho`."""
-        # A small rho implies even (0, delta)-DP, but the epsilon of a budget must be positive.
-        return self._approx(max(approx_of_rho(self.rho, delta), LEAST_EPSILON), delta)
+        """Return an (epsilon, delta)-DP budget that this budget implies, for a given delta.
+
+        `approx_of_rho` computes its epsilon.
+        """
+        # A small rho may imply even (0, delta)-DP, but the epsilon of a budget must be positive.
+        return self._approx(max(approx_of_rho(self.rho, delta), MIN_CONVERTED_EPSILON), delta)
 
     @classmethod
     @cache
     def within(cls, budget: ApproxDP) -> Self:
-        """Return the zCDP budget with the largest rho whose `to_approx` is within `budget`."""
+        """Return the zCDP budget with the largest rho that implies `budget`.
+
+        `budget` is an (epsilon, delta)-DP budget.
+        """
         from scipy.optimize import brentq
 
         def excess(log_rho: float) -> float:
             return cls(rho=np.exp(log_rho)).to_approx(budget.delta).epsilon - budget.epsilon
 
-        # The classical conversion allows rho = epsilon^2/(16 ln(1/delta)) for
-        # epsilon <= ln(1/delta). The answer is near epsilon unless delta is large.
+        # The lower end is below epsilon^2/(16 ln(1/delta)), which the classical conversion allows
+        # for epsilon <= ln(1/delta). The result is near epsilon unless delta is large.
         low = np.log(min(budget.epsilon, 1.0) ** 2 / (100 * np.log(np.e / budget.delta)))
         high = np.log(budget.epsilon)
         while excess(high) < 0:
             high += 1
-        low = max(low, np.log(LEAST))
+        low = max(low, np.log(MIN_AMOUNT))
         if excess(low) > 0:
-            raise ValueError(f"no rho >= {LEAST:g} is within {budget}")
+            raise ValueError(f"no rho >= {MIN_AMOUNT:g} is within {budget}")
         rho = float(np.exp(brentq(excess, low, high, xtol=1e-12)))
         return cls(rho, neighbours=budget.neighbours)
 
 
 @validated_positional
 class GDP(Budget):
-    """Gaussian differential privacy (mu-GDP, DRS22), with noise of standard deviation l2/mu.
+    """Gaussian differential privacy (mu-GDP, DRS22), with Gaussian noise.
 
-    No test distinguishes neighbouring datasets better than N(0, 1) from N(mu, 1). mu^2 adds up
-    under composition. Pure DP implies mu-GDP, and mu-GDP implies (mu^2/2)-zCDP and
-    (epsilon, delta)-DP, but neither of these implies mu-GDP.
+    The standard deviation of the noise is the l2 sensitivity over mu. A release is mu-GDP if it is
+    at least as hard to tell neighbouring datasets apart as to tell N(0, 1) from N(mu, 1). The
+    squares mu^2 add up under composition. Pure DP implies mu-GDP. mu-GDP implies (mu^2/2)-zCDP and
+    (epsilon, delta)-DP, but neither zCDP nor (epsilon, delta)-DP implies mu-GDP.
 
     Parameters
     ----------
     mu : float > 0
-        Distance of the two normal distributions, in standard deviations.
+        Distance between the means of the two normal distributions, in standard deviations.
     """
 
     mu: Positive
@@ -318,11 +361,11 @@ class GDP(Budget):
 
     @property
     def exponential_epsilon(self) -> float:
-        # This mechanism at epsilon costs as much as any other at epsilon/2, see `conversions`.
+        # The exponential mechanism costs as much as (epsilon/2)-DP, see `conversions`.
         return 2 * pure_of_mu(self.mu)
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """Return (epsilon, delta)-DP with the smallest implied epsilon, by `gaussian_delta`."""
+        """Return the (epsilon, delta)-DP budget with the smallest epsilon that mu-GDP implies."""
         from scipy.optimize import brentq
 
         def excess(epsilon: float) -> float:
@@ -330,37 +373,43 @@ class GDP(Budget):
 
         # The epsilon of a budget must be positive. With rho = mu^2/2,
         # rho + 2 sqrt(rho ln(1/delta)) is an upper bound (BS16, Proposition 1.3).
-        if excess(LEAST_EPSILON) <= 0:
-            return self._approx(LEAST_EPSILON, delta)
-        enough = self.mu**2 / 2 + self.mu * np.sqrt(-2 * np.log(delta))
-        found = brentq(excess, LEAST_EPSILON, enough, xtol=1e-15, rtol=1e-14)
-        return self._approx(found, delta)
+        if excess(MIN_CONVERTED_EPSILON) <= 0:
+            return self._approx(MIN_CONVERTED_EPSILON, delta)
+        upper = self.mu**2 / 2 + self.mu * np.sqrt(-2 * np.log(delta))
+        smallest = brentq(excess, MIN_CONVERTED_EPSILON, upper, xtol=1e-15, rtol=1e-14)
+        return self._approx(smallest, delta)
 
 
 @validated_positional
 class ApproxDP(Budget):
     """Approximate differential privacy, (epsilon, delta)-DP.
 
-    Laplace noise and the exponential mechanism are epsilon-DP and leave the delta of their ledger
-    unused. Another step could use this delta, but it gains little, and only if its noise is
-    Gaussian: at epsilon = 1, doubling delta = 1e-6 multiplies the standard deviation by 0.966.
+    Laplace noise and the exponential mechanism are epsilon-DP, so they leave their delta unused.
+    Another step with Gaussian noise could use this delta, but would gain little. At epsilon = 1,
+    doubling delta = 1e-6 multiplies the standard deviation of Gaussian noise by 0.966.
 
     Parameters
     ----------
     epsilon : float > 0
-        Bound on the log-likelihood ratio of a release, up to `delta`.
+        Bound on the log-likelihood ratio of a release on neighbouring datasets, except for
+        probability mass `delta`.
     delta : float in (0, 1)
         Probability mass to which the bound need not apply.
     noise_by : {'best', 'analytic', 'classical', 'ksu20', 'laplace'}
-        Additive noise. ``laplace``: Laplace noise at epsilon. ``analytic``: Gaussian noise with the
-        smallest standard deviation s l2 (BW18). ``best``: Laplace noise if
-        sqrt(2) l1/epsilon <= s l2, which has the smaller variance, else ``analytic``. For one
-        number, ``best`` is Laplace noise up to delta = 2.5e-4 at epsilon = 0.01 and up to 0.040 at
-        epsilon = 1 (the 0.9 quantiles of the absolute noise are equal at 2.6e-4 and 0.041); for
-        l1 = sqrt(d) l2, epsilon = 1 and delta = 1e-6, up to d = 8 coordinates.
-        ``classical``, ``ksu20``: Gaussian noise with standard deviation
-        sqrt(2 ln(1.25/delta)) l2/epsilon, or sqrt(2 ln(2/delta)) l2/epsilon (KSU20, Lemma 2.8),
-        both for epsilon <= 1 only.
+        Additive noise. Let l1 and l2 be the sensitivities in the l1 and in the l2 norm.
+
+        - ``laplace``: Laplace noise of scale l1/epsilon.
+        - ``analytic``: Gaussian noise with the smallest standard deviation at which it is
+          (epsilon, delta)-DP (BW18).
+        - ``best``: the noise with the smaller standard deviation, ``laplace`` or ``analytic``. For
+          one number, this is Laplace noise up to delta = 2.5e-4 at epsilon = 0.01, and up to
+          delta = 0.040 at epsilon = 1. (The 0.9 quantiles of the absolute noise are equal at
+          delta = 2.6e-4 and 0.041.) For d coordinates with l1 = sqrt(d) l2, epsilon = 1 and
+          delta = 1e-6, it is Laplace noise up to d = 8.
+        - ``classical``: Gaussian noise with standard deviation sqrt(2 ln(1.25/delta)) l2/epsilon,
+          for epsilon <= 1 only.
+        - ``ksu20``: Gaussian noise with standard deviation sqrt(2 ln(2/delta)) l2/epsilon (KSU20,
+          Lemma 2.8), for epsilon <= 1 only.
     """
 
     epsilon: Positive
@@ -404,7 +453,7 @@ class ApproxDP(Budget):
 
 @validated_positional
 class _BadEvent(Budget):
-    """Cost of an event of probability delta under which no guarantee holds; it releases nothing."""
+    """Cost of an event of probability at most delta in which no privacy guarantee holds."""
 
     delta: Annotated[float, Field(gt=0, lt=1)]
     neighbours: Relation = "replace"
@@ -413,7 +462,7 @@ class _BadEvent(Budget):
 
 @validated_positional
 class NonPrivate(Budget):
-    """No privacy and no noise: the reference for the cost of privacy."""
+    """Budget without privacy and noise, as a reference for the cost of privacy."""
 
     notion: ClassVar[str] = "none"
 
@@ -421,7 +470,7 @@ class NonPrivate(Budget):
         return ()
 
     def noise(
-        self, rng: np.random.Generator, shape: tuple[int, ...], *about: Any, **options: Any
+        self, rng: np.random.Generator, shape: tuple[int, ...], *sensitivities: Any, **options: Any
     ) -> Floats:
         return np.zeros(shape)
 

@@ -1,10 +1,10 @@
 """Conversions between notions of privacy: pure DP, zCDP, GDP and approximate DP.
 
-Let f(a) be the smallest type II error of a test of neighbouring datasets that has type I error a.
-By definition mu-GDP is f >= G, where G(a) = Phi(Phi^-1(1 - a) - mu) (DRS22). G is convex, with
-G(0) = 1 and G(1) = 0. Phi and phi are the standard normal distribution function and density.
+Phi and phi are the standard normal distribution function and density. Let f(a) be the smallest
+type II error of tests of neighbouring datasets with type I error a. By definition, mu-GDP means
+f >= G for G(a) = Phi(Phi^-1(1 - a) - mu) (DRS22). G is convex, with G(0) = 1 and G(1) = 0.
 
-Pure DP to GDP (`mu_of_pure`). epsilon-DP is f(a) >= max(1 - e^epsilon a, e^-epsilon (1 - a)).
+Pure DP to GDP (`mu_of_pure`). epsilon-DP means f(a) >= max(1 - e^epsilon a, e^-epsilon (1 - a)).
 
 1. The right-hand side consists of two segments, from (0, 1) and from (1, 0), which meet where
    a = f(a) = 1/(1 + e^epsilon).
@@ -12,7 +12,8 @@ Pure DP to GDP (`mu_of_pure`). epsilon-DP is f(a) >= max(1 - e^epsilon a, e^-eps
    mu-GDP if and only if G is below the point where the segments meet.
 3. This condition is Phi(mu/2) >= 1/(1 + e^-epsilon), or ln(Phi(mu/2)/Phi(-mu/2)) >= epsilon.
 
-Exponential mechanism. It costs as much GDP as (epsilon/2)-DP does.
+Exponential mechanism. With the parameter epsilon it is mu-GDP for the mu of (epsilon/2)-DP, which
+is `mu_of_pure` at epsilon/2.
 
 1. Each score times epsilon/(2 sensitivity) moves by at most epsilon/2, and the logarithm of the
    normalising sum moves by a constant. So the likelihood ratios of neighbours are in
@@ -21,9 +22,9 @@ Exponential mechanism. It costs as much GDP as (epsilon/2)-DP does.
    meet at a size q and a power p with logit p - logit q = epsilon. As above, mu-GDP is implied if
    and only if mu >= Phi^-1(p) - Phi^-1(q).
 3. Let h be Phi^-1 of the logistic function. The bound is h(x + epsilon/2) - h(x - epsilon/2) for
-   some x, and it is largest at x = 0, because h is odd, and concave where it is positive. It is
-   concave because its inverse, ln Phi(z) - ln Phi(-z), has the second derivative m'(z) - m'(-z)
-   with m = phi/(1 - Phi), and m is convex [1]_. The largest value is 2 h(epsilon/2).
+   some x. It is largest at x = 0, because h is odd and, on the positive numbers, concave. To see
+   that h is concave, note that its inverse, ln Phi(z) - ln Phi(-z), has the second derivative
+   m'(z) - m'(-z) with m = phi/(1 - Phi), and m is convex [1]_. The largest value is 2 h(epsilon/2).
 
 Pure DP to zCDP (`rho_of_pure`). epsilon-DP implies (epsilon tanh(epsilon/2))-zCDP.
 
@@ -35,8 +36,8 @@ Pure DP to zCDP (`rho_of_pure`). epsilon-DP implies (epsilon tanh(epsilon/2))-zC
    is tanh(u)/(2u).
 3. Hence the divergence is at most a epsilon tanh(u), with equality as a tends to 1.
 
-For Laplace noise alone epsilon + e^-epsilon - 1 is the exact rho [3]_, but no step under zCDP has
-Laplace noise.
+For the Laplace mechanism alone, the smallest rho is epsilon + e^-epsilon - 1 [3]_. The code does
+not use this value, because `Ledger.add_noise` adds Gaussian noise under zCDP.
 
 References
 ----------
@@ -66,7 +67,8 @@ ROOT8 = float(np.sqrt(8))
 def mu_of_pure(epsilon: float) -> float:
     """Return the smallest mu such that epsilon-DP implies mu-GDP.
 
-    For epsilon < 1 it is computed from Phi(mu/2) - 1/2 = tanh(epsilon/2)/2, which keeps the digits.
+    This mu solves Phi(mu/2) - 1/2 = tanh(epsilon/2)/2, where Phi is the standard normal
+    distribution function. For epsilon < 1 the code solves this form, because it loses no digits.
     """
     if epsilon < 1:
         return float(ROOT8 * erfinv(np.tanh(epsilon / 2)))
@@ -88,8 +90,8 @@ def rho_of_pure(epsilon: float) -> float:
 def pure_of_rho(rho: float) -> float:
     """Return the largest epsilon such that epsilon-DP implies rho-zCDP.
 
-    The solution lies between the solutions of epsilon^2/2 = rho and epsilon^2/(2 + epsilon) = rho,
-    because x/(1 + x) <= tanh(x) <= x.
+    This epsilon solves epsilon tanh(epsilon/2) = rho. It lies between the solutions of
+    epsilon^2/2 = rho and epsilon^2/(2 + epsilon) = rho, because x/(1 + x) <= tanh(x) <= x.
     """
     from scipy.optimize import brentq  # a slow import that few runs need
 
@@ -102,22 +104,24 @@ def pure_of_rho(rho: float) -> float:
 
 
 def approx_of_rho(rho: float, delta: float) -> float:
-    """Return the best epsilon of [4]_ such that rho-zCDP implies (epsilon, delta)-DP.
+    """Return an epsilon such that rho-zCDP implies (epsilon, delta)-DP, for a given delta.
 
-    It is min over a > 1 of rho a + ln(1/(a delta))/(a - 1) + ln(1 - 1/a), by [4]_, Proposition 12,
-    with (a, rho a)-Renyi DP. It is not proved that no smaller epsilon is implied.
+    The formula is from Canonne, Kamath and Steinke [4]_, Proposition 12. For each order a > 1,
+    a Renyi divergence of at most rho a implies the epsilon
+    rho a + ln(1/(a delta))/(a - 1) + ln(1 - 1/a). The result is the minimum over a. A smaller
+    epsilon may be possible.
 
     Parameters
     ----------
     rho : float
         zCDP parameter, above 0.
     delta : float
-        In (0, 1).
+        Probability in (0, 1).
 
     Returns
     -------
     float
-        Possibly below 0, which means (0, delta)-DP.
+        Epsilon; a value below 0 means (0, delta)-DP.
     """
     from scipy.optimize import minimize_scalar
 
@@ -128,26 +132,29 @@ def approx_of_rho(rho: float, delta: float) -> float:
 
     # Search around 1 + sqrt(ln(1/delta)/rho), the best order of the looser classical conversion.
     start = 0.5 * np.log(np.log(1 / delta) / rho)
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         epsilon, bounds=(start - 5, start + 5), method="bounded", options={"xatol": 1e-10}
     )
-    return float(found.fun)
+    return float(minimum.fun)
 
 
 def gaussian_delta(sd: float, epsilon: float) -> float:
     """Return the smallest delta such that N(0, sd^2) noise at sensitivity 1 is (epsilon, delta)-DP.
 
-    It is Phi(1/(2 sd) - epsilon sd) - e^epsilon Phi(-1/(2 sd) - epsilon sd) (BW18, Theorem 8). The
-    code uses logarithms, so that neither e^epsilon overflows nor a tiny delta cancels. With
-    h = 1/sd and m = -epsilon sd, for wide noise Phi(m + h/2) - Phi(m - h/2) is
-    h phi(m) (1 + h^2 (m^2 - 1)/24), up to a relative error of order h^4.
+    Let Phi and phi be the standard normal distribution function and density. Then delta is
+    Phi(1/(2 sd) - epsilon sd) - e^epsilon Phi(-1/(2 sd) - epsilon sd) (BW18, Theorem 8). The code
+    uses logarithms, because e^epsilon may overflow and a tiny delta may lose all digits.
+
+    Let h = 1/sd and m = -epsilon sd. For wide noise (h < 1e-4) the code replaces
+    Phi(m + h/2) - Phi(m - h/2) by h phi(m) (1 + h^2 (m^2 - 1)/24), with a relative error of order
+    h^4.
 
     Parameters
     ----------
     sd : float
         Standard deviation of the noise, above 0.
     epsilon : float
-        At least 0.
+        Privacy parameter, at least 0.
 
     Returns
     -------
@@ -165,16 +172,17 @@ def gaussian_delta(sd: float, epsilon: float) -> float:
 def analytic_sd(epsilon: float, delta: float) -> float:
     """Return the smallest standard deviation at which Gaussian noise is (epsilon, delta)-DP.
 
-    The sensitivity is 1. `gaussian_delta` decreases in the standard deviation, from 1 at 1e-6 (for
-    any epsilon below 1e11). The classical value at min(epsilon, 1) is large enough by [5]_,
-    Theorem A.1.
+    The sensitivity is 1. The smallest delta, `gaussian_delta`, decreases in the standard deviation,
+    so the code searches between two values. At the standard deviation 1e-6 delta is 1, for any
+    epsilon below 1e11. The value sqrt(2 ln(1.25/delta))/min(epsilon, 1) is large enough by Dwork
+    and Roth [5]_, Theorem A.1.
 
     Parameters
     ----------
     epsilon : float
-        Above 0.
+        Privacy parameter, above 0.
     delta : float
-        In (0, 1).
+        Probability in (0, 1).
 
     Returns
     -------
@@ -185,6 +193,6 @@ def analytic_sd(epsilon: float, delta: float) -> float:
     def excess(log_sd: float) -> float:
         return gaussian_delta(np.exp(log_sd), epsilon) - delta
 
-    enough = np.sqrt(2 * np.log(1.25 / delta)) / min(epsilon, 1.0)
-    log_sd = brentq(excess, np.log(1e-6), np.log(enough), xtol=1e-15, rtol=1e-14)
+    upper = np.sqrt(2 * np.log(1.25 / delta)) / min(epsilon, 1.0)
+    log_sd = brentq(excess, np.log(1e-6), np.log(upper), xtol=1e-15, rtol=1e-14)
     return float(np.exp(log_sd))

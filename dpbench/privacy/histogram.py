@@ -1,19 +1,20 @@
-"""Fullest bin of a private histogram, with any number of bins.
+"""Private choice of the histogram bin with the most records.
 
 A replaced record leaves one bin and enters another, so the counts have l1 sensitivity 2 and l2
-sensitivity sqrt(2). Each bin gets Laplace noise of scale 2/epsilon, or Gaussian noise of variance
-1/rho. (The scale 1/epsilon in L15 is correct if neighbours add or remove a record.)
+sensitivity sqrt(2). Each bin gets Laplace noise of scale 2/epsilon under epsilon-DP, and Gaussian
+noise of variance 1/rho under rho-zCDP. (The scale 1/epsilon in L15 is correct if neighbours add or
+remove a record.)
 
-Only the occupied bins are stored. Let F be the distribution function of the noise, and M the number
-of empty bins. The largest noise of the empty bins has the distribution function F^M, and its bin
-is uniform among them.
+The number of bins may be huge, because only the occupied bins are stored. Let F be the distribution
+function of the noise, and M the number of empty bins. The largest noise of the empty bins has the
+distribution function F^M, and its bin is uniform among the empty bins.
 
 Under (epsilon, delta)-DP the histogram is stability-based (KV18, Lemma 2.3; KSU20, Lemma 2.9): only
 the occupied bins get Laplace noise of scale 2/epsilon, and only noisy counts above a threshold are
-released. A bin that is occupied under one neighbour alone holds one record. Its noisy count exceeds
-the threshold 1 + (2/epsilon) ln(1/(2 delta)) with probability at most delta (exactly delta for
-delta <= 1/2). All other bins change by at most 1 each, which costs epsilon in total. Releasing no
-bin is one of the outcomes.
+released. A bin that is occupied in only one of two neighbours holds one record. Its noisy count
+exceeds the threshold 1 + (2/epsilon) ln(1/(2 delta)) with probability at most delta (exactly delta
+for delta <= 1/2). All other bins change by at most 1 each, which costs epsilon in total. If no
+noisy count exceeds the threshold, the release is "no bin".
 """
 
 from __future__ import annotations
@@ -34,21 +35,22 @@ L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of the counts
 
 
 def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
-    """Release the left end of the bin with the largest noisy count; spend the ledger.
+    """Release the left end of the histogram bin with the largest noisy count; spend the ledger.
 
     Parameters
     ----------
     sample : Sample
         Datasets of numbers.
     bins : Bins
-        Bins; only under (epsilon, delta)-DP may they be infinitely many.
+        Histogram bins; infinitely many are allowed under (epsilon, delta)-DP only.
     ledger : Ledger
-        Spent completely.
+        Ledger, spent completely.
 
     Returns
     -------
     ndarray of shape (trials,)
-        Left ends; NaN where the stability-based histogram releases no bin.
+        Left ends. Under (epsilon, delta)-DP, NaN if no noisy count exceeds the threshold
+        `stability_threshold`.
 
     Raises
     ------
@@ -74,34 +76,41 @@ def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     empty = bins.count - np.diff(starts, append=held.trial.size)
     with noise_times(ledger.noise_factor):
         rival = largest_noise(budget, empty, ledger.rng)
-    other = _empty_bin(held, starts, bins, empty, ledger.rng)
-    return ledger.record_output(bins.left(np.where(rival > largest, other, best)))
+    empty_bin = _empty_bin(held, starts, bins, empty, ledger.rng)
+    return ledger.record_output(bins.left(np.where(rival > largest, empty_bin, best)))
 
 
 def stability_threshold(budget: ApproxDP) -> float:
-    """Return the threshold of noisy counts for a release under (epsilon, delta)-DP."""
+    """Return the threshold that the noisy count of a bin must exceed for the bin to be released.
+
+    The threshold is for histograms under (epsilon, delta)-DP. The noisy count of a bin with only
+    one record exceeds the threshold with probability at most delta.
+    """
     return float(1 + L1 / budget.pure_epsilon * np.log(1 / (2 * budget.delta)))
 
 
 def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
-    """Return pairs of datasets on which one record changes the outcome of `private_mode_bin`.
+    """Return pairs of datasets on which one record changes the fullest bin of a histogram.
 
-    In the first pair two adjacent bins share the records equally, and one record moves from the one
-    to the other. In the second pair, for (epsilon, delta)-DP only, a bin holds as many records as
-    the threshold, and one record leaves it.
+    The pairs test `private_mode_bin`. In the first pair each of two adjacent bins holds half of the
+    n records, and one record moves from one bin to the other. The second pair exists under
+    (epsilon, delta)-DP only, where a bin is released if its noisy count exceeds a threshold. The
+    number of records in one bin is the rounded threshold, or n if n is smaller. One record leaves
+    this bin.
 
     Parameters
     ----------
     n : int
-        Records in each dataset.
+        Number of records in each dataset.
     bins : Bins
-        Bins of `private_mode_bin`.
+        Bins of the histogram.
     budget : Budget
-        Budget of `private_mode_bin`.
+        Privacy budget of the histogram.
 
     Returns
     -------
     list of Pair
+        One or two pairs.
     """
     edge, width = float(bins.origin), float(np.asarray(bins.width))
     sides = np.where(np.arange(n) % 2 == 0, edge - width / 2, edge + width / 2)
@@ -110,8 +119,8 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
         held = min(round(stability_threshold(budget)), n)
         # Spread the other records over the bins on the right. Records beyond the last bin would
         # all be counted in it.
-        few = bool(np.isfinite(bins.count))
-        right = max(1.0, float(bins.first + bins.count - 1)) if few else np.inf
+        finite = bool(np.isfinite(bins.count))
+        right = max(1.0, float(bins.first + bins.count - 1)) if finite else np.inf
         places = edge + width * (1.5 + np.arange(n + 1) % right)
         places[:held] = edge + width / 2
         pairs.append(Pair.replacing("at_the_threshold", places[:n], 0, places[n]))
@@ -119,24 +128,25 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
 
 
 def largest_noise(budget: Budget, draws: Floats, rng: np.random.Generator) -> Floats:
-    """Draw the largest of M noises of empty bins, exactly; -inf if M = 0.
+    """Draw the largest of the noises of M empty histogram bins, without drawing M noises.
 
-    For uniform U, the largest of M noises is the U^(1/M) quantile of the noise. The code uses the
-    upper tail there, -expm1(ln(U)/M), because U^(1/M) itself rounds to 1 from M = 1e17 on.
+    Let U be uniform on (0, 1). The quantile of the noise at probability U^(1/M) is distributed as
+    the largest of M independent noises. The code uses the upper tail probability
+    1 - U^(1/M) = -expm1(ln(U)/M), because U^(1/M) itself rounds to 1 from M = 1e17 on.
 
     Parameters
     ----------
     budget : Budget
-        Determines the noise.
+        Budget that determines the noise.
     draws : ndarray
-        M for each trial.
+        Number M of empty bins in each trial.
     rng : Generator
         Source of U.
 
     Returns
     -------
     ndarray
-        In the shape of `draws`.
+        Largest noises, in the shape of `draws`; -inf if M = 0.
     """
     with np.errstate(divide="ignore"):
         log_below = -rng.standard_exponential(np.shape(draws)) / draws
@@ -151,8 +161,9 @@ def _empty_bin(
 ) -> Floats:
     """Draw a uniformly random empty bin for each trial.
 
-    The i-th occupied bin (from 0) at offset o from the first bin has o - i empty bins before it. So
-    the r-th empty bin (from 0) comes after all occupied bins with o - i <= r.
+    Number the bins from left to right, starting at 0. Also number the occupied bins alone, and the
+    empty bins alone. If occupied bin i is bin o of all bins, o - i empty bins come before it. So
+    empty bin r comes after exactly the occupied bins with o - i <= r.
     """
     rank = np.floor(rng.random(empty.size) * empty)
     first = np.broadcast_to(bins.first, empty.shape)

@@ -1,4 +1,4 @@
-"""The ledger: mechanisms draw their noise from it and pay its budget."""
+"""Ledger, which holds the budget of one release and draws the noise of its mechanisms."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dpbench.arrays import Floats, Ints
 from dpbench.privacy import smooth
 from dpbench.privacy.account import Account, OverdraftError, check_number
 from dpbench.privacy.budgets import Budget, PureDP, Relation
-from dpbench.privacy.noise_factor import checked_factor, current_noise_factor
+from dpbench.privacy.noise_factor import check_noise_factor, current_noise_factor
 from dpbench.privacy.tape import Step, Tape
 from dpbench.seeds import check_generator
 
 __all__ = ["Ledger", "OverdraftError"]
 
-# Smallest sensitivity used for additive noise. A sensitivity that underflows to 0 would add no
-# noise on one dataset, while its neighbour gets some.
-LEAST_SENSITIVITY = float(np.finfo(float).tiny)
+# Smallest sensitivity of additive noise. Without it, a sensitivity that underflows to 0 would add
+# no noise to one dataset, while a neighbouring dataset gets noise.
+MIN_SENSITIVITY = float(np.finfo(float).tiny)
 
 Number = float | Floats  # one number for all trials, or an array that broadcasts to them
-# A sensitivity: a number holds for replacing a record, a mapping has a number for each relation.
+# A sensitivity: a number if records are replaced, or a mapping with a number for each relation.
 Stated = Number | Mapping[Relation, Number]
 Output = TypeVar("Output", Floats, Ints)
 
@@ -30,14 +30,15 @@ Output = TypeVar("Output", Floats, Ints)
 class Ledger(Account):
     """Budget of a release, its spending, and the random stream of all mechanisms.
 
-    A mechanism spends its whole ledger. To run several mechanisms, cut the budget first: `split`
-    for steps on the same records, whose costs add up; `parallel` for disjoint sets of records fixed
-    by index, whose largest cost counts once. A mechanism that costs more than is left raises
-    `OverdraftError`.
+    A mechanism spends its whole ledger. To run several mechanisms, divide the budget first. Use
+    `split` for steps on the same records, because their costs add up. Use `parallel` for disjoint
+    sets of records fixed by index; only the largest of their costs counts. A mechanism that costs
+    more than is left raises `OverdraftError`.
 
-    One ledger serves all trials of a batch, each a release of its own. It also serves all groups
-    that are rows of a batch (`Sample.groups`), because they are disjoint and pay in parallel. The
-    coordinates of vectors (`Sample.columns`) are not disjoint; they need `repeated`.
+    One ledger serves all trials of a batch, because each trial is a separate release. It also
+    serves all groups that are rows of a batch (`Sample.groups`), because groups are disjoint and
+    pay in parallel. The coordinates of vectors (`Sample.columns`) are not disjoint, so they need
+    `repeated`.
 
     Parameters
     ----------
@@ -47,10 +48,11 @@ class Ledger(Account):
         Source of all randomness.
     noise_factor : float > 0, optional
         Number that multiplies the noise of every mechanism without changing its cost; by default
-        the factor of the enclosing `dpbench.audit.noise_times`, or 1 outside of it. A mechanism
-        that pays and draws by itself must multiply its noise by the attribute ``noise_factor``.
+        the factor of the enclosing `dpbench.audit.noise_times` block, or 1 outside of such blocks.
+        Code that pays by `pay` and draws its own noise must multiply the noise by the attribute
+        ``noise_factor``.
     tape : Tape, optional
-        Receives every step that pays from this ledger or from a part of it.
+        Tape that records every mechanism that pays from this ledger or from a part of it.
 
     Examples
     --------
@@ -79,7 +81,9 @@ class Ledger(Account):
         check_generator(rng)
         super().__init__(budget)
         self.rng = rng
-        factor = current_noise_factor() if noise_factor is None else checked_factor(noise_factor)
+        factor = (
+            current_noise_factor() if noise_factor is None else check_noise_factor(noise_factor)
+        )
         self.noise_factor = factor
         self.tape = tape
 
@@ -89,20 +93,22 @@ class Ledger(Account):
     def add_noise(
         self, values: Floats, sensitivity: Stated, *, l1: Stated | None = None, draws: int = 1
     ) -> Floats:
-        """Release `values` with the additive noise of the budget's notion.
+        """Release values with the additive noise of the budget.
 
         Parameters
         ----------
         values : ndarray of shape (trials,) or (trials, d)
             Values before noise.
-        sensitivity : float, ndarray that broadcasts to `values`, or mapping of these by relation
-            Largest l2 distance between the values on neighbouring datasets; without a mapping, on
-            datasets that differ by replacing a record. It may depend on releases already paid for.
-        l1 : as `sensitivity`, optional
-            Largest l1 distance; by default its upper bound ``sqrt(d) * sensitivity``.
+        sensitivity : float, ndarray that broadcasts to `values`, or mapping of these
+            Largest l2 distance between the values on neighbouring datasets. A mapping has a key for
+            each relation of neighbours, ``replace`` or ``add_remove``. A number or an array is the
+            sensitivity under ``replace``. It may depend on releases already paid for.
+        l1 : float, ndarray that broadcasts to `values`, or mapping of these, optional
+            Largest l1 distance between the values on neighbouring datasets; by default its upper
+            bound ``sqrt(d) * sensitivity``.
         draws : int
-            Number of independent noises to average: in the local model each record is released
-            with its own noise, and each pays once, in parallel.
+            Number of independent noises to average, by default 1. In the local model, for example,
+            each record is released with its own noise, and all records pay in parallel.
 
         Returns
         -------
@@ -110,57 +116,75 @@ class Ledger(Account):
             Released values, in the shape of `values`.
         """
         d = values.shape[1] if values.ndim == 2 else 1
-        l2 = self._least(sensitivity)
-        l1 = float(np.sqrt(d)) * l2 if l1 is None else self._least(l1)
+        l2 = self._floor_sensitivity(sensitivity)
+        l1 = float(np.sqrt(d)) * l2 if l1 is None else self._floor_sensitivity(l1)
         check_number("draws", draws)
         self.pay("additive noise", l2)
         single = values.ndim == 1 or d == 1
         noise = self.budget.noise(self.rng, values.shape, l1, l2, draws, single=single)
         released = values + self.noise_factor * noise
-        return self._on_tape("add_noise", values, released, {"l2": l2, "l1": l1}, draws=draws)
+        return self._record_step("add_noise", values, released, {"l2": l2, "l1": l1}, draws=draws)
 
     def add_l2_noise(self, values: Floats, sensitivity: Stated) -> Floats:
         """Release vectors with noise of density proportional to exp(-eps ||z||_2/sensitivity).
 
-        The norm of the noise is Gamma(d, sensitivity/eps) and its direction is uniform. The release
-        is eps-DP, because the l2 norm changes by at most `sensitivity` between neighbours (HT10).
+        Here z is the noise of a vector of d coordinates, and eps is the epsilon of pure DP that the
+        budget pays for. The l2 norm of z is Gamma(d, sensitivity/eps) and its direction is uniform.
+        The release is eps-DP, because the vectors of neighbours differ by at most `sensitivity` in
+        l2 norm (HT10).
 
         Parameters
         ----------
         values : ndarray of shape (trials, d)
             Vectors before noise.
-        sensitivity : float, ndarray that broadcasts to (trials, 1), or mapping of these by relation
+        sensitivity : float, ndarray that broadcasts to (trials, 1), or mapping of these
             Largest l2 distance between the vectors on neighbouring datasets.
+            A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
+
+        Returns
+        -------
+        ndarray of shape (trials, d)
+            Released vectors.
         """
-        sensitivity = self._least(sensitivity)
+        sensitivity = self._floor_sensitivity(sensitivity)
         self.pay("noise in l2", sensitivity)
         trials, d = values.shape
         direction = self.rng.standard_normal((trials, d))
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
         radius = self.rng.gamma(d, sensitivity / self.budget.pure_epsilon, (trials, 1))
         released = np.asarray(values + self.noise_factor * radius * direction)
-        return self._on_tape("add_l2_noise", values, released, {"l2": sensitivity})
+        return self._record_step("add_l2_noise", values, released, {"l2": sensitivity})
 
     def add_joint_noise(
         self, values: Floats, sensitivity: Stated, *, base: Literal["box", "ball"]
     ) -> Floats:
-        """Release d sums and a count with noise of density prop. to exp(-eps |z|/sensitivity).
+        """Release d sums and a count with joint noise.
 
-        Here |z| is the maximum of |z_(d+1)| and of the max norm (``box``) or the l2 norm (``ball``)
-        of z_1, ..., z_d, so that |z| <= 1 is a cylinder over a cube or a ball. A uniform point of
-        the cylinder, times a Gamma(d + 2, sensitivity/eps) radius, has that density. The release is
-        eps-DP, because |values| changes by at most `sensitivity` between neighbours (HT10).
+        The noise is z = (z_1, ..., z_d) for the sums and z_(d+1) for the count. Its density is
+        proportional to exp(-eps |z|/sensitivity), where eps is the epsilon of pure DP that the
+        budget pays for. The norm |z| is the larger of two numbers: |z_(d+1)|, and the max norm
+        (``box``) or l2 norm (``ball``) of (z_1, ..., z_d). The release is eps-DP, because the
+        values of neighbours differ by at most `sensitivity` in this norm (HT10).
+
+        The set |z| <= 1 is a cylinder over a cube or a ball. A uniform point of the cylinder, times
+        a Gamma(d + 2, sensitivity/eps) radius, has the density of z.
 
         Parameters
         ----------
         values : ndarray of shape (trials, d + 1)
             d sums, then the count.
-        sensitivity : float, ndarray that broadcasts to (trials, 1), or mapping of these by relation
-            Largest distance in that norm between the values on neighbouring datasets.
+        sensitivity : float, ndarray that broadcasts to (trials, 1), or mapping of these
+            Largest distance between the values on neighbouring datasets, in the norm |z|.
+            A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
         base : {'box', 'ball'}
-            Norm of the sums.
+            Norm of (z_1, ..., z_d): the max norm or the l2 norm.
+
+        Returns
+        -------
+        ndarray of shape (trials, d + 1)
+            Released sums and count.
         """
-        sensitivity = self._least(sensitivity)
+        sensitivity = self._floor_sensitivity(sensitivity)
         self.pay("joint noise of sums and a count", sensitivity)
         trials, d = len(values), values.shape[1] - 1
         point = self.rng.uniform(-1.0, 1.0, values.shape)
@@ -170,43 +194,58 @@ class Ledger(Account):
             point[:, :d] = direction * self.rng.random((trials, 1)) ** (1 / d)
         radius = self.rng.gamma(d + 2, sensitivity / self.budget.pure_epsilon, (trials, 1))
         released = np.asarray(values + self.noise_factor * radius * point)
-        return self._on_tape("add_joint_noise", values, released, {base: sensitivity})
+        return self._record_step("add_joint_noise", values, released, {base: sensitivity})
 
     def add_smooth_noise(self, values: Floats, sensitivity: Stated, t: float) -> Floats:
         """Release numbers with noise proportional to a t-smooth sensitivity (NRS07, BS19).
 
-        `dpbench.privacy.smooth` defines t-smooth sensitivity and the noise.
+        Let f(x) be the number on dataset x. S is a t-smooth sensitivity of f if, for neighbouring
+        datasets x and x', |f(x) - f(x')| <= S(x) and S(x) <= e^t S(x'). The noise has Student's t
+        distribution, or under zCDP a Laplace log-normal distribution.
 
         Parameters
         ----------
         values : ndarray of shape (trials,)
             Numbers before noise.
-        sensitivity : float, ndarray of shape (trials,), or mapping of these by relation
-            A t-smooth sensitivity; it may depend on the records, so the receipt does not show it.
+        sensitivity : float, ndarray of shape (trials,), or mapping of these
+            A t-smooth sensitivity. It may depend on the records, so the receipt does not show it.
+            A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
         t : float
             Smoothness, above 0.
+
+        Returns
+        -------
+        ndarray of shape (trials,)
+            Released numbers.
 
         Raises
         ------
         ValueError
-            If the budget does not pay for t.
+            If t is too large for the budget.
         """
-        sensitivity = self._least(sensitivity)
+        sensitivity = self._floor_sensitivity(sensitivity)
         noise = smooth.draw(self.rng, values.shape, self.budget, t)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
         return self.record_output(values + self.noise_factor * sensitivity * noise)
 
     def add_geometric_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
-        """Release counts with geometric noise Z, P(Z = z) prop. to exp(-eps |z|/sensitivity).
+        """Release counts with two-sided geometric noise, the difference of two geometric variables.
 
-        The release is eps-DP (GRS09). Z is a difference of two geometric variables.
+        The noise is z with probability proportional to exp(-eps |z|/sensitivity). Here eps is the
+        epsilon of pure DP that the budget pays for. The release is eps-DP (GRS09).
 
         Parameters
         ----------
         counts : ndarray of shape (trials,) or (trials, d)
             Whole numbers, because the noise would not hide a fractional part.
-        sensitivity : float > 0, or mapping of these by relation
+        sensitivity : float > 0, or mapping of these
             Largest l1 distance between the counts on neighbouring datasets.
+            A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
+
+        Returns
+        -------
+        ndarray
+            Released counts, in the shape of `counts`.
 
         Raises
         ------
@@ -221,30 +260,39 @@ class Ledger(Account):
         first, second = self.rng.geometric(success, (2, *counts.shape))
         noise = np.rint(self.noise_factor * (first - second))
         released = np.asarray(counts + noise)
-        return self._on_tape("add_geometric_noise", counts, released, {"l2": sensitivity})
+        return self._record_step("add_geometric_noise", counts, released, {"l2": sensitivity})
 
     def exponential(
         self, scores: Floats, sensitivity: Stated, log_weights: Floats | float = 0.0
     ) -> Ints:
-        """Choose an index with probability proportional to weight exp(eps score/(2 sensitivity)).
+        """Choose an index by the exponential mechanism, which favours large scores.
 
-        The exponential mechanism is eps-DP (McSherry and Talwar 2007); it is sampled with Gumbel
-        noise. Notions other than pure DP may pay for a larger eps than with other mechanisms, see
-        `Budget.exponential_epsilon`.
+        The probability of an index is proportional to weight * exp(eps * score/(2 sensitivity)).
+        The mechanism is eps-DP (McSherry and Talwar 2007), and sampled with Gumbel noise. Here eps
+        is the epsilon that the budget pays for. Under notions other than pure DP, it may be larger
+        than for other mechanisms, see `Budget.exponential_epsilon`.
 
         Parameters
         ----------
         scores : ndarray of shape (trials, m)
             Scores of the m choices.
-        sensitivity : float > 0, or mapping of these by relation
+        sensitivity : float > 0, or mapping of these
             Largest change of any score between neighbouring datasets.
+            A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
         log_weights : ndarray of shape (m,) or (trials, m), optional
-            Logarithms of a base measure that must not depend on single records; or of the lengths
-            of the pieces into which the records cut a range (the continuous mechanism).
+            Logarithms of the weights, by default 0. Weights are either a base measure that does not
+            depend on single records, or lengths of the pieces into which the records cut a range
+            (the continuous mechanism).
 
         Returns
         -------
         ndarray of int, shape (trials,)
+            Chosen indices.
+
+        Raises
+        ------
+        ValueError
+            If the sensitivity is 0.
         """
         sensitivity = self.sensitivity_for_relation(sensitivity)
         if np.any(sensitivity == 0):
@@ -253,38 +301,43 @@ class Ledger(Account):
         spread = 2 * self.noise_factor * sensitivity
         exponents = self.budget.exponential_epsilon * scores / spread + log_weights
         chosen = np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
-        return self._on_tape("exponential", scores, chosen, {"max": sensitivity}, log_weights)
+        return self._record_step("exponential", scores, chosen, {"max": sensitivity}, log_weights)
 
     def above_threshold(self, counts: Floats, sensitivity: Stated, threshold: float) -> Ints:
         """Choose the first count that exceeds a threshold, by the sparse vector technique.
 
         Each count and the threshold get independent Laplace noise of scale 2 sensitivity/epsilon
         (Dwork and Roth 2014, section 3.6). This is epsilon-DP if a neighbouring dataset moves all
-        counts in one direction (Lyu, Su and Li 2017); other counts need twice the noise on counts.
+        counts in one direction (Lyu, Su and Li 2017). Otherwise counts need twice the noise.
 
-        Proof, for sensitivity 1 and neighbours with counts q_j <= q'_j <= q_j + 1. Condition on all
-        noises Z_j of the counts before the chosen one.
+        Proof for sensitivity 1. Let two neighbours have counts q_j and q'_j with
+        q_j <= q'_j <= q_j + 1. Let Z_j be the noise of count j. Condition on Z_j for all counts
+        before the chosen count. These counts are rejected, because they are below the threshold.
 
-        1. From q to q': compare the noisy thresholds t for q and t + 1 for q'; their densities are
-           within a factor e^(epsilon/2). If q_j + Z_j < t, then q'_j + Z_j < t + 1, so passing over
-           a count is no less likely under q'. Choosing a count is as likely up to a factor
-           e^(epsilon/2), because t - q_j and t + 1 - q'_j differ by at most 1.
-        2. From q' to q: compare equal thresholds t. Passing over the smaller count is no less
-           likely, and choosing it is as likely up to a factor e^(epsilon/2).
+        1. P(choice | q) <= e^epsilon P(choice | q'). Compare the noisy threshold t for q with the
+           noisy threshold t + 1 for q'. Their densities differ by a factor of at most
+           e^(epsilon/2). If q_j + Z_j < t, then q'_j + Z_j < t + 1. So a count that is rejected
+           under q is rejected under q'. The numbers t - q_j and t + 1 - q'_j, which the noise of
+           the chosen count must exceed, differ by at most 1. This costs a factor of at most
+           e^(epsilon/2).
+        2. P(choice | q') <= e^epsilon P(choice | q). Compare equal thresholds t. A count that is
+           rejected under q' is rejected under q, because q_j <= q'_j. The numbers t - q_j and
+           t - q'_j differ by at most 1, which costs a factor of at most e^(epsilon/2).
 
         Parameters
         ----------
         counts : ndarray of shape (trials, m)
-            A neighbouring dataset raises all counts by at most `sensitivity`, or lowers all.
-        sensitivity : float > 0, or mapping of these by relation
-            Largest change of a count.
+            Counts, which a neighbouring dataset moves in one direction, by at most `sensitivity`.
+        sensitivity : float > 0, or mapping of these
+            Largest change of a count between neighbouring datasets.
+            A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
         threshold : float
             Public threshold.
 
         Returns
         -------
         ndarray of int, shape (trials,)
-            Index of the chosen count; the last if no earlier one exceeds the threshold.
+            Index of the chosen count; the last index if no earlier count exceeds the threshold.
         """
         sensitivity = self.sensitivity_for_relation(sensitivity)
         self.pay("sparse vector technique", sensitivity)
@@ -296,7 +349,7 @@ class Ledger(Account):
         passed = counts + second >= threshold + first
         passed[:, -1] = True
         chosen = np.asarray(passed.argmax(axis=1))
-        return self._on_tape("above_threshold", counts, chosen, {"max": sensitivity})
+        return self._record_step("above_threshold", counts, chosen, {"max": sensitivity})
 
     def pay(
         self, mechanism: str = "a mechanism of its own", sensitivity: Number | None = None
@@ -310,10 +363,11 @@ class Ledger(Account):
         self.record_output(np.zeros(0))  # an empty release, equal on all datasets
 
     def pay_for_custom_mechanism(self, mechanism: str) -> Budget:
-        """Pay for a mechanism with its own randomness, and return the budget for it to use.
+        """Pay for a mechanism with its own randomness, and return the budget that it must use.
 
-        With noise factor f the returned budget has f times the noise of the paid budget: epsilon/f,
-        mu/f, rho/f^2 and an unchanged delta.
+        The returned budget is the budget of the ledger, unless a noise factor f multiplies all
+        noise to test an audit. With a factor f, the method divides epsilon and mu by f, and rho by
+        f^2, so that the mechanism adds f times the noise. The method does not change delta.
         """
         self.pay(mechanism)
         if self.noise_factor == 1:
@@ -327,11 +381,15 @@ class Ledger(Account):
         # Leave out `noise_by`, because some of its values refuse so large an epsilon.
         return cast("Budget", type(budget)(**amounts, neighbours=budget.neighbours))
 
-    def record_output(self, found: Floats) -> Floats:
-        """Record the output `found` of the mechanism just paid for; a replay returns the tape's."""
-        return found if self.tape is None else self.tape.record_output(found, self.rng)
+    def record_output(self, output: Floats) -> Floats:
+        """Record on the tape the output of the mechanism just paid for; return the output to use.
 
-    def _on_tape(
+        The tape lists a run's calls of mechanisms, and may repeat the outputs of an earlier run.
+        If it repeats an output, the earlier output is returned, else `output`.
+        """
+        return output if self.tape is None else self.tape.record_output(output, self.rng)
+
+    def _record_step(
         self,
         mechanism: str,
         values: Floats,
@@ -341,29 +399,35 @@ class Ledger(Account):
         *,
         draws: int = 1,
     ) -> Output:
-        """Record a step on the tape; return `released`, or in a replay the earlier output."""
+        """Record on the tape the inputs and the output of a mechanism; return the output to use.
+
+        The tape lists a run's calls of mechanisms, and may repeat the outputs of an earlier run.
+        If it repeats an output, the earlier output is returned, else `released`.
+        """
         if self.tape is not None:
             step = Step(mechanism, values.copy(), sensitivity, released, weights, draws)
             released = self.tape.add(step, self.rng)
         return released
 
     def sensitivity_for_relation(self, sensitivity: Stated) -> Number:
-        """Return the sensitivity for the budget's neighbours.
+        """Return the stated sensitivity for the budget's relation of neighbours.
 
-        Raise ValueError if none is stated for them, or if it is not a finite number >= 0.
+        The relation is ``replace`` or ``add_remove``. Raise ValueError if no sensitivity is stated
+        for it, or if the sensitivity is not a finite number >= 0.
         """
-        given = sensitivity if isinstance(sensitivity, Mapping) else {"replace": sensitivity}
+        stated = sensitivity if isinstance(sensitivity, Mapping) else {"replace": sensitivity}
         relation = self.budget.neighbours
-        if relation not in given:
+        if relation not in stated:
             raise ValueError(f"no sensitivity is stated for neighbours: {relation}")
-        found = given[relation]
-        if not ((np.asarray(found) >= 0) & np.isfinite(found)).all():
-            raise ValueError(f"sensitivity {found} is not a finite number >= 0")
-        return found
+        value = stated[relation]
+        if not ((np.asarray(value) >= 0) & np.isfinite(value)).all():
+            raise ValueError(f"sensitivity {value} is not a finite number >= 0")
+        return value
 
-    def _least(self, sensitivity: Stated) -> Number:
-        """Return max(stated sensitivity, `LEAST_SENSITIVITY`).
+    def _floor_sensitivity(self, sensitivity: Stated) -> Number:
+        """Return the stated sensitivity, but at least the smallest normal double `MIN_SENSITIVITY`.
 
-        A larger bound on the sensitivity is still valid, and so is a larger smooth bound.
+        A sensitivity that underflows to 0 would add no noise. A larger bound is valid, also for a
+        smooth sensitivity.
         """
-        return np.maximum(self.sensitivity_for_relation(sensitivity), LEAST_SENSITIVITY)
+        return np.maximum(self.sensitivity_for_relation(sensitivity), MIN_SENSITIVITY)

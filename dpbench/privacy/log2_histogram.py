@@ -1,6 +1,7 @@
-"""Histogram of magnitudes by powers of two, and a private radius that contains most records.
+"""Histogram of distances from a centre, with powers of two as bin edges, and a private radius.
 
-The doubles span only some 2000 powers of two, so a search among the powers needs no bounds on the
+A ball of this radius around the centre contains about a given number of records. Double-precision
+numbers span only about 2000 powers of two. So a search among the powers needs no bounds on the
 records.
 """
 
@@ -20,16 +21,21 @@ MAX_POWER = 1000  # largest exponent; 2^-1000 to 2^1000 are nearly all powers of
 
 
 def powers(max_power: int) -> Floats:
-    """Return 2^-max_power, ..., 2^max_power, (2 max_power + 1,).
+    """Return the upper ends 2^-max_power, ..., 2^max_power of the bins of a distance histogram.
 
-    Other magnitudes count in the outermost bins.
+    The histogram counts records by their distance from a centre. Smaller distances than
+    2^-max_power are counted in the first bin, and larger distances than 2^max_power in the last.
     """
     return np.asarray(np.exp2(np.arange(-max_power, max_power + 1.0)))
 
 
 @dataclass(frozen=True)
 class _Magnitudes(Bins):
-    """Bins (2^(j-1), 2^j] of |x - centre|; for x below the centre their numbers are negative."""
+    """Histogram bins (2^(j-1), 2^j], for whole numbers j, for distances |x - centre| of records x.
+
+    Records below the centre and records at or above the centre have separate bins. The bins for
+    records below the centre have negative indices. The other bins have positive indices.
+    """
 
     width: float | Floats = 1.0
     centre: float | Floats = 0.0
@@ -47,7 +53,9 @@ class _Magnitudes(Bins):
 
 
 def magnitudes(sample: Sample, centre: float | Floats = 0.0, max_power: int = MAX_POWER) -> Floats:
-    """Count the records by side of a centre and by power of two of their distance from it.
+    """Return a histogram of distances from a centre, for the records on each side of the centre.
+
+    The edges of the bins are powers of two.
 
     Parameters
     ----------
@@ -56,13 +64,13 @@ def magnitudes(sample: Sample, centre: float | Floats = 0.0, max_power: int = MA
     centre : float or ndarray of shape (trials,)
         Centre, by default 0.
     max_power : int
-        Largest exponent of two.
+        Largest exponent of two, by default nearly the largest of a double.
 
     Returns
     -------
     ndarray of shape (trials, 2, 2 max_power + 1)
         Counts below the centre, then at or above it. Column j counts distances in
-        (2^(j-1-max_power), 2^(j-max_power)]; the first bin begins at 0, and the last has no end.
+        (2^(j-1-max_power), 2^(j-max_power)]. The first bin begins at 0; the last has no end.
     """
     held = sample.occupied(_Magnitudes(centre=centre, max_power=max_power))
     counts = np.zeros((sample.trials, 2, 2 * max_power + 1))
@@ -74,24 +82,25 @@ def magnitudes(sample: Sample, centre: float | Floats = 0.0, max_power: int = MA
 def private_radius_by_sparse_vector(
     sample: Sample, centre: float | Floats, threshold: float, max_power: int, ledger: Ledger
 ) -> Floats:
-    """Release a power of two within which about `threshold` records are from the centre.
+    """Release a distance from a centre within which about `threshold` records lie.
 
-    The mechanism is `Ledger.above_threshold` on the counts of records within 2^j of the centre.
-    Replacing a record moves it nearer or farther, so these counts change by at most 1, and for all
-    j in one direction, which that mechanism requires.
+    The distance (radius) is a power of two. `Ledger.above_threshold` chooses the first radius 2^j
+    within which more than `threshold` records lie, up to noise, and spends the ledger. Replacing a
+    record moves it nearer to the centre or farther away. So the counts for all radii change by at
+    most 1 and in one direction, as `Ledger.above_threshold` requires.
 
     Parameters
     ----------
     sample : Sample
         Datasets of numbers.
     centre : float or ndarray of shape (trials,)
-        Centre, public or released before.
+        Centre, public or already released.
     threshold : float
-        Wanted number of records.
+        Number of records that the radius should contain.
     max_power : int
         Largest exponent of two.
     ledger : Ledger
-        Spent completely.
+        Ledger, spent completely.
 
     Returns
     -------

@@ -1,9 +1,13 @@
 """Neighbouring datasets, which differ by one replaced, added or removed record, and group privacy.
 
-Group privacy. Datasets that are linked by a chain of k neighbours have the guarantees
-(k epsilon)-DP, (k^2 rho)-zCDP (BS16, Proposition 1.9), (k mu)-GDP (DRS22, Theorem 2.14), and
-(k epsilon, (1 + e^epsilon + ... + e^((k - 1) epsilon)) delta)-DP, the last by applying
-P <= e^epsilon Q + delta k times.
+Group privacy. Let k steps, each from a dataset to a neighbour, lead from one dataset to another. A
+guarantee for neighbours implies a weaker guarantee for these two datasets.
+
+- epsilon-DP implies (k epsilon)-DP.
+- rho-zCDP implies (k^2 rho)-zCDP (BS16, Proposition 1.9).
+- mu-GDP implies (k mu)-GDP (DRS22, Theorem 2.14).
+- (epsilon, delta)-DP implies (k epsilon, (1 + e^epsilon + ... + e^((k - 1) epsilon)) delta)-DP.
+  This follows from k inequalities P <= e^epsilon Q + delta for probabilities P and Q of an event.
 
 Replacing a record equals removing it and adding another. So a guarantee for neighbours that add or
 remove a record implies a guarantee for neighbours that replace a record, with k = 2. There is no
@@ -22,63 +26,68 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Bools, Floats
 from dpbench.privacy.budgets import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP, Relation
 
-__all__ = ["Pair", "of_group", "under_replacement"]
+__all__ = ["Pair", "group_budget", "replacement_budget"]
 
 
-def of_group(budget: Budget, records: int) -> Budget:
-    """Return the budget that `budget` implies for datasets linked by a chain of neighbours.
+def group_budget(budget: Budget, records: int) -> Budget:
+    """Return the guarantee that `budget` implies for datasets that differ in `records` records.
 
     Parameters
     ----------
     budget : Budget
         Guarantee for neighbours.
     records : int
-        Length k of the chain, the number of records that differ.
+        Number of records that differ, at least 1. This number of steps, each from a dataset to a
+        neighbour, leads from one dataset to the other.
 
     Returns
     -------
     Budget
-        `NonPrivate` if delta or an amount would exceed the range of budgets.
+        Implied guarantee; `NonPrivate` if a privacy parameter would be too large for a budget.
 
     Raises
     ------
     TypeError
-        If the notion of `budget` has no group privacy here.
+        If no such guarantee is known for the notion of `budget`.
     """
-    same: Any = {"neighbours": budget.neighbours}
+    relation: Any = {"neighbours": budget.neighbours}
     try:
         if isinstance(budget, ApproxDP):
             epsilon = budget.epsilon
             times = sum(math.exp(i * epsilon) for i in range(records))
-            return ApproxDP(records * epsilon, times * budget.delta, **same)
+            return ApproxDP(records * epsilon, times * budget.delta, **relation)
         if isinstance(budget, ZCDP):
-            return ZCDP(records**2 * budget.rho, **same)
+            return ZCDP(records**2 * budget.rho, **relation)
         if isinstance(budget, PureDP | GDP):
-            return type(budget)(records * budget.amounts[0], **same)
+            return type(budget)(records * budget.amounts[0], **relation)
     except (OverflowError, ValueError):
         return NonPrivate()
     raise TypeError(f"{budget}: no group privacy is known for this notion")
 
 
-def under_replacement(budget: Budget) -> Budget:
-    """Return the budget that `budget` implies for neighbours that replace a record."""
+def replacement_budget(budget: Budget) -> Budget:
+    """Return the guarantee that `budget` implies for datasets that differ by a replaced record.
+
+    A replacement removes a record and adds another, so it counts as two steps if `budget` is for
+    added or removed records.
+    """
     if budget.neighbours == "replace":
         return budget
-    return of_group(replace(budget, neighbours="replace"), 2)  # type: ignore[type-var]
+    return group_budget(replace(budget, neighbours="replace"), 2)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Neighbouring datasets: they differ in exactly one record.
+    """Pair of neighbouring datasets, which differ in exactly one record.
 
-    Either this record is replaced, or the right dataset lacks it and keeps the order of the others.
+    Either this record is replaced, or the right dataset is the left dataset without this record.
 
     Parameters
     ----------
     name : str
         Name of the pair, for tables and messages.
     left, right : ndarray of shape (n,) or (n, d)
-        Finite records; `right` may have n - 1.
+        Finite records; `right` has n - 1 records if a record is removed.
 
     Raises
     ------
@@ -105,12 +114,12 @@ class Pair:
 
     @property
     def relation(self) -> Relation:
-        """Neighbour relation of the pair, "replace" or "add_remove"."""
+        """Relation of the two datasets, ``replace`` or ``add_remove``."""
         return "replace" if len(self.left) == len(self.right) else "add_remove"
 
     @property
     def _differs(self) -> Bools:
-        """True at each index that both datasets have and at which they differ."""
+        """Mask of the records of `right` that differ from the records of `left` at their index."""
         many = len(self.right)
         return np.asarray((self.left[:many] != self.right).reshape(many, -1).any(axis=1))
 
@@ -121,14 +130,14 @@ class Pair:
 
     @classmethod
     def replacing(cls, name: str, left: ArrayLike, record: int, by: float | Floats) -> Pair:
-        """Return the pair of a dataset and its copy with one record replaced.
+        """Return the pair of a dataset and a copy of it in which one record is replaced.
 
         Parameters
         ----------
         name : str
             Name of the pair.
         left : array_like of shape (n,) or (n, d)
-            The dataset.
+            Dataset.
         record : int
             Index of the replaced record.
         by : float or ndarray of shape (d,)
@@ -138,16 +147,17 @@ class Pair:
         -------
         Pair
         """
-        one = np.asarray(left, dtype=float)
-        other = one.copy()
-        other[record] = by
-        return cls(name, one, other)
+        original = np.asarray(left, dtype=float)
+        changed = original.copy()
+        changed[record] = by
+        return cls(name, original, changed)
 
     def convert(self, relation: Relation) -> list[Pair]:
-        """Return the pair as pairs of neighbours under `relation`.
+        """Convert the pair to pairs of neighbours under `relation`, ``replace`` or ``add_remove``.
 
-        A replacement gives two add/remove pairs: each dataset, and the dataset without the record.
-        Raise ValueError for an add/remove pair if `relation` is "replace".
+        A pair with a replaced record gives two pairs: each dataset with a copy that lacks the
+        record. A pair with a removed record cannot be converted to a replacement, which raises
+        ValueError.
         """
         if self.relation == relation:
             return [self]
@@ -155,17 +165,19 @@ class Pair:
             raise ValueError(f"{self.name}: a pair of unequal sizes cannot replace a record")
         sides = {"left": self.left, "right": self.right}
         return [
-            Pair(f"{self.name}_{which}", side, np.delete(side, self.record, axis=0))
-            for which, side in sides.items()
+            Pair(f"{self.name}_{side_name}", side, np.delete(side, self.record, axis=0))
+            for side_name, side in sides.items()
         ]
 
     def along(self, direction: Floats, suffix: str = "") -> Pair:
-        """Return a pair of vectors: each number of this pair times a direction.
+        """Convert a pair of datasets of numbers to a pair of datasets of vectors.
+
+        Each number is multiplied by a fixed vector.
 
         Parameters
         ----------
         direction : ndarray of shape (d,)
-            Direction of all vectors.
+            Fixed vector, which each number multiplies.
         suffix : str
             Text to append to the name.
 

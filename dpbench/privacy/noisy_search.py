@@ -1,6 +1,6 @@
-"""Private ranks by noisy binary search, and a private mean clipped to a ball of such a radius.
+"""Private quantiles by noisy binary search, and a private mean clipped at a private radius.
 
-HLY21 and PLAN consist of these two mechanisms.
+The published estimators HLY21 and PLAN consist of these two mechanisms.
 """
 
 from __future__ import annotations
@@ -26,26 +26,29 @@ def private_quantile_by_bisection(
 ) -> Floats:
     """Release a point in [lower, upper] below which about `rank` records lie; spend the ledger.
 
-    Each step counts the records below the midpoint of the current interval, adds noise for 1/steps
-    of the ledger, and keeps the half that contains the point according to the noisy count. A
-    replaced record changes a count by at most 1, and the counts of d coordinates by at most sqrt(d)
-    in l2. Steps compose adaptively. Under zCDP each count gets N(0, steps d/(2 rho)), as in HLY21.
-    Without noise the result is within (upper - lower)/2^(steps + 1) of the point of this rank.
+    Each step counts the records below the midpoint of the current interval, and adds noise to the
+    count. It pays 1/`steps` of the ledger. If the noisy count is below `rank`, the upper half is
+    the next interval, else the lower half. For vectors of d coordinates, each coordinate has its
+    own search. A replaced record changes a count by at most 1. It changes the d counts of all
+    coordinates by at most sqrt(d) in the l2 norm. So under rho-zCDP each count gets noise
+    N(0, steps d/(2 rho)), as in HLY21. If [lower, upper] contains a point below
+    which `rank` records lie, the result without noise is close to this point: within
+    (upper - lower)/2^(steps + 1).
 
     Parameters
     ----------
     below : callable
-        Maps points, (trials,) or by coordinate (trials, d), to the numbers of records below them.
+        Maps points, (trials,) or for d coordinates (trials, d), to the numbers of records below.
     rank : float
-        Wanted number of records below the point.
+        Number of records that should lie below the point.
     lower : ndarray of shape (trials,) or (trials, d)
-        Lower end, public or computed from paid releases; it determines the shape.
+        Lower end, public or computed from paid releases.
     upper : float or ndarray
         Upper end, which broadcasts to `lower`.
     steps : int
         Number of halvings.
     ledger : Ledger
-        Spent completely.
+        Ledger, spent completely.
 
     Returns
     -------
@@ -70,11 +73,12 @@ def clipped_mean_at_private_radius(
     search: Ledger,
     fine: Ledger,
 ) -> tuple[Floats, Floats]:
-    """Release the mean of offsets, projected to a ball that contains about `rank` of them.
+    """Release the mean of vectors, projected to a ball that contains about `rank` of them.
 
-    The radius C (`bound` in the code) is `private_quantile_by_bisection` of the norms of the
-    offsets, paid by `search`. Replacing a record moves its projection by at most 2C, so the mean of
-    n projections has l2 sensitivity 2C/n, paid by `fine`.
+    The vectors are offsets of n records from a centre, and the ball is around 0. Its radius C
+    (`bound` in the code) is a private quantile of the norms of the offsets, for which the ledger
+    `search` pays. Replacing a record moves its projection by at most 2C. So the mean of the
+    projections has l2 sensitivity 2C/n. The ledger `fine` pays for the noise of the mean.
 
     Parameters
     ----------
@@ -83,7 +87,7 @@ def clipped_mean_at_private_radius(
     held : ndarray of shape (trials, m)
         Multiplicity of each offset; each row adds up to n.
     rank : float
-        Wanted number of offsets in the ball; values below 1 count as 1.
+        Number of offsets that should lie in the ball; values below 1 count as 1.
     upper : ndarray of shape (trials,)
         Largest radius of the search.
     steps : int
@@ -94,7 +98,7 @@ def clipped_mean_at_private_radius(
     Returns
     -------
     tuple of two ndarray of shape (trials, d)
-        The mean with noise, and before noise.
+        Means with noise, and before noise.
     """
     length, n = norms(offset), held[0].sum()
     radius = private_quantile_by_bisection(

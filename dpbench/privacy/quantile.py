@@ -11,8 +11,8 @@ from dpbench.samples.base import Sample, share_of_records
 
 __all__ = ["audit_pairs", "private_quantile"]
 
-# The cap on scores makes the total probability of all points with capped scores less than 2^-60.
-NEGLIGIBLE = 60 * np.log(2)
+# The cap on scores bounds the total probability of all points with capped scores by 2^-60.
+LOG_CAP_ODDS = 60 * np.log(2)
 
 
 def private_quantile(
@@ -25,19 +25,22 @@ def private_quantile(
 ) -> Floats:
     """Release a q-quantile of each dataset in [lower, upper], up to `resolution`; spend the ledger.
 
-    The mechanism is the exponential mechanism over t in [lower, upper] with the score
+    Let n be the number of records x of a dataset, and let # count records. The mechanism is the
+    exponential mechanism over t in [lower, upper] with the score
 
-        -max(0, #{x < t - h} - q n, q n - #{x <= t + h}),    h = resolution,
+        -max(0, #{x < t - h} - q n, q n - #{x <= t + h}),    h = resolution.
 
-    capped from below at -W (`cap` in the code). A replaced record changes either count by at most
-    1, so the score has sensitivity 1. The score is 0 within h of a quantile, so that the mechanism
-    finds a value shared by many records. At q = 1/2, on data without ties, it is the
+    A replaced record changes each of the two counts by at most 1, so the score has sensitivity 1.
+    The score is 0 if t is within h of a quantile. So the mechanism also finds a quantile that is
+    the value of many records. At q = 1/2, on data without ties, the mechanism is the
     inverse-sensitivity mechanism of the median, up to a constant (L17).
 
-    The points x - h and x + h cut [lower, upper] into pieces of constant score. The code draws a
-    piece, weighted by its length, and then a uniform point in it. The cap does not change the
-    sensitivity, and with it only records with ranks within W of q n matter. W depends on public
-    numbers alone; the total probability of pieces with capped scores is below 2^-60.
+    The points x - h and x + h, for all records x, cut [lower, upper] into pieces of constant score.
+    The code draws a piece, weighted by its length, and then a uniform point in the piece. To save
+    time, scores below a number -W are raised to -W (W is `cap` in the code). The number W depends
+    on public numbers alone. The raised scores still have sensitivity 1. They depend only on records
+    with ranks within about W of q n. The total probability of pieces with raised scores is
+    below 2^-60.
 
     Parameters
     ----------
@@ -46,11 +49,11 @@ def private_quantile(
     q : float
         Probability of the quantile, in (0, 1).
     lower, upper : float or ndarray of shape (trials,)
-        Finite ends, public or released before; lower < upper.
+        Finite ends, public or already released; lower < upper.
     resolution : float or ndarray of shape (trials,)
         Distance h up to which a point counts as a quantile, above 0.
     ledger : Ledger
-        Spent completely.
+        Ledger, spent completely.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def private_quantile(
     ValueError
         If `q`, the ends or the resolution are out of range.
     """
-    lower, upper, resolution = (np.reshape(one, (-1, 1)) for one in (lower, upper, resolution))
+    lower, upper, resolution = (np.reshape(end, (-1, 1)) for end in (lower, upper, resolution))
     finite = (-np.inf < lower) & (lower < upper) & (upper < np.inf)
     if not (np.all(finite & (resolution > 0) & (resolution < np.inf)) and 0 < q < 1):
         raise ValueError(
@@ -70,7 +73,7 @@ def private_quantile(
             f"{resolution}, {q}"
         )
     log_ratio = max(0.0, np.max(np.log(upper / 2 - lower / 2) - np.log(resolution / 2)))
-    cap = np.ceil(2 / ledger.budget.exponential_epsilon * (log_ratio + NEGLIGIBLE))
+    cap = np.ceil(2 / ledger.budget.exponential_epsilon * (log_ratio + LOG_CAP_ODDS))
     target = share_of_records(q, sample.n)
     first = int(max(0, np.floor(target) - cap - 2))
     last = int(min(sample.n - 1, np.ceil(target) + cap + 1))
@@ -83,33 +86,41 @@ def private_quantile(
         np.cumsum(np.take_along_axis(np.concatenate(parts, 1), order, 1), axis=1)
         for parts in ((counts, np.zeros_like(counts)), (np.zeros_like(counts), counts))
     ]
-    none = np.zeros((sample.trials, 1))
-    within, below = (first + np.concatenate([none, part], 1) for part in upto)
+    zeros = np.zeros((sample.trials, 1))
+    within, below = (first + np.concatenate([zeros, part], 1) for part in upto)
     scores = -np.clip(np.maximum(below - target, target - within), 0, cap)
-    left = np.concatenate([none + lower, edges], 1)
-    length = np.concatenate([edges, none + upper], 1) - left
+    left = np.concatenate([zeros + lower, edges], 1)
+    length = np.concatenate([edges, zeros + upper], 1) - left
     with np.errstate(divide="ignore"):
         chosen = ledger.exponential(scores, 1.0, np.log(length))
     rows = np.arange(sample.trials)
-    found = left[rows, chosen] + length[rows, chosen] * ledger.rng.random(sample.trials)
-    return ledger.record_output(np.asarray(found))
+    points = left[rows, chosen] + length[rows, chosen] * ledger.rng.random(sample.trials)
+    return ledger.record_output(np.asarray(points))
 
 
 def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float) -> list[Pair]:
-    """Return a pair of datasets on which one record changes scores in both directions.
+    """Return a pair of datasets on which one record raises one score and lowers another.
 
-    Let k = ceil(q n) - 1, h = resolution and s = (upper - lower)/20. k records lie at `lower`, two
-    at lower + 2h + s, and all others at `upper`. Around the two records there are a short piece of
-    length s, with k records below it, and a long piece, with k + 2 records below it. If q n is a
-    whole number, both have score -1. The pair moves one record from `upper` to `lower`, which
-    raises the score of the short piece to 0 and lowers the score of the long piece to -2.
+    The pair tests `private_quantile`. That function divides [lower, upper] into pieces, gives a
+    score to each piece, and favours pieces with high scores. Let k = ceil(q n) - 1, h = resolution
+    and s = (upper - lower)/20 (`below`, `resolution` and `short` in the code).
+
+    In the first dataset k records equal `lower`, and two records equal lower + 2h + s. All other
+    records equal `upper`. A short piece, of length s, has k records on its left. A long piece has
+    k + 2 records on its left. If q n is a whole number, both pieces have score -1. In
+    the second dataset one record is moved from `upper` to `lower`. Then the short piece has score
+    0, and the long piece has score -2.
 
     Parameters
     ----------
     n : int
-        Records in each dataset.
-    q, lower, upper, resolution : float
-        Arguments of `private_quantile`.
+        Number of records in each dataset.
+    q : float
+        Probability of the quantile, in (0, 1).
+    lower, upper : float
+        Ends of the range in which the quantile is searched.
+    resolution : float
+        Distance up to which a point counts as a quantile, above 0.
 
     Returns
     -------
@@ -120,6 +131,6 @@ def audit_pairs(n: int, q: float, lower: float, upper: float, resolution: float)
     below = int(np.ceil(share_of_records(q, n))) - 1
     if below < 1 or below + 3 > n:
         return []
-    alone = lower + 2 * resolution + short
-    records = np.repeat([lower, alone, upper], [below, 2, n - below - 2])
+    isolated = lower + 2 * resolution + short
+    records = np.repeat([lower, isolated, upper], [below, 2, n - below - 2])
     return [Pair.replacing("around_the_quantile", records, n - 1, lower)]

@@ -15,29 +15,29 @@ __all__ = ["Rotation", "walsh_hadamard"]
 def walsh_hadamard(x: Floats) -> Floats:
     """Apply the orthonormal Walsh-Hadamard transform, its own inverse, along the last axis.
 
-    The length d of the axis must be a power of two. The matrix of size ab is the Kronecker product
-    of the matrices of sizes a and b. So two products with matrices of about sqrt(d) rows suffice,
-    and n vectors cost n d^(3/2) operations in place of n d^2.
+    The length d of the axis must be a power of two. The transform of length a b is the Kronecker
+    product of the transforms of lengths a and b. So two products with matrices of about sqrt(d)
+    rows suffice: n vectors cost n d^(3/2) operations in place of n d^2.
     """
     bits = x.shape[-1].bit_length() - 1
     rows, columns = 2 ** (bits // 2), 2 ** (bits - bits // 2)
     square = (x.reshape(-1, columns) @ hadamard(columns, float)).reshape(-1, rows, columns)
-    found = hadamard(rows, float) @ square if rows > 1 else square
-    return np.asarray(found.reshape(x.shape) / np.sqrt(x.shape[-1]))
+    product = hadamard(rows, float) @ square if rows > 1 else square
+    return np.asarray(product.reshape(x.shape) / np.sqrt(x.shape[-1]))
 
 
 class Rotation(NamedTuple):
-    """Random orthogonal matrix for every trial: rounds of random signs and `walsh_hadamard`.
+    """Random rotation for every trial: rounds of random signs and a Walsh-Hadamard transform.
 
-    A vector x is padded with zeros to a length D, a power of two. After the rotation no coordinate
-    is larger than about |x| sqrt(2 ln(D)/D) (Ailon, Chazelle 2006). The rotation does not depend on
-    the data.
+    A vector x is padded with zeros to a length D, a power of two. After the rotation, with high
+    probability, no coordinate is larger than about |x| sqrt(2 ln(D)/D) (Ailon, Chazelle 2006). The
+    rotation does not depend on the data.
     """
 
     signs: Floats  # (rounds, trials, D)
 
     @classmethod
-    def drawn(cls, rng: np.random.Generator, trials: int, d: int, rounds: int = 3) -> Self:
+    def draw_rotation(cls, rng: np.random.Generator, trials: int, d: int, rounds: int = 3) -> Self:
         """Draw a rotation for each trial.
 
         Parameters
@@ -47,9 +47,9 @@ class Rotation(NamedTuple):
         trials : int
             Number of trials.
         d : int
-            Coordinates of the vectors.
+            Number of coordinates of the vectors.
         rounds : int
-            Number of rounds.
+            Number of rounds of signs and a transform, by default 3.
 
         Returns
         -------
@@ -58,22 +58,25 @@ class Rotation(NamedTuple):
         size = 1 << (d - 1).bit_length()
         return cls(np.where(rng.random((rounds, trials, size)) < 0.5, -1.0, 1.0))
 
-    def there(self, x: Floats) -> Floats:
-        """Rotate vectors, (trials, m, d); the result is (trials, m, D)."""
+    def apply_to(self, x: Floats) -> Floats:
+        """Pad vectors with zeros to D coordinates, a power of two, and rotate them.
+
+        The vectors have the shape (trials, m, d), the result (trials, m, D).
+        """
         x = np.pad(x, ((0, 0), (0, 0), (0, self.signs.shape[2] - x.shape[2])))
         for sign in self.signs:
             x = walsh_hadamard(x * sign[:, None])
         return x
 
-    def back(self, x: Floats, d: int) -> Floats:
+    def invert(self, x: Floats, d: int) -> Floats:
         """Apply the inverse rotation and drop the padding.
 
         Parameters
         ----------
         x : ndarray of shape (trials, D)
-            Rotated vectors.
+            Rotated vectors, padded to D coordinates.
         d : int
-            Coordinates to keep.
+            Number of coordinates to keep.
 
         Returns
         -------

@@ -2,12 +2,13 @@ r"""Noise proportional to a smooth sensitivity, which may depend on the records.
 
 Let f map datasets to numbers, and let x and x' be neighbouring datasets. S is a t-smooth
 sensitivity of f if |f(x) - f(x')| <= min(S(x), S(x')) and S(x) <= e^t S(x') for all neighbours
-(NRS07). The release is f(x) + S(x) Z/s (BS19), for noise Z and a number s (the shift). In units of
-S(x)/s the releases on neighbours are distributed as Z and as e^u Z + v, with |u| <= t and
-|v| <= s min(1, e^u), because S bounds the difference of f on both sides.
+(NRS07). The release is f(x) + S(x) Z/s (BS19), for noise Z and a number s (the shift). Subtract
+f(x) from the releases on x and x', and divide by S(x)/s. The results are distributed as Z on x, and
+as e^u Z + v on x', with e^u = S(x')/S(x). So |u| <= t, and |v| <= s min(1, e^u), because both S(x)
+and S(x') bound |f(x) - f(x')|.
 
-**Pure DP: Student's t with d = 3 degrees of freedom** (`DEGREES`), with density proportional to
-(1 + z^2/d)^(-(d+1)/2).
+**Pure DP: Student's t with d = 3 degrees of freedom** (`STUDENT_DEGREES`). The density is
+proportional to (1 + z^2/d)^(-(d+1)/2).
 
 1. The derivative of the log-density is at most (d+1)/(2 sqrt(d)) in absolute value, at
    |z| = sqrt(d). So the shift by |v| <= s min(1, e^u), before or after the scaling, costs at most
@@ -55,8 +56,9 @@ tau = t/sqrt(2 rho) and g = s/sqrt(2 rho) (`x` and `g` in the code). It remains 
 
     k(c) = ln E exp(c tau A) cosh(c g B) <= c^2/2 for all real c.
 
-`_shift` finds the largest such g for sigma = 1.05 tau (`WIDER`). It evaluates k by quadrature at
-|c| = h, q h, q^2 h, ..., with h = `FEWEST` and q = `RATIO`. Other c are covered as follows:
+`_shift` finds the largest such g for sigma = 1.05 tau (`SIGMA_OVER_TAU`). It evaluates k by
+quadrature at |c| = h, q h, q^2 h, ..., with h = `MIN_GRID_C` and q = `GRID_RATIO`. Other c are
+covered as follows:
 
 - |c| <= h. Because e^y <= 1 + y + y^2 e^|y|/2 and E psi = 0, k(c) <= c^2/2 E psi^2 e^(h |psi|),
   which is at most c^2/2 E (tau^2 A^2 + g^2 B^2) e^(h (tau |A| + g |B|)), because A B is odd.
@@ -78,42 +80,49 @@ from dpbench.privacy.budgets import ZCDP, Budget
 
 __all__ = ["draw", "largest_rate", "student_shift"]
 
-DEGREES = 3  # d, degrees of freedom of Student's t
-WIDER = 1.05  # sigma/tau
-FEWEST, RATIO = 1e-3, 1.05  # h and q: smallest |c| of the grid, and ratio of neighbours
+STUDENT_DEGREES = 3  # d, degrees of freedom of Student's t
+SIGMA_OVER_TAU = 1.05  # sigma/tau
+MIN_GRID_C, GRID_RATIO = 1e-3, 1.05  # h and q: smallest |c| of the grid, and ratio of neighbours
 
 
 def largest_rate(budget: Budget) -> float:
-    """Return the supremum of the admissible t.
+    """Return the limit below which the smoothness t must lie, for noise under a given budget.
 
-    At this t the whole budget pays for the scaling by e^t, and no budget (under zCDP almost none)
-    is left for the shift.
+    The noise is proportional to a t-smooth sensitivity S, so S(x) <= e^t S(x') for neighbouring
+    datasets x and x'. Hence the scales of the noise on x and x' differ by a factor of up to e^t.
+    The values before noise differ, too. The budget must pay for both differences. At the limit, the
+    difference of scales costs the whole budget (under zCDP nearly the whole budget).
     """
     if isinstance(budget, ZCDP):
         return float(np.sqrt(2 * budget.rho))
-    return budget.pure_epsilon / DEGREES
+    return budget.pure_epsilon / STUDENT_DEGREES
 
 
 def student_shift(epsilon: float, t: float) -> float:
-    """Return the shift s at which Student noise costs epsilon.
+    """Return the number s for which noise S Z/s is epsilon-DP.
+
+    S is a t-smooth sensitivity of the released number, and Z has Student's t distribution with 3
+    degrees of freedom.
 
     Parameters
     ----------
     epsilon : float
-        Budget, above 0.
+        Privacy parameter, above 0.
     t : float
         Smoothness, above 0.
 
     Returns
     -------
     float
-        Positive if t < epsilon/d.
+        Number s, positive if t < epsilon/3.
     """
-    return float((epsilon - DEGREES * t) * 2 * np.sqrt(DEGREES) / (DEGREES + 1))
+    return float(
+        (epsilon - STUDENT_DEGREES * t) * 2 * np.sqrt(STUDENT_DEGREES) / (STUDENT_DEGREES + 1)
+    )
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, ...], budget: Budget, t: float) -> Floats:
-    """Draw independent noises Z/s for a t-smooth sensitivity of 1.
+    """Draw independent noises for numbers with a t-smooth sensitivity of 1.
 
     Parameters
     ----------
@@ -122,13 +131,14 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], budget: Budget, t: fl
     shape : tuple of int
         Shape of the result.
     budget : Budget
-        Pays for all of the noise: Laplace log-normal noise under zCDP, else Student noise.
+        Budget of the release. Under zCDP the noise is Laplace log-normal, else Student's t.
     t : float
-        Smoothness, in (0, `largest_rate`).
+        Smoothness, between 0 and the result of `largest_rate`.
 
     Returns
     -------
     ndarray
+        Noises, of shape `shape`.
 
     Raises
     ------
@@ -139,36 +149,50 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], budget: Budget, t: fl
     if not 0 < share < 1:
         raise ValueError(f"t is {t:g}; {budget} asks for 0 < t < {largest_rate(budget):g}")
     if not isinstance(budget, ZCDP):
-        noise = rng.standard_t(DEGREES, shape) / student_shift(budget.pure_epsilon, t)
+        noise = rng.standard_t(STUDENT_DEGREES, shape) / student_shift(budget.pure_epsilon, t)
         return np.asarray(noise)
-    x = float(np.ceil(share * 1e6) / 1e6)  # tau, rounded up to make it a key of the cache
-    wide = np.exp(WIDER * x * rng.standard_normal(shape))
+    x = float(np.ceil(share * 1e6) / 1e6)  # tau, rounded up so that few values are cached
+    wide = np.exp(SIGMA_OVER_TAU * x * rng.standard_normal(shape))
     return np.asarray(rng.laplace(size=shape) * wide / (_shift(x) * np.sqrt(2 * budget.rho)))
 
 
 @cache
 def _shift(x: float) -> float:
-    """Return the largest g for tau = x, 0 < x < 1."""
-    from scipy.optimize import brentq  # a slow import
+    """Return the largest s/sqrt(2 rho) for which Laplace log-normal noise S Z/s is rho-zCDP.
 
-    a, b, log_p = _scores(x * WIDER)
-    bound, slack = np.exp(1.5 * (x * WIDER) ** 2), (1 - WIDER**-2) / 2
+    S is a t-smooth sensitivity of the released number. Z = X e^(sigma Y), where X is a Laplace
+    variable of scale 1, Y is a standard normal variable and sigma = x `SIGMA_OVER_TAU`. The
+    argument x = t/sqrt(2 rho) is in (0, 1).
+    """
+    from scipy.optimize import brentq  # slow to import
+
+    a, b, log_p = _scores(x * SIGMA_OVER_TAU)
+    bound, slack = np.exp(1.5 * (x * SIGMA_OVER_TAU) ** 2), (1 - SIGMA_OVER_TAU**-2) / 2
 
     def excess(g: float) -> float:
-        most = RATIO * max(g * bound / slack, 2 * (x + g * bound), 1.0)
-        c = np.exp(np.arange(np.log(FEWEST), np.log(most) + np.log(RATIO), np.log(RATIO)))[:, None]
+        largest_c = GRID_RATIO * max(g * bound / slack, 2 * (x + g * bound), 1.0)
+        c = np.exp(
+            np.arange(
+                np.log(MIN_GRID_C), np.log(largest_c) + np.log(GRID_RATIO), np.log(GRID_RATIO)
+            )
+        )[:, None]
         even = np.logaddexp(c * g * b, -c * g * b) - np.log(2) + log_p
         k = np.maximum(*(logsumexp(even + sign * c * x * a, axis=1) for sign in (1, -1)))
-        chords = (1 + RATIO) ** 2 / (4 * RATIO)
+        chords = (1 + GRID_RATIO) ** 2 / (4 * GRID_RATIO)
         size = x * np.abs(a) + g * b
-        near = np.exp(log_p) @ (((x * a) ** 2 + (g * b) ** 2) * np.exp(FEWEST * size))
+        near = np.exp(log_p) @ (((x * a) ** 2 + (g * b) ** 2) * np.exp(MIN_GRID_C * size))
         return float(max(np.max(k / c[:, 0] ** 2) * 2 * chords, near) - 1)
 
     return float(brentq(excess, 0.0, 1.0, xtol=1e-9)) * (1 - 1e-6)
 
 
 def _scores(sigma: float) -> tuple[Floats, Floats, Floats]:
-    """Return A and B on a grid of equally spaced ln|z|, and the log-probabilities of the points."""
+    """Return two derivatives of a log-density at grid points, and the points' log-probabilities.
+
+    Let p be the density of Laplace log-normal noise with parameter `sigma`. For z > 0 the two
+    functions are A(z) = z B(z) - 1 and B(z) = -(ln p)'(z), in this order. The grid points z have
+    equally spaced logarithms.
+    """
     log_z = np.arange(-40, 60 * sigma + np.log1p(60 / sigma), 0.1)[:, None]
     y = sigma * np.arange(-20, 80, 0.1)
     log_joint = log_z - y - np.exp(log_z - y) - (y / sigma) ** 2 / 2

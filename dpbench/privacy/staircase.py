@@ -1,11 +1,12 @@
-r"""Staircase noise: the additive epsilon-DP noise X for one number with the smallest E|X| (GV14).
+r"""Staircase noise, the epsilon-DP noise for one number with the smallest mean absolute value.
 
-Let b = e^-epsilon and 0 < g < 1. At sensitivity 1 the density is symmetric around 0. For
-k = 0, 1, ... it is a b^k on [k, k + g) and a b^(k+1) on [k + g, k + 1), where a normalises it. The
+It was proposed in GV14. Let X be the noise at sensitivity 1, b = e^-epsilon and 0 < g < 1. The
+density of X at x depends only on |x|. For k = 0, 1, ... the density is c b^k if |x| is in
+[k, k + g), and c b^(k+1) if |x| is in [k + g, k + 1). The constant c makes the integral 1. The
 density decreases in |x|, by the factor b over a length of 1. So points within 1 of each other have
-densities within a factor e^epsilon, and the noise is epsilon-DP for one number. It is not suitable
-for vectors, at any l1 sensitivity: even a small move of a coordinate may cross a step, and every
-coordinate that crosses a step costs epsilon.
+densities within a factor e^epsilon, and the noise is epsilon-DP for one number. The noise is not
+suitable for vectors, at any l1 sensitivity. Even a small move of a coordinate may cross a step, and
+every coordinate that crosses a step costs epsilon.
 
 |X| exceeds k with probability b^k. Given |X| in [k, k + 1), it is uniform on [k, k + g) with
 probability g/D and uniform on [k + g, k + 1) with probability (1-g) b/D, where D = g + (1-g) b
@@ -23,13 +24,16 @@ from dpbench.arrays import Floats
 
 __all__ = ["draw", "upper_quantile"]
 
-# A larger epsilon is replaced by this one, because b would underflow.
-LARGEST = 200.0
+# A larger epsilon is replaced by this value, because b would underflow.
+MAX_EPSILON = 200.0
 
 
 def _distance(log_tail: Floats, epsilon: float) -> Floats:
-    """Return the point that |X| exceeds with probability e^-log_tail."""
-    epsilon = min(epsilon, LARGEST)
+    """Return the point that |X| exceeds with probability e^-log_tail.
+
+    X is staircase noise, epsilon-DP for one number of sensitivity 1.
+    """
+    epsilon = min(epsilon, MAX_EPSILON)
     g, b = expit(-epsilon / 2), np.exp(-epsilon)
     whole = g + (1 - g) * b
     k = np.floor(log_tail / epsilon)
@@ -39,7 +43,7 @@ def _distance(log_tail: Floats, epsilon: float) -> Floats:
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, ...], epsilon: float) -> Floats:
-    """Draw independent noises for numbers of sensitivity 1.
+    """Draw independent staircase noises for numbers of sensitivity 1.
 
     Parameters
     ----------
@@ -59,7 +63,7 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], epsilon: float) -> Fl
 
 
 def upper_quantile(upper: Floats, epsilon: float) -> Floats:
-    """Return the points that the noise exceeds with given probabilities.
+    """Return the points that staircase noise at sensitivity 1 exceeds with given probabilities.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Symbols of privacy parameters, and the text form of budgets.
 
-`SYMBOLS` is the only table of these letters, and `budget_text` is the only function that writes the
-amounts of a budget. Tables on a terminal, pages, figures and LaTeX pass different parameters to it.
+`SYMBOLS` is the only table of the symbols, and `budget_text` is the only function that writes the
+privacy parameters of a budget. Terminal tables, pages, figures and LaTeX all call this function.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Symbol:
 
 
 SYMBOLS = {
-    one.name: one
-    for one in (
+    symbol.name: symbol
+    for symbol in (
         Symbol("alpha", "alpha", "\N{GREEK SMALL LETTER ALPHA}", r"\alpha"),
         Symbol("delta", "delta", "\N{GREEK SMALL LETTER DELTA}", r"\delta"),
         Symbol("epsilon", "eps", "\N{GREEK SMALL LETTER EPSILON}", r"\varepsilon"),
@@ -64,33 +64,33 @@ def budget_text(
     number: Callable[[float], str] = "{:g}".format,
     columns: Collection[str] = AMOUNTS,
 ) -> str:
-    """Write a budget: its label and its amounts.
+    """Return a budget as text: `label`, then its privacy parameters.
 
     Parameters
     ----------
     budget : Budget or mapping
-        A mapping is a row of results, with a column for each amount; amounts that do not apply are
-        None or NaN.
+        A mapping is a row of results, with a column for each privacy parameter; parameters that do
+        not apply are None or NaN.
     alphabet : {'ascii', 'name', 'unicode', 'tex'}
         ``ascii`` is the shortest, for tables of 80 columns: ``eps=0.5 delta=1e-06``.
     label : str
-        Text before the amounts, for example the notion; "" for no label.
+        Text before the parameters, for example the notion of privacy; by default none.
     number : callable
-        Formats an amount.
+        Function that formats a parameter, by default with six digits.
     columns : collection of str
-        The amounts to write; all by default.
+        Names of the parameters to write; by default all.
 
     Returns
     -------
     str
-        "" if there are neither a label nor amounts.
+        Text, empty if there is neither a label nor a parameter.
     """
     row = budget.named_amounts if isinstance(budget, Budget) else budget
     form, between = FORMS[alphabet]
-    known = ((name, row.get(name)) for name in AMOUNTS if name in columns)
+    values = ((name, row.get(name)) for name in AMOUNTS if name in columns)
     amounts = [
         form.format(getattr(SYMBOLS[name], alphabet), number(amount))
-        for name, amount in known
+        for name, amount in values
         if amount is not None and not math.isnan(amount)
     ]
     return between.join(filter(None, [label, *amounts]))

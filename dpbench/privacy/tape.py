@@ -1,4 +1,4 @@
-"""Record the inputs and outputs of the mechanisms of a run, and replay the outputs."""
+"""Tapes, which record the inputs and outputs of a run's mechanisms and may replay the outputs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ __all__ = ["Step", "Tape"]
 
 @dataclass
 class Step:
-    """Inputs and outputs of one mechanism.
+    """Recorded call of one mechanism: its inputs and outputs.
 
     Attributes
     ----------
     mechanism : str
-        Name of the method of the ledger. Every mechanism begins with a step ``pay``.
+        Name of the mechanism, a method of `Ledger`. A step ``pay`` precedes the step of every
+        mechanism.
     values : array
         Values before noise, or scores.
     sensitivity : mapping
-        Stated sensitivities by norm: ``l1``, ``l2``, ``max``, ``box`` or ``ball``.
+        Stated sensitivities, keyed by norm: ``l1``, ``l2``, ``max``, or the norms ``box`` and
+        ``ball`` of `Ledger.add_joint_noise`.
     released : array or None
-        Output of the mechanism, or in a replay the output of the earlier run.
+        Output of the mechanism. If this run repeats an earlier run, this is the earlier output.
     output : array or None
-        Final output, if the mechanism transforms `released` or has its own randomness, and records
-        its output on the ledger (`Ledger.record_output`).
+        Final output that code has recorded by `Ledger.record_output`, else None. Code records it if
+        it transforms `released`, or if its mechanism has its own randomness.
     weights : float or array
         Logarithms of the base measure of an exponential mechanism.
     draws : int
@@ -47,22 +49,22 @@ class Step:
     output: Floats | None = None
     chance: Mapping[str, Any] | None = None
 
-    def like(self, other: Step) -> bool:
-        """Return whether `other` has an equal mechanism and an equal range of outputs."""
-        same = self.mechanism == other.mechanism and self.values.shape == other.values.shape
-        return same and np.array_equal(self.weights, other.weights)
+    def is_comparable(self, other: Step) -> bool:
+        """Return whether `other` has this step's mechanism, shape of values, and weights."""
+        same_inputs = self.mechanism == other.mechanism and self.values.shape == other.values.shape
+        return same_inputs and np.array_equal(self.weights, other.weights)
 
 
 class Tape:
-    """Steps of a run, with a replay of the outputs of an earlier run.
+    """Recorder of the calls (steps) of mechanisms in a run; it may repeat an earlier run's outputs.
 
     Parameters
     ----------
     earlier : sequence of Step, optional
-        Steps of another run. A step that matches the earlier step at its position releases the
-        earlier output, so that later steps of both runs depend on equal releases. After the step
-        the generator has the state of the earlier run, so that all later random numbers are equal,
-        even if the mechanisms drew different numbers of them.
+        Steps of the earlier run; by default there is no earlier run. A step that matches the
+        earlier step at its position releases the earlier output. So later steps of both runs depend
+        on equal releases. After the step the generator has the state of the earlier run. So all
+        later random numbers are equal, even if the mechanisms drew different amounts of them.
     """
 
     def __init__(self, earlier: Sequence[Step] = ()) -> None:
@@ -70,50 +72,61 @@ class Tape:
         self._earlier = earlier
 
     def add(self, step: Step, rng: np.random.Generator | None = None) -> Any:
-        """Append a step and return its output, or the output of the matching earlier step.
+        """Append a step (the recorded call of a mechanism), and return the output to release.
+
+        If the tape repeats an earlier run, the output of the earlier step at the same position is
+        returned. This step must have the mechanism, the weights and the shape of values of `step`.
+        If there is no such earlier step, the output of `step` is returned.
 
         Parameters
         ----------
         step : Step
             Step of this run.
         rng : Generator, optional
-            Generator of the ledger, set to its state in the earlier run.
+            Generator of the ledger, which is set to its state in the earlier run.
 
         Returns
         -------
         array or None
+            Output to use.
         """
         self.steps.append(step)
         earlier = self._counterpart(rng)
-        if earlier is not None and step.like(earlier):
+        if earlier is not None and step.is_comparable(earlier):
             step.released = earlier.released
         return step.released
 
-    def record_output(self, found: Floats, rng: np.random.Generator | None = None) -> Floats:
-        """Record the output of the mechanism just paid for; return it, or the earlier output.
+    def record_output(self, output: Floats, rng: np.random.Generator | None = None) -> Floats:
+        """Record the output of the mechanism just paid for, and return the output to use.
 
         Parameters
         ----------
-        found : ndarray
+        output : ndarray
             Output in this run.
         rng : Generator, optional
-            Generator of the ledger, set to its state in the earlier run.
+            Generator of the ledger, which is set to its state in the earlier run.
 
         Returns
         -------
         ndarray
+            Output of the matching step of the earlier run if the tape repeats one, else `output`.
         """
         earlier = self._counterpart(rng)
-        known = None if earlier is None else earlier.output
-        if known is not None and known.shape == found.shape:
-            found = known
-        self.steps[-1].output = found
-        return found
+        earlier_output = None if earlier is None else earlier.output
+        if earlier_output is not None and earlier_output.shape == output.shape:
+            output = earlier_output
+        self.steps[-1].output = output
+        return output
 
     def _counterpart(self, rng: np.random.Generator | None) -> Step | None:
-        """Return the earlier step that matches the last step, and restore the generator's state."""
-        at, step = len(self.steps) - 1, self.steps[-1]
-        earlier = self._earlier[at] if at < len(self._earlier) else None
+        """Return the earlier run's step (recorded call) that matches the last step of this run.
+
+        Steps match if they have the same position and mechanism. The method also sets the
+        generator `rng` to its state after the earlier step. It returns None if no step matches or
+        there is no earlier run.
+        """
+        index, step = len(self.steps) - 1, self.steps[-1]
+        earlier = self._earlier[index] if index < len(self._earlier) else None
         if earlier is None or earlier.mechanism != step.mechanism:
             earlier = None
         if rng is not None:

@@ -1,4 +1,4 @@
-"""Present a run to readers: figures, LaTeX, and the page with its sections."""
+"""Present a run to readers: figures, LaTeX, and an HTML page with its sections."""
 
 # Imported because they register their kinds of figures.
 from dpbench.report import (  # noqa: F401

@@ -1,4 +1,4 @@
-"""Figure of the parts of an error against the clipping threshold."""
+"""Figure of the parts of an error (bias, noise, sampling) against the clipping threshold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.estimators.heavy_tailed import TunedClippedMean, worst_clipping_bias
-from dpbench.output.axes import ticks
+from dpbench.output.axes import set_horizontal_ticks
 from dpbench.output.style import THEORY, Axes, line_styles, number_text
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
@@ -28,19 +28,22 @@ __all__ = ["Decomposition"]
 
 @validated
 class Decomposition(SelectingFigure):
-    """Parts of the error against the clipping threshold T, a panel for each family.
+    """Figure of the parts of the error against the clipping threshold T, a panel for each family.
 
-    The bias falls and the noise rises in T. The threshold that each policy chooses is marked.
-    Dotted lines are the worst bias over the moment class, and the 0.9 quantile of the noise.
+    The parts are bias, noise and sampling error. If T grows, the bias falls and the noise rises.
+    Vertical lines mark the T that some estimators choose. There are two dotted lines. One is the
+    largest bias that any distribution with a bounded k-th moment can have. The other is the exact
+    0.9 quantile of the noise.
 
     Parameters
     ----------
     estimators : optional
-        Estimators with a list of values for `threshold`.
+        Estimators to draw, with a list of values for their parameter ``threshold``.
     chosen : names, or values by name
-        Estimators whose chosen T is marked, as in a `Selection`.
+        Estimators that choose T themselves. Vertical lines mark their T. A list of names, or a
+        mapping of names to values of parameters.
     n : int
-        Sample size.
+        Sample size, the number of records.
     """
 
     chosen: Choice
@@ -64,8 +67,8 @@ class Decomposition(SelectingFigure):
                     )
 
     def describe(self) -> tuple[str, str]:
-        what = "0.9 quantiles of the error and its parts against the clipping threshold"
-        return what, intervals_text([])
+        shown = "0.9 quantiles of the error and its parts against the clipping threshold"
+        return shown, intervals_text([])
 
     def rows(self, result: Result) -> pd.DataFrame:
         rows = super().rows(result)
@@ -73,38 +76,43 @@ class Decomposition(SelectingFigure):
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         for family, rows in self.rows(result).groupby("family", sort=False):
-            yield partial(self._panel, str(family), rows, words)
+            yield partial(self._draw_panel, str(family), rows, words)
 
-    def _panel(self, family: str, rows: pd.DataFrame, words: Labels, ax: Axes) -> None:
-        study, looks = words.study, line_styles(self.PARTS.values())
+    def _draw_panel(self, family: str, rows: pd.DataFrame, words: Labels, ax: Axes) -> None:
+        study, styles = words.study, line_styles(self.PARTS.values())
         for part, worst in rows.groupby("threshold")[list(self.PARTS)].max().items():
             name = self.PARTS[str(part)]
-            ax.plot(worst.index, worst, label=name, **looks[name])
+            ax.plot(worst.index, worst, label=name, **styles[name])
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
-        ticks(ax, [])
+        set_horizontal_ticks(ax, [])
         ax.set_title(words.family(family), pad=22)
         ax.set_ylabel(f"0.9 quantile at $n = {number_text(self.n)}$")
-        budgets = (one.value for one in study.budgets.values())
-        budget = next(one for one in budgets if rows_of_budget(rows, one).any())
+        budgets = (variant.value for variant in study.budgets.values())
+        budget = next(budget for budget in budgets if rows_of_budget(rows, budget).any())
         thresholds = np.sort(rows["threshold"].unique())
         bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
         ax.plot(thresholds, bias, label="theory", **THEORY)
         ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
-        # a bias of zero shows up as a rounding error: leave it below the frame
+        # A bias of zero is measured as a rounding error, which must stay below the frame.
         ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
-        self._chosen(family, budget, words, ax)
+        self._mark_thresholds(family, budget, words, ax)
 
-    def _chosen(self, family: str, budget: Budget, words: Labels, ax: Axes) -> None:
-        """Mark the threshold of each policy; neighbouring names stand at different heights."""
-        study, places = words.study, {}
+    def _mark_thresholds(self, family: str, budget: Budget, words: Labels, ax: Axes) -> None:
+        """Mark the thresholds that the estimators in `chosen` use, by vertical lines with names.
+
+        Neighbouring names stand at different heights.
+        """
+        study, thresholds = words.study, {}
         for label in select_labels(self.chosen, study.estimators):
             estimator = study.estimator(label, family)
             assert isinstance(estimator, TunedClippedMean)
-            places[words.estimator(label)] = estimator.clipping_threshold(self.n, budget)
+            thresholds[words.estimator(label)] = estimator.clipping_threshold(self.n, budget)
         low, high = ax.get_xlim()
-        shown = sorted((place, name) for name, place in places.items() if low < place < high)
-        for i, (place, name) in enumerate(shown):
-            ax.axvline(place, color="0.35", linewidth=0.8, zorder=1)
-            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
-            above: dict[str, Any] = {"xytext": (0, 1 + 8 * (i % 2)), "textcoords": "offset points"}
-            ax.annotate(name, (place, 1), xycoords=ax.get_xaxis_transform(), **above, **look)
+        shown = sorted(
+            (threshold, name) for name, threshold in thresholds.items() if low < threshold < high
+        )
+        for i, (threshold, name) in enumerate(shown):
+            ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
+            style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
+            offset: dict[str, Any] = {"xytext": (0, 1 + 8 * (i % 2)), "textcoords": "offset points"}
+            ax.annotate(name, (threshold, 1), xycoords=ax.get_xaxis_transform(), **offset, **style)

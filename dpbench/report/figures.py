@@ -1,4 +1,4 @@
-"""Base classes of figures: their selection, their panels, and drawing these on a canvas or axes."""
+"""Base classes of figures, which select rows and draw panels on a canvas or the caller's axes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Looks = Mapping[str, dict[str, Any]]
 
 @validated
 class DrawnFigure(Figure, ABC):
-    """Figure with a caption, whose panels a subclass draws.
+    """Base class of figures with a caption and panels; a subclass draws the panels.
 
     Parameters
     ----------
     caption : str
-        A sentence or two.
+        Caption of one or two sentences, empty by default.
     ylabel : str
-        Label of the vertical axes with the unit, by default the metric's words.
+        Label of the vertical axes with the unit. By default each kind of figure has its own label.
     """
 
     caption: str = ""
@@ -55,63 +55,72 @@ class DrawnFigure(Figure, ABC):
 
     @abstractmethod
     def _panels(self, result: Result, words: Labels) -> Iterable[Panel]:
-        """Return a function for each panel that draws it on its axes."""
+        """Return one function for each panel, which draws the panel on given axes."""
 
     @abstractmethod
     def describe(self) -> tuple[str, str]:
-        """Return two phrases in plain words: the axes, and the kind of intervals."""
+        """Return two phrases for the caption, one on the axes and one on the kind of intervals."""
 
     def figure(
         self, result: Result, names: Names = None, ax: Axes | None = None, panel: int | None = None
     ) -> Canvas:
-        drawn, heights = list(self._panels(result, Labels(result.study, names or {}))), self.HEIGHTS
+        drawers, heights = (
+            list(self._panels(result, Labels(result.study, names or {}))),
+            self.HEIGHTS,
+        )
         if panel is not None:
-            if not 0 <= panel < len(drawn):
-                raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawn) - 1}")
-            drawn, heights = [drawn[panel]], ()
-        canvas, axes = panels(len(drawn), ax, heights)
-        for draw, on in zip(drawn, axes, strict=False):  # a canvas without panels still has axes
-            draw(on)
+            if not 0 <= panel < len(drawers):
+                raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawers) - 1}")
+            drawers, heights = [drawers[panel]], ()
+        canvas, axes = panels(len(drawers), ax, heights)
+        for draw, panel_axes in zip(
+            drawers, axes, strict=False
+        ):  # a canvas without panels still has axes
+            draw(panel_axes)
             if self.ylabel:
-                on.set_ylabel(self.ylabel)
-        shown = list(axes)[: len(drawn)]
-        share_axes(shown)
+                panel_axes.set_ylabel(self.ylabel)
+        used_axes = list(axes)[: len(drawers)]
+        share_axes(used_axes)
         legend(canvas, ax)
-        for on in shown:  # after the legend, because this widens curves differently in each panel
-            widen_covered_curves(on)
+        for (
+            panel_axes
+        ) in used_axes:  # after the legend, because this widens curves differently in each panel
+            widen_covered_curves(panel_axes)
         return canvas
 
 
 @validated
 class SelectingFigure(Selection, DrawnFigure, ABC):
-    """Figure of the rows of a summary that it selects."""
+    """Base class of figures that select families, estimators and budgets of the summary."""
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         super().check(study, keys, where)
-        rows = keys[study.about(self, keys, where)]
+        rows = keys[study.select_rows(self, keys, where)]
         if rows.empty:
             raise ConfigError(f"{where}: the sweep runs nothing that the figure selects")
         self._check(rows, study, where)
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        """Raise ConfigError for keys that this kind of figure cannot show."""
+        """Raise ConfigError if a figure of this kind cannot show the planned results in `rows`."""
 
     def rows(self, result: Result) -> pd.DataFrame:
         summary = result.summary
-        return summary[result.study.about(self, summary)].reset_index(drop=True)
+        return summary[result.study.select_rows(self, summary)].reset_index(drop=True)
 
 
 def chosen_labels(choice: Choice | None, labels: Iterable[str], where: str) -> list[str]:
-    """Select labels by name or pattern, as entries are selected.
+    """Select labels by name or by pattern with wildcards.
+
+    See `dpbench.sweep.selection.select_labels`.
 
     Parameters
     ----------
     choice : list of str, mapping or None
-        Names or patterns; None selects all.
+        Names or patterns to select. None selects all labels.
     labels : iterable of str
         Labels to select from.
     where : str
-        Key of the choice, for messages.
+        Place of the choice in the configuration, for error messages.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Figures of exponents and sample complexities, which are fitted to curves of errors."""
+"""Figures of exponents and of smallest n, both computed from curves of errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpbench.analysis.claims import Claim
 from dpbench.analysis.result import Result
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.study import Study
-from dpbench.output.axes import ticks
+from dpbench.output.axes import set_horizontal_ticks
 from dpbench.output.style import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
@@ -27,23 +27,28 @@ __all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
 BARS = "bars: 95 per cent intervals, bootstrap over trials"
 
 
-def _errorbar(ax: Axes, x: Any, y: Any, rows: pd.DataFrame, column: str, **look: Any) -> None:
-    """Draw the interval of a column around y; no bars if it is unknown."""
-    reach = rows[["low", "high"]].sub(rows[column], axis=0).abs()
-    ax.errorbar(x, y, yerr=reach.fillna(0).to_numpy(float).T, elinewidth=1, **look)
+def _errorbar(ax: Axes, x: Any, y: Any, rows: pd.DataFrame, column: str, **style: Any) -> None:
+    """Draw points at (x, y), with the interval of each point as an error bar.
+
+    `column` holds the measured numbers of `rows`, the columns ``low`` and ``high`` the ends of
+    their intervals. A point with an unknown interval has no bar.
+    """
+    lengths = rows[["low", "high"]].sub(rows[column], axis=0).abs()
+    ax.errorbar(x, y, yerr=lengths.fillna(0).to_numpy(float).T, elinewidth=1, **style)
 
 
 @validated
 class Exponents(DrawnFigure):
-    """Measured exponents with 95% intervals against the moment order k, with curves of theory.
+    """Figure of fitted exponents with 95% intervals against the moment order k.
 
-    There is a panel for each variable. The panel below it has measured minus theory, with the
-    claims' tolerance in grey.
+    Curves show the exponents that theorems state. There is a panel for each variable of a power
+    law, for example n. A second panel below it shows measured minus theoretical exponents. Its grey
+    band is the tolerance of the claims.
 
     Parameters
     ----------
     claims : names or patterns
-        Claims about exponents to draw.
+        Names of the claims about exponents to draw.
     """
 
     claims: Choice
@@ -51,39 +56,42 @@ class Exponents(DrawnFigure):
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         super().check(study, keys, where)
-        chosen = self._claims(study, f"{where}.claims")
-        if not chosen:
+        claims = self._claims(study, f"{where}.claims")
+        if not claims:
             raise ConfigError(f"{where}.claims: {self.claims!r}: no claim is left to draw")
-        for label, claim in chosen.items():
+        for label, claim in claims.items():
             if claim.statement.variable not in VARIABLES:
                 raise ConfigError(f"{where}.claims: {label!r}: it tests no exponent; leave it out")
-            if keys.loc[study.about(claim, keys), "k"].isna().any():
+            if keys.loc[study.select_rows(claim, keys), "k"].isna().any():
                 raise ConfigError(f"{where}.claims: {label!r}: a family has no moment order")
 
     def _claims(self, study: Study, where: str = "") -> dict[str, Claim]:
-        known = study.all_claims
-        return {label: known[label] for label in chosen_labels(self.claims, known, where)}
+        claims = study.all_claims
+        return {label: claims[label] for label in chosen_labels(self.claims, claims, where)}
 
     def describe(self) -> tuple[str, str]:
         return "fitted exponents against the moment order k, and measured minus theory", BARS
 
     def rows(self, result: Result) -> pd.DataFrame:
         summary = result.summary
-        shown = pd.Series(data=False, index=summary.index)
+        mask = pd.Series(data=False, index=summary.index)
         for claim in self._claims(result.study).values():
             regime = summary["n"].between(claim.n_min, claim.n_max or np.inf)
-            shown |= result.study.about(claim, summary) & regime
-        return summary[shown]
+            mask |= result.study.select_rows(claim, summary) & regime
+        return summary[mask]
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        rows = self._measured(result, words)
+        rows = self._label_claims(result, words)
         looks = line_styles(rows["label"])
-        for left in (False, True):
+        for difference in (False, True):
             for _, panel in rows.groupby("variable", sort=False):
-                yield partial(self._panel, panel, looks, result.study, left)
+                yield partial(self._draw_panel, panel, looks, result.study, difference)
 
-    def _measured(self, result: Result, words: Labels) -> pd.DataFrame:
-        """Return the rows of the claims, with the moment order ``k`` and a ``label``."""
+    def _label_claims(self, result: Result, words: Labels) -> pd.DataFrame:
+        """Return the rows of ``claims.csv`` that the figure shows, with two added columns.
+
+        ``k`` is the moment order, and ``label`` the text for the legend.
+        """
         study = result.study
         rows = result.claims[result.claims["claim"].isin(list(self._claims(study)))]
         spanned = rows["variable"].map(lambda name: VARIABLES[name].column)
@@ -91,18 +99,20 @@ class Exponents(DrawnFigure):
             next(f.value.moment_order for f in study.families.values() if f.label(column) == law)
             for law, column in zip(rows["distribution"], spanned, strict=True)
         ]
-        about = [words.claim(row) for row in rows.to_dict("records")]
-        rows = rows.assign(k=np.array(laws, dtype=float), label=[name for name, _ in about])
-        for more in (words.budgets(rows), [law for _, law in about]):
+        names = [words.claim(row) for row in rows.to_dict("records")]
+        rows = rows.assign(k=np.array(laws, dtype=float), label=[name for name, _ in names])
+        for details in (words.budgets(rows), [law for _, law in names]):
             if rows.duplicated(["variable", "label", "k"]).any():
-                told = zip(rows["label"], more, strict=True)
-                rows["label"] = [", ".join(filter(None, parts)) for parts in told]
+                pairs = zip(rows["label"], details, strict=True)
+                rows["label"] = [", ".join(filter(None, parts)) for parts in pairs]
         return rows
 
-    def _panel(self, rows: pd.DataFrame, looks: Looks, study: Study, left: bool, ax: Axes) -> None:
-        """Draw measured exponents, or, with `left`, measured minus theory."""
+    def _draw_panel(
+        self, rows: pd.DataFrame, looks: Looks, study: Study, difference: bool, ax: Axes
+    ) -> None:
+        """Draw the measured exponents of claims, or measured minus theory with `difference`."""
         claims = [study.all_claims[label] for label in rows["claim"].unique()]
-        if left:
+        if difference:
             tolerance = rows["tolerance"].max()
             ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
             ax.axhline(0, **THEORY)
@@ -111,29 +121,32 @@ class Exponents(DrawnFigure):
             k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)
             for curve in dict.fromkeys(tuple(claim.prediction(x) for x in k) for claim in claims):
                 ax.plot(k, curve, label="theory", **THEORY)
-            what, base, sign = exponent_text(claims[0].statement)
-            ax.set_ylabel(rf"${sign}$ in $\mathit{{{what}}} \sim {base}^{sign}$")
-        # Points at equal k are drawn side by side where the curve of theory is horizontal.
-        apart = 0.42 / ax.figure.figure.get_figwidth() if left else 0.0
+            quantity, base, sign = exponent_text(claims[0].statement)
+            ax.set_ylabel(rf"${sign}$ in $\mathit{{{quantity}}} \sim {base}^{sign}$")
+        # Differences at equal k are drawn side by side, because theory is horizontal there.
+        spacing = 0.42 / ax.figure.figure.get_figwidth() if difference else 0.0
         for i, (label, points) in enumerate(rows.groupby("label")):
-            look: dict[str, Any] = {key: looks[str(label)][key] for key in ("color", "marker")}
-            shift = apart * (i - (rows["label"].nunique() - 1) / 2)
-            height = points["measured"] - (points["theorem"] if left else 0)
-            look |= {"label": label, "linestyle": "none", "capsize": 2, "markersize": 3}
-            _errorbar(ax, points["k"] + shift, height, points, "measured", **look)
+            style: dict[str, Any] = {key: looks[str(label)][key] for key in ("color", "marker")}
+            shift = spacing * (i - (rows["label"].nunique() - 1) / 2)
+            height = points["measured"] - (points["theorem"] if difference else 0)
+            style |= {"label": label, "linestyle": "none", "capsize": 2, "markersize": 3}
+            _errorbar(ax, points["k"] + shift, height, points, "measured", **style)
         ax.set_xticks(sorted(rows["k"].unique()))
         if ax.xaxis.get_tick_params()["labelbottom"]:  # false above another panel
             ax.set_xlabel("moment order $k$")
 
 
 @validated
-class _OfRequest(SelectingFigure):
-    """Figure of the sample complexities that a request of the study has found.
+class _RequestFigure(SelectingFigure):
+    """Base class of figures that show the smallest n at which an estimator reaches an error.
+
+    A request in the configuration determines the errors and estimators, see
+    `dpbench.analysis.smallest_n.SampleComplexity`.
 
     Parameters
     ----------
     request : str
-        Label of the request under ``sample_complexity``.
+        Label of the request, a key under ``sample_complexity`` in the configuration.
     """
 
     request: str
@@ -144,88 +157,98 @@ class _OfRequest(SelectingFigure):
                 ", ".join(study.sample_complexity) or "none: the sweep has no sample_complexity"
             )
             raise ConfigError(f"{where}.request: {self.request!r}: choose from {choices}")
-        asked = study.about(study.sample_complexity[self.request], keys)
-        super().check(study, keys[asked], where)
+        requested = study.select_rows(study.sample_complexity[self.request], keys)
+        super().check(study, keys[requested], where)
 
     def rows(self, result: Result) -> pd.DataFrame:
         rows, study = super().rows(result), result.study
-        return rows[study.about(study.sample_complexity[self.request], rows)]
+        return rows[study.select_rows(study.sample_complexity[self.request], rows)]
 
-    def _found(self, result: Result) -> pd.DataFrame:
+    def _select_samples(self, result: Result) -> pd.DataFrame:
         """Return the rows of ``sample_complexity.csv`` that the figure shows."""
         table = result.samples[result.samples["request"] == self.request]
         table = table.assign(family=table["distribution"])
-        return table[result.study.about(self, table)]
+        return table[result.study.select_rows(self, table)]
 
     def _unit(self, rows: pd.DataFrame, study: Study) -> str:
-        """Return the unit of alpha in mathematical text: sigma if all variances are 1, or blank."""
+        """Return the unit of the errors alpha in mathematical text.
+
+        The unit is sigma if the variances of all distributions are 1, else blank.
+        """
         families = [study.families[label].value for label in rows["family"].unique()]
-        known = [getattr(family, "distribution", None) for family in families]
-        return r"\sigma" if all(law is not None and law.variance == 1 for law in known) else ""
+        distributions = [getattr(family, "distribution", None) for family in families]
+        return (
+            r"\sigma" if all(law is not None and law.variance == 1 for law in distributions) else ""
+        )
 
 
 @validated
-class SampleComplexityCurves(_OfRequest):
-    """Smallest n against 1/alpha, with the theorem's n and its terms, a panel for each curve.
+class SampleComplexityCurves(_RequestFigure):
+    """Figure of the smallest sample size n that reaches an error alpha, against 1/alpha.
 
-    Points with 95% intervals are read off the curves of errors; diamonds are found by direct
-    search. Grey lines are the terms of the theorem's n, the dotted line is their sum.
+    There is a panel for each combination of family, estimator and budget. Points with 95% intervals
+    come from curves of measured errors. Diamonds are found by direct search, which runs more n than
+    the sweep. A theorem states the smallest n as a sum of terms. Each grey line is one term, and
+    the dotted line is the sum.
     """
 
     def describe(self) -> tuple[str, str]:
         return "the smallest n with error at most alpha in 0.9 of the trials", BARS
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        rows = self._found(result)
+        rows = self._select_samples(result)
         several = rows["family"].nunique() > 1
         for _, curve in rows.groupby(["family", "estimator", *BUDGET], dropna=False, sort=False):
             row = curve.iloc[0]
             law = words.family(row["family"]) if several else ""
             name = ", ".join(filter(None, [law, words.estimator(row["estimator"])]))
             title = f"{name}\n{words.budget(row.to_dict())}".strip()
-            yield partial(self._panel, curve, title, self._unit(rows, result.study))
+            yield partial(self._draw_panel, curve, title, self._unit(rows, result.study))
 
-    def _panel(self, rows: pd.DataFrame, title: str, unit: str, ax: Axes) -> None:
+    def _draw_panel(self, rows: pd.DataFrame, title: str, unit: str, ax: Axes) -> None:
         curve = rows[rows["method"] == "curve"].sort_values("alpha")
         search = rows[rows["method"] == "search"]
         inverse = 1 / curve["alpha"]
         terms = curve[[f"{name}_term" for name in TERMS]]
         for name, dash in zip(TERMS, GUIDE_DASHES, strict=True):
-            term, look = terms[f"{name}_term"], GUIDE | {"linestyle": dash}
+            term, style = terms[f"{name}_term"], GUIDE | {"linestyle": dash}
             if term.notna().any():
-                ax.plot(inverse, term, label=f"{name} term", **look)
+                ax.plot(inverse, term, label=f"{name} term", **style)
         if terms["privacy_term"].notna().any():
             ax.plot(inverse, terms.sum(axis=1), label="theory, all terms", **THEORY)
-        full = {"marker": "o", "markersize": 3}
+        filled = {"marker": "o", "markersize": 3}
         hollow = {"marker": "D", "markersize": 5, "markerfacecolor": "none"}
-        for label, found, look in (("measured", curve, full), ("direct search", search, hollow)):
-            points = found.dropna(subset=["samples"])
+        for label, group, style in (("measured", curve, filled), ("direct search", search, hollow)):
+            points = group.dropna(subset=["samples"])
             if not points.empty:
-                look |= {"linestyle": "none", "color": "0.25"}
+                style |= {"linestyle": "none", "color": "0.25"}
                 x, y = 1 / points["alpha"], points["samples"]
-                _errorbar(ax, x, y, points, "samples", label=label, **look)
+                _errorbar(ax, x, y, points, "samples", label=label, **style)
         # The sum stays in the frame; a negligible term may leave it.
-        shown = [*rows["samples"].dropna(), *terms.sum(axis=1)]
-        ax.set_ylim(min(shown) / 4, max(shown) * 4)
+        heights = [*rows["samples"].dropna(), *terms.sum(axis=1)]
+        ax.set_ylim(min(heights) / 4, max(heights) * 4)
         ax.set(xscale="log", yscale="log", xlabel=rf"${unit or 1}/\alpha$", ylabel="smallest $n$")
         ax.set_title(title, fontsize=8)
-        ticks(ax, [])
+        set_horizontal_ticks(ax, [])
 
 
 @validated
-class Thresholds(_OfRequest):
-    """Smallest n for a coarse alpha against the radius R or ln(1/delta), a panel for each budget.
+class Thresholds(_RequestFigure):
+    """Figure of the smallest n for an error alpha, against a radius R or ln(1/delta).
 
-    The axis of R is logarithmic. An n that is linear in ln R gives a straight line; an n that is
-    linear in R leaves the frame. Estimators that take no R have a line across the whole panel. If
-    a request has several alpha, the smallest is shown.
+    There is a panel for each budget. The radius R is a parameter of estimators, a public bound on
+    the mean or on the records. Its axis is logarithmic. If n is linear in ln R, the line is
+    straight. If n is linear in R, the line leaves the frame. Estimators without a parameter R have
+    a line across the whole panel. If several alpha were requested, the figure shows the smallest
+    alpha.
 
     Parameters
     ----------
     against : {'radius', 'delta'}
         Parameter on the horizontal axis.
     leave : names, or values by name, optional
-        Estimators whose n may leave the frame, as in a `Selection`.
+        Estimators whose n may leave the frame. A list of names, or a mapping of names to values of
+        parameters.
     """
 
     against: Literal["radius", "delta"] = "radius"
@@ -239,7 +262,7 @@ class Thresholds(_OfRequest):
         return f"the smallest n with a coarse error against {plain_text(self.against)}", BARS
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        rows = self._found(result)
+        rows = self._select_samples(result)
         rows = rows[(rows["method"] == "curve") & (rows["alpha"] == rows["alpha"].min())]
         names = rows["estimator"].map(lambda label: words.estimator(label, self.against))
         leave = select_labels(self.leave, result.study.estimators) if self.leave is not None else []
@@ -247,13 +270,15 @@ class Thresholds(_OfRequest):
             names += ", " + rows["family"].map(words.family)
         rows = rows.assign(series=names, stays=~rows["estimator"].isin(leave))
         unit = self._unit(rows, result.study)
-        held = [name for name in BUDGET if name != self.against]
+        columns = [name for name in BUDGET if name != self.against]
         looks = line_styles(rows["series"])
-        for _, panel in rows.groupby(held, dropna=False):
-            title = words.budget(panel.iloc[0].to_dict(), held)
-            yield partial(self._panel, panel, title, unit, looks)
+        for _, panel in rows.groupby(columns, dropna=False):
+            title = words.budget(panel.iloc[0].to_dict(), columns)
+            yield partial(self._draw_panel, panel, title, unit, looks)
 
-    def _panel(self, rows: pd.DataFrame, title: str, unit: str, looks: Looks, ax: Axes) -> None:
+    def _draw_panel(
+        self, rows: pd.DataFrame, title: str, unit: str, looks: Looks, ax: Axes
+    ) -> None:
         variable = VARIABLES[self.against]
         amounts = rows[self.against].to_numpy(float)
         # Draw log10 R on a linear axis, because ticks of a logarithmic axis overflow near 1e300.
@@ -263,8 +288,8 @@ class Thresholds(_OfRequest):
             points = curve.sort_values("x")
             if points["x"].isna().all():
                 points = points.drop(columns="x").merge(ends, how="cross")
-            x, y, look = points["x"], points["samples"], {"label": series, **looks[str(series)]}
-            _errorbar(ax, x, y, points, "samples", **look)
+            x, y, style = points["x"], points["samples"], {"label": series, **looks[str(series)]}
+            _errorbar(ax, x, y, points, "samples", **style)
         top = rows.loc[rows["stays"], ["samples", "high"]].max().max()
         ax.set_ylim(0, 1.15 * top if np.isfinite(top) else None)
         if not variable.shows_x:

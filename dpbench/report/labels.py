@@ -1,4 +1,4 @@
-"""Print the names of a sweep's entries, parameters and budgets in figures, captions and pages."""
+"""Format the names of families, estimators, claims and budgets for figures, captions and pages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 
 from dpbench.analysis.study import Study
-from dpbench.output.style import NOTIONS, number_text, spaced
+from dpbench.output.style import NOTIONS, display_name, number_text
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS, budget_text
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.selection import BUDGET, Variant
 from dpbench.theory.theorems import Theorem
 
-__all__ = ["Labels", "axis", "exponent_text", "metric_text", "plain_text", "variant_text"]
+__all__ = ["Labels", "axis_label", "exponent_text", "metric_text", "plain_text", "variant_text"]
 
 # Symbols of parameters in mathematical text; others are printed by name.
 LETTERS = {
@@ -38,69 +38,77 @@ PLAIN = {
 
 
 def parameter_text(name: str, value: Any) -> str:
-    """Format a parameter with its value, in mathematical text.
+    """Format a parameter with its value, as in ``$d = 10$``.
 
     Parameters
     ----------
     name : str
         Name of the parameter.
     value : object
-        Its value; only numbers are printed with the name.
+        Value of the parameter. If it is not a number, the text is only the value.
 
     Returns
     -------
     str
+        Text with mathematics between dollar signs.
     """
     if not isinstance(value, int | float):
-        return spaced(str(value))
+        return display_name(str(value))
     number = number_text(value)
-    return f"${LETTERS[name]} = {number}$" if name in LETTERS else f"{spaced(name)} = ${number}$"
+    return (
+        f"${LETTERS[name]} = {number}$" if name in LETTERS else f"{display_name(name)} = ${number}$"
+    )
 
 
-def variant_text(one: Variant[Any], names: Mapping[str, str], *without: str) -> str:
-    """Format an entry with the values of its swept parameters.
+def variant_text(variant: Variant[Any], names: Mapping[str, str], *without: str) -> str:
+    """Format the name of an entry with the values of its swept parameters.
 
     Parameters
     ----------
-    one : Variant
-        The entry.
+    variant : Variant
+        The entry: a family, an estimator or a budget with values of its parameters.
     names : mapping of str to str
-        Printed names of entries, by default each name with spaces for underscores.
+        Printed names of entries, keyed by their names in the configuration. An entry without a
+        printed name is printed under its own name, with spaces for underscores.
     *without : str
-        Parameters to leave out.
+        Names of parameters to leave out.
 
     Returns
     -------
     str
-        Mathematical text.
+        Text with mathematics between dollar signs.
     """
-    shown = [name for name in one.swept if name not in without]
-    name = names.get(one.name, spaced(one.name))
-    return ", ".join([name, *(parameter_text(p, one.parameters[p]) for p in shown)])
+    shown = [name for name in variant.swept if name not in without]
+    name = names.get(variant.name, display_name(variant.name))
+    return ", ".join([name, *(parameter_text(p, variant.parameters[p]) for p in shown)])
 
 
-def axis(parameter: str) -> str:
-    """Return the axis label of a parameter, in mathematical text."""
+def axis_label(parameter: str) -> str:
+    """Return the label of an axis that shows a parameter, with mathematics between dollar signs."""
     if parameter in VARIABLES:
         return VARIABLES[parameter].axis
-    return AXES.get(parameter, spaced(parameter))
+    return AXES.get(parameter, display_name(parameter))
 
 
 def metric_text(column: str) -> str:
-    """Return the words for a column of a summary, on a single line."""
-    words = METRICS[column].words if column in METRICS else spaced(column)
+    """Return the words for a column of a summary, for example ``interval width (median)``.
+
+    The words are on a single line.
+    """
+    words = METRICS[column].words if column in METRICS else display_name(column)
     return words.replace("\n", " ")
 
 
 def plain_text(text: str) -> str:
-    """Return a parameter or the words of a metric without special characters of LaTeX."""
-    return PLAIN.get(text, spaced(text)).replace("%", " per cent")
+    """Return the words for a parameter or a metric, without LaTeX's special characters."""
+    return PLAIN.get(text, display_name(text)).replace("%", " per cent")
 
 
 def exponent_text(theorem: Theorem) -> tuple[str, str, str]:
-    """Return the parts of the formula of a theorem's exponent, as in n ~ (1/alpha)^s.
+    """Return the left side, base and exponent of the power law that a theorem states, as texts.
 
-    These are the left side (``n`` or ``error``), the base, and the letter of the exponent.
+    For example, n ~ (1/α)^s has the left side ``n``, the base ``(1/α)`` and the exponent ``s``. A
+    power law for the error has the left side ``error`` and the exponent ``c``.
     """
     base = VARIABLES[theorem.variable].base
     error = theorem.of == "fixed_n" or base == "n"
@@ -109,86 +117,126 @@ def exponent_text(theorem: Theorem) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class Labels:
-    """Printed names for the entries of a study.
+    """Formatter of the names of a study's families, estimators, claims and budgets.
 
     Parameters
     ----------
     study : Study
+        Study with the families, estimators, claims and budgets to name.
     names : mapping of str to str
-        Printed names by entry, by default each name with spaces for underscores.
+        Printed names of entries, keyed by their names in the configuration. An entry without a
+        printed name is printed under its own name, with spaces for underscores.
     """
 
     study: Study
     names: Mapping[str, str] = field(default_factory=dict)
 
     def family(self, label: str, *without: str) -> str:
-        """Format a family by its label, see `variant_text`."""
+        """Format the name of a family with the values of its swept parameters.
+
+        Parameters
+        ----------
+        label : str
+            Label of the family in the study.
+        *without : str
+            Names of parameters to leave out.
+
+        Returns
+        -------
+        str
+            Text with mathematics between dollar signs.
+        """
         return variant_text(self.study.families[label], self.names, *without)
 
     def estimator(self, label: str, *without: str) -> str:
-        """Format an estimator by its label, see `variant_text`."""
+        """Format the name of an estimator with the values of its swept parameters.
+
+        Parameters
+        ----------
+        label : str
+            Label of the estimator in the study.
+        *without : str
+            Names of parameters to leave out.
+
+        Returns
+        -------
+        str
+            Text with mathematics between dollar signs.
+        """
         return variant_text(self.study.estimators[label], self.names, *without)
 
     def claim(self, row: Mapping[Any, Any]) -> tuple[str, str]:
-        """Format the estimator and the distribution of a claim, without the claim's variable."""
-        variable, told = VARIABLES.get(row["variable"]), []
+        """Format the names of the estimator and of the distribution in a row of ``claims.csv``.
+
+        If the claim predicts an exponent in a variable, the two texts leave this variable out. The
+        reason is that the row covers several values of the variable.
+        """
+        variable, texts = VARIABLES.get(row["variable"]), []
         spanned = variable.column if variable else ""
         for column, entries in (
             ("estimator", self.study.estimators),
             ("distribution", self.study.families),
         ):
-            known = {one.label(spanned): one for one in entries.values()}
-            one = known.get(row[column])  # None if the cell names several entries
+            variants = {variant.label(spanned): variant for variant in entries.values()}
+            variant = variants.get(row[column])  # None if the cell names several entries
             text = (
-                variant_text(one, self.names, spanned) if one else spaced(row[column].strip("()"))
+                variant_text(variant, self.names, spanned)
+                if variant
+                else display_name(row[column].strip("()"))
             )
-            told.append(text)
-        return told[0], told[1]
+            texts.append(text)
+        return texts[0], texts[1]
 
     def notion(self, privacy: str) -> str:
-        """Format the notion of a budget, by the printed name of its entry if there is one."""
-        entries = [one for one in self.study.budgets.values() if one.value.label == privacy]
-        if named := [self.names[one.name] for one in entries if one.name in self.names]:
+        """Format the notion of privacy of a budget, for example pure DP.
+
+        `privacy` is the label of the budget. If a name to print is given for the budget's entry,
+        return this name.
+        """
+        entries = [
+            variant for variant in self.study.budgets.values() if variant.value.label == privacy
+        ]
+        if named := [self.names[variant.name] for variant in entries if variant.name in self.names]:
             return named[0]
         notion = entries[0].value.notion
-        mechanism = spaced(privacy.removeprefix(notion)).strip()
+        mechanism = display_name(privacy.removeprefix(notion)).strip()
         return ", ".join(filter(None, [NOTIONS[notion], mechanism]))
 
-    def budget(self, about: Mapping[Any, Any], columns: list[str] = BUDGET) -> str:
+    def budget(self, row: Mapping[Any, Any], columns: list[str] = BUDGET) -> str:
         """Format the budget of a row.
 
         Parameters
         ----------
-        about : mapping
-            The row by column.
+        row : mapping
+            Cells of the row by column.
         columns : list of str, optional
-            Columns of the budget to print, by default all.
+            Columns of the budget to print: ``privacy`` (the notion) and amounts. By default all.
 
         Returns
         -------
         str
-            Mathematical text; blank without privacy.
+            Text with mathematics between dollar signs; blank without privacy.
         """
-        if about["privacy"] == "none" or pd.isna(about["privacy"]):
+        if row["privacy"] == "none" or pd.isna(row["privacy"]):
             return ""
-        label = self.notion(about["privacy"]) if "privacy" in columns else ""
-        return budget_text(about, "tex", label=label, number=number_text, columns=columns)
+        label = self.notion(row["privacy"]) if "privacy" in columns else ""
+        return budget_text(row, "tex", label=label, number=number_text, columns=columns)
 
     def budgets(self, rows: pd.DataFrame, *without: str) -> list[str]:
-        """Format every row's budget by the columns in which budgets differ.
+        """Format the budgets of all rows, with only those columns in which the budgets differ.
 
         Parameters
         ----------
         rows : DataFrame
-            Rows with the columns of a budget.
+            Rows with the columns of a budget: ``privacy`` (the notion) and amounts.
         *without : str
-            Columns to leave out.
+            Names of columns to leave out.
 
         Returns
         -------
         list of str
-            Mathematical text for each row.
+            Text for each row, with mathematics between dollar signs.
         """
         paid = rows[rows["privacy"] != "none"]
-        apart = [name for name in BUDGET if name not in without and paid[name].nunique() > 1]
-        return [self.budget(row, apart) for row in rows[BUDGET].to_dict("records")]
+        differing = [name for name in BUDGET if name not in without and paid[name].nunique() > 1]
+        return [self.budget(row, differing) for row in rows[BUDGET].to_dict("records")]

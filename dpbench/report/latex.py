@@ -1,4 +1,4 @@
-"""Write figures with captions, and tables of claims, for LaTeX."""
+"""Write LaTeX: figures with captions, and tables of claims."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pandas as pd
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Figure
 from dpbench.output.files import Stamps, atomic
-from dpbench.output.style import Canvas, number_text, spaced
+from dpbench.output.style import Canvas, display_name, number_text
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS
@@ -24,10 +24,12 @@ from dpbench.report.labels import Labels, parameter_text
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import Variant
 
-__all__ = ["TEXT", "caption", "claim_rows", "claims_table", "escaped", "latex", "tabular"]
-__all__ += ["write_snippet"]
+__all__ = [
+    "TEXT_COLUMN", "caption", "claim_rows", "claims_table", "escape_latex", "tabular",
+    "to_latex", "write_snippet",
+]  # fmt: skip
 
-# Explanations in captions for the lines of a legend that are no measurements.
+# Explanations in captions, by the entries of a legend that are no measurements.
 LINES = {
     "slope by theory": "dotted: the slope of theory, through the geometric mean of the points",
     "exact slope at these n": "dotted: the slope of exact errors at these n, through the "
@@ -45,13 +47,13 @@ LINES = {
 HEADER = (
     "Estimator", "Law", "Budget", "Theorem", "At these $n$", r"Measured (95\%)", "Verdict",
 )  # fmt: skip
-# Lets all words break into lines, and intervals stand below their numbers, to fit into 12 cm.
+# Columns whose words break into lines, and intervals below their numbers, fit into 12 cm.
 BREAKING = r">{\raggedright\arraybackslash\hspace{0pt}}"
-TEXT, MEASURED = (rf"{BREAKING}p{{{share}\linewidth}}" for share in (0.13, 0.17))
-COLUMNS = rf"@{{}}*{{3}}{{{TEXT}}}rr{MEASURED}{TEXT}@{{}}"
+TEXT_COLUMN, MEASURED_COLUMN = (rf"{BREAKING}p{{{share}\linewidth}}" for share in (0.13, 0.17))
+COLUMNS = rf"@{{}}*{{3}}{{{TEXT_COLUMN}}}rr{MEASURED_COLUMN}{TEXT_COLUMN}@{{}}"
 CODE = ", a check of the code"
-# Rows of three or four lines that fit on a page; a longer table becomes a longtable.
-MOST_ROWS = 15
+# Number of rows, of three or four lines each, that fit on a page; more rows become a longtable.
+MAX_TABULAR_ROWS = 15
 # The width of a column in the style, at most the column of the document.
 WIDTH = r"\ifdim\columnwidth<3.4in \columnwidth\else 3.4in\fi"
 SPECIAL = {
@@ -74,7 +76,7 @@ UNICODE = str.maketrans(
 )
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Escape the special characters of LaTeX, except in mathematics between dollar signs."""
     parts = text.split("$")
     return "$".join(
@@ -83,20 +85,25 @@ def escaped(text: str) -> str:
     )
 
 
-def latex(text: str) -> str:
+def to_latex(text: str) -> str:
     r"""Turn plain text into LaTeX: ``1/(alpha epsilon)`` becomes $1/(\alpha \varepsilon)$."""
     parts = text.split("$")
-    return escaped("$".join(p if i % 2 else FORMULA.sub(_formula, p) for i, p in enumerate(parts)))
+    return escape_latex(
+        "$".join(p if i % 2 else FORMULA.sub(_format_formula, p) for i, p in enumerate(parts))
+    )
 
 
-def _formula(found: re.Match[str]) -> str:
-    """Turn a formula into mathematical text; keep plain numbers and unmatched brackets."""
-    text, after = found[0], ""
+def _format_formula(match: re.Match[str]) -> str:
+    """Turn a formula in plain text into mathematical text, for `to_latex`.
+
+    Plain numbers, and formulas with unmatched brackets, stay as they are.
+    """
+    text, after = match[0], ""
     while text.count(")") > text.count("("):
         text, _, tail = text.rpartition(")")
         after = f"){tail}{after}"
     if not re.search(rf"{SYMBOL}|\^|\de[+-]?\d", text) or text.count("(") != text.count(")"):
-        return found[0]
+        return match[0]
     text = re.sub(r"\d+(?:\.\d+)?e[+-]?\d+", lambda number: number_text(float(number[0])), text)
     text = re.sub(r"\b(?:" + "|".join(SYMBOLS) + r")\b", lambda name: SYMBOLS[name[0]].tex, text)
     text = re.sub(r"\bln\b", r"\\ln", text)
@@ -118,19 +125,20 @@ def write_snippet(
 
     Parameters
     ----------
-    figure : Figure
+    figure : DrawnFigure
+        The configured figure of the study.
     result : Result
-        The result that the figure shows.
+        Results of the study, which the figure shows.
     canvas : matplotlib Figure
-        The drawn figure.
+        The figure as it was drawn. The entries of its legend are explained in the caption.
     folder : Path
         Folder of both files.
     name : str
-        Name of both files, without ending.
+        Name of both files, without suffix.
     names : mapping of str to str, optional
-        Printed names of entries.
+        Printed names of entries, keyed by their names in the configuration.
     stamps : dict, optional
-        Receives the stamp of the written file.
+        Mapping to which the stamp of the written file (its size and time) is added, keyed by path.
     """
     assert isinstance(figure, DrawnFigure)
     text = caption(figure, result, canvas, names or {})
@@ -148,22 +156,26 @@ def write_snippet(
 
 
 def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[str, str]) -> str:
-    """Return a paragraph: the figure's caption, its axes, the setting, trials, seed and intervals.
+    """Return the caption of a figure as a paragraph of LaTeX.
+
+    It has the configured caption, the axes, the data, estimators and budgets, the range of n,
+    trials and seed, and an explanation of intervals and lines.
 
     Parameters
     ----------
-    figure : Figure
+    figure : DrawnFigure
+        The configured figure of the study.
     result : Result
-        The result that the figure shows.
+        Results of the study, which the figure shows.
     canvas : matplotlib Figure
-        The drawn figure.
+        The figure as it was drawn. The entries of its legend are explained in the caption.
     names : mapping of str to str
-        Printed names of entries.
+        Printed names of entries, keyed by their names in the configuration.
 
     Returns
     -------
     str
-        LaTeX.
+        The paragraph in LaTeX.
     """
     rows, study = figure.rows(result), result.study
     shown, intervals = figure.describe()
@@ -174,69 +186,75 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
     sentences = [
         figure.caption.rstrip("."),
         f"Shown: {shown}",
-        f"Data: {_described(families, names)}",
-        f"Estimators: {_described(estimators, names)}",
-        f"Budgets: {_budgets(rows, Labels(study, names))}",
-        f"{_range('$n$', rows['n'])}; {_range('trials per point', rows['trials'])}; "
+        f"Data: {_describe_entries(families, names)}",
+        f"Estimators: {_describe_entries(estimators, names)}",
+        f"Budgets: {_format_budgets(rows, Labels(study, names))}",
+        f"{_format_range('$n$', rows['n'])}; {_format_range('trials per point', rows['trials'])}; "
         f"seed {result.seed}",
         "; ".join([intervals[0].upper() + intervals[1:], *lines]),
     ]
-    return latex(". ".join(filter(None, sentences)) + ".")
+    return to_latex(". ".join(filter(None, sentences)) + ".")
 
 
-def _described(variants: Iterable[Variant[Any]], names: Mapping[str, str]) -> str:
-    """Format entries with their kinds, and with parameters that are numbers or words."""
+def _describe_entries(variants: Iterable[Variant[Any]], names: Mapping[str, str]) -> str:
+    """Format families or estimators, each with its kind and parameters in brackets.
+
+    Only parameters that are numbers or words are printed.
+    """
     entries: dict[str, list[Variant[Any]]] = {}
-    for one in variants:
-        entries.setdefault(one.name, []).append(one)
+    for variant in variants:
+        entries.setdefault(variant.name, []).append(variant)
     texts = []
-    for name, ones in entries.items():
-        told = [spaced(_kind(ones[0].value))]
-        value = ones[0].value
-        for parameter in value if isinstance(value, Mapping) else ones[0].parameters:
-            values = {one.parameters[parameter] for one in ones if _plain(one, parameter)}
+    for name, same_kind in entries.items():
+        details = [display_name(_kind_name(same_kind[0].value))]
+        value = same_kind[0].value
+        for parameter in value if isinstance(value, Mapping) else same_kind[0].parameters:
+            values = {
+                variant.parameters[parameter]
+                for variant in same_kind
+                if _is_printed(variant, parameter)
+            }
             if values:
-                told.append(_listed(parameter, sorted(values)))
-        texts.append(f"{names.get(name, spaced(name))} ({'; '.join(told)})")
+                details.append(_format_parameter(parameter, sorted(values)))
+        texts.append(f"{names.get(name, display_name(name))} ({'; '.join(details)})")
     return ", ".join(texts)
 
 
-def _listed(parameter: str, values: Sequence[Any]) -> str:
-    """Format a parameter with its values, as mathematical text."""
+def _format_parameter(parameter: str, values: Sequence[Any]) -> str:
+    """Format a parameter with one or several values, with mathematics between dollar signs."""
     if isinstance(values[0], bool):
         values = ["yes" if value else "no" for value in values]
     if isinstance(values[0], str):
-        return f"{spaced(parameter)} = {', '.join(map(spaced, values))}"
-    more = [f"${number_text(value)}$" for value in values[1:]]
+        return f"{display_name(parameter)} = {', '.join(map(display_name, values))}"
+    others = [f"${number_text(value)}$" for value in values[1:]]
     first = parameter_text(parameter, values[0])
-    return ", ".join([first, *more])
+    return ", ".join([first, *others])
 
 
-def _plain(one: Variant[Any], parameter: str) -> bool:
-    known = isinstance(one.parameters[parameter], int | float | str)
-    return known and parameter not in {"kind", "_target_"}
+def _is_printed(variant: Variant[Any], parameter: str) -> bool:
+    is_text_or_number = isinstance(variant.parameters[parameter], int | float | str)
+    return is_text_or_number and parameter not in {"kind", "_target_"}
 
 
-def _kind(made: Any) -> str:
-    """Return the kind of an entry, from its configuration or from the class of its value."""
-    if isinstance(made, Mapping):
-        return str(made.get("kind") or made["_target_"])
-    return str(
-        getattr(made, "distribution", made).kind_name()
-    )  # a family of one has its law's kind
+def _kind_name(entry: Any) -> str:
+    """Return the kind of a family or estimator, from its configuration or from its class."""
+    if isinstance(entry, Mapping):
+        return str(entry.get("kind") or entry["_target_"])
+    # A family of a single distribution has its kind.
+    return str(getattr(entry, "distribution", entry).kind_name())
 
 
-def _budgets(rows: pd.DataFrame, words: Labels) -> str:
-    """Format the notions of privacy in some rows, each with its amounts."""
+def _format_budgets(rows: pd.DataFrame, words: Labels) -> str:
+    """Format the budgets of some rows: each notion of privacy with its amounts."""
     texts = []
     for label, paid in rows[rows["privacy"] != "none"].groupby("privacy"):
-        known = [name for name in AMOUNTS if paid[name].notna().all()]
-        amounts = [_listed(name, sorted(paid[name].unique())) for name in known]
+        amount_names = [name for name in AMOUNTS if paid[name].notna().all()]
+        amounts = [_format_parameter(name, sorted(paid[name].unique())) for name in amount_names]
         texts.append(", ".join([words.notion(str(label)), *amounts]))
     return "; ".join(texts) or "none"
 
 
-def _range(name: str, values: pd.Series[float]) -> str:
+def _format_range(name: str, values: pd.Series[float]) -> str:
     low, high = (f"${number_text(value)}$" for value in (values.min(), values.max()))
     return f"{name} from {low} to {high}" if low != high else f"{name}: {low}"
 
@@ -244,16 +262,16 @@ def _range(name: str, values: pd.Series[float]) -> str:
 def claim_rows(
     result: Result, labels: Sequence[str], names: Mapping[str, str] | None = None
 ) -> list[list[str]]:
-    """Format claims as rows of LaTeX, for `claims_table`.
+    """Format measured claims as rows of a LaTeX table, for `claims_table`.
 
     Parameters
     ----------
     result : Result
-        Result with the claims.
+        Results of the study, with a table of claims.
     labels : sequence of str
         Labels of the claims to print.
     names : mapping of str to str, optional
-        Printed names of entries.
+        Printed names of entries, keyed by their names in the configuration.
 
     Returns
     -------
@@ -266,35 +284,47 @@ def claim_rows(
         at_most = result.study.all_claims[row["claim"]].statement.at_most
         limit = r"\leq " if at_most else ""
         numbers = [row["measured"], row["low"], row["high"]]
-        known = bool(np.all(np.isfinite(numbers)))
-        about = f"{escaped(row['claim'])}: {_base(row['variable'])}"
+        is_known = bool(np.all(np.isfinite(numbers)))
+        title = f"{escape_latex(row['claim'])}: {_describe_subject(row['variable'])}"
         rows.append(
             [
-                rf"{about}, $\pm {row['tolerance']:g}${CODE if row['checks'] == 'code' else ''}",
-                *map(escaped, (*words.claim(row), words.budget(row))),
-                *(_stated(row[name], limit) for name in ("theorem", "at_these_n")),
-                "${}$ $[{}, {}]$".format(*map(_digits, numbers)) if known else "--",
-                _verdict(row),
+                rf"{title}, $\pm {row['tolerance']:g}${CODE if row['checks'] == 'code' else ''}",
+                *map(escape_latex, (*words.claim(row), words.budget(row))),
+                *(_format_stated(row[name], limit) for name in ("theorem", "at_these_n")),
+                "${}$ $[{}, {}]$".format(*map(_format_digits, numbers)) if is_known else "--",
+                _format_verdict(row),
             ]
         )
     return rows
 
 
-def _stated(number: float, limit: str) -> str:
-    """Format a number of a theorem; blank if there is none."""
+def _format_stated(number: float, limit: str) -> str:
+    """Format the number that a theorem states; blank if there is none.
+
+    `limit` is text before the number, for example a sign for at most.
+    """
     return f"${limit}{number:.3f}$" if np.isfinite(number) else ""
 
 
-def _verdict(row: Mapping[Any, Any]) -> str:
-    """Return the verdict on the theorem, and the verdict at these n if it differs."""
-    known, here = row["theorem_verdict"], row["verdict"]
-    if known not in CLAIMS or known == here:
+def _format_verdict(row: Mapping[Any, Any]) -> str:
+    """Return the verdict on a theorem; if it differs, also the verdict at the n that were run.
+
+    The second verdict compares the measurement with the exact number at these sample sizes n. It is
+    left out if the first verdict is that the measurement is not yet asymptotic. Without a verdict
+    on the theorem, only the second verdict is returned.
+    """
+    on_theorem, here = row["theorem_verdict"], row["verdict"]
+    if on_theorem not in CLAIMS or on_theorem == here:
         return str(here)
-    return str(known) if known == EARLY else f"{known}, at these $n$ {here}"
+    return str(on_theorem) if on_theorem == EARLY else f"{on_theorem}, at these $n$ {here}"
 
 
-def _base(name: str) -> str:
-    """Return the subject of a claim: the base of its exponent in mathematical text, or a word."""
+def _describe_subject(name: str) -> str:
+    """Return words for the number that a claim measures, for example ``exponent of $n$``.
+
+    If `name` is the name of a variable, the number is the exponent of this variable. Any other
+    `name`, such as ``ratio``, is returned unchanged.
+    """
     if name not in VARIABLES:
         return name
     text = VARIABLES[name].base.translate(UNICODE)
@@ -302,7 +332,7 @@ def _base(name: str) -> str:
 
 
 def claims_table(rows: Sequence[Sequence[str]]) -> str:
-    """Format rows of `claim_rows` with `tabular`, each heading once above its rows."""
+    """Format the rows of `claim_rows` as a LaTeX table, each heading once above its rows."""
     lines: list[Sequence[str]] = []
     for heading, group in groupby(rows, itemgetter(0)):
         above = rf"\addlinespace\multicolumn{{{len(HEADER)}}}{{@{{}}l@{{}}}}{{{heading}}} \\*"
@@ -319,19 +349,20 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
     columns : str
         Column specification of LaTeX, for example ``llr``.
     header : sequence of str
-        Escaped cells of the head.
+        Cells of the head, with special characters of LaTeX escaped.
     rows : sequence of sequences of str
-        Escaped cells of the rows.
+        Cells of the rows, with special characters of LaTeX escaped.
 
     Returns
     -------
     str
-        A tabular; a longtable if the table is longer than a page.
+        LaTeX with the environment ``tabular``, or ``longtable`` if there are more than
+        `MAX_TABULAR_ROWS` (15) rows.
     """
-    kind = "longtable" if len(rows) > MOST_ROWS else "tabular"
-    needed = "array, booktabs and longtable, and one column to a page"
-    packages = needed if kind == "longtable" else "array and booktabs"
-    head = [r"\toprule", _line(header), r"\midrule"]
+    kind = "longtable" if len(rows) > MAX_TABULAR_ROWS else "tabular"
+    long_packages = "array, booktabs and longtable, and one column to a page"
+    packages = long_packages if kind == "longtable" else "array and booktabs"
+    head = [r"\toprule", _format_line(header), r"\midrule"]
     head += [r"\endhead", r"\bottomrule", r"\endfoot"] if kind == "longtable" else []
     foot = [] if kind == "longtable" else [r"\bottomrule"]
     lines = [
@@ -339,18 +370,18 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
         r"{\footnotesize\setlength{\tabcolsep}{2pt}",
         rf"\begin{{{kind}}}{{{columns}}}",
         *head,
-        *map(_line, rows),
+        *map(_format_line, rows),
         *foot,
         rf"\end{{{kind}}}}}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _line(cells: Sequence[str]) -> str:
+def _format_line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _digits(value: float) -> str:
+def _format_digits(value: float) -> str:
     """Format a number with three decimals, or with two digits if it is below 0.005."""
     if abs(value) >= 5e-3 or value == 0:
         return f"{value:.3f}"

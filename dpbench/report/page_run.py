@@ -1,4 +1,4 @@
-"""Read a run's folder for its page."""
+"""Read the folder of a run for the page that presents the run."""
 
 from __future__ import annotations
 
@@ -13,55 +13,64 @@ from typing import Any
 from dpbench.output.verdicts import SEVERITY
 from dpbench.report.page_tables import Row, Table, make_table
 
-__all__ = ["RunFolder", "mapping", "read_manifest", "worst"]
+__all__ = ["RunFolder", "as_mapping", "read_manifest", "worst_tone"]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a folder; empty if it is missing or cannot be read."""
+    """Return the contents of ``manifest.json`` in a folder.
+
+    Return an empty mapping if the file is missing or cannot be read.
+    """
     try:
-        return mapping(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
+        return as_mapping(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError):
         return {}
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Folder of a run, limited to the tables and figures that the run has written.
+    """Folder of a run, with the tables and figures that the run itself has written.
 
     Parameters
     ----------
     path : Path
-        The folder.
-    most : int
+        The folder. Files in it that the run has not written are ignored.
+    max_rows : int
         Largest number of rows of a table that a page shows.
     """
 
     path: Path
-    most: int
+    max_rows: int
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Return the manifest; empty if it is missing or cannot be read."""
+        """Return the contents of ``manifest.json`` in the folder, or an empty mapping."""
         return read_manifest(self.path)
 
     @property
     def configuration(self) -> dict[str, Any]:
         """Return the configuration of the run."""
-        return mapping(self.manifest.get("configuration"))
+        return as_mapping(self.manifest.get("configuration"))
 
     @property
     def sweep(self) -> dict[str, Any]:
-        """Return the sweep of the configuration."""
-        return mapping(self.configuration.get("sweep"))
+        """Return the section ``sweep`` of the run's configuration, or an empty mapping."""
+        return as_mapping(self.configuration.get("sweep"))
 
     @property
     def written(self) -> list[str]:
-        """Return the names of the files that the run has written, in this order."""
-        found = self.manifest
-        return [*mapping(found.get("outputs")), *(found.get("tracked") or ())]
+        """Return the names of the files that the run has written, in the order of its manifest.
+
+        The manifest is the file ``manifest.json`` of the run.
+        """
+        manifest = self.manifest
+        return [*as_mapping(manifest.get("outputs")), *(manifest.get("tracked") or ())]
 
     def rows(self, name: str) -> list[Row]:
-        """Read the rows of a table; an empty list if the run has not written it."""
+        """Read the rows of a CSV file of the run; an empty list if the run has not written it.
+
+        `name` is the name of the file without ``.csv``.
+        """
         if f"{name}.csv" not in self.written:
             return []
         try:
@@ -70,8 +79,8 @@ class RunFolder:
         except FileNotFoundError:
             return []
 
-    def table(self, name: str, caption: str, **how: Any) -> Table | None:
-        """Format a table for the page.
+    def table(self, name: str, caption: str, **options: Any) -> Table | None:
+        """Format a CSV file of the run as a table of the page.
 
         Parameters
         ----------
@@ -79,22 +88,25 @@ class RunFolder:
             Name of the file, without ``.csv``.
         caption : str
             Caption of the table.
-        **how
+        **options
             Further arguments of `dpbench.report.page_tables.make_table`.
 
         Returns
         -------
         Table or None
-            None if the table has no rows.
+            The table; None if the file has no rows or was not written.
         """
-        return make_table(self.rows(name), self.most, caption, name=name, **how)
+        return make_table(self.rows(name), self.max_rows, caption, name=name, **options)
 
 
-def mapping(found: object) -> dict[str, Any]:
-    """Return an object from a file if it is a mapping, else an empty mapping."""
-    return found if isinstance(found, dict) else {}
+def as_mapping(value: object) -> dict[str, Any]:
+    """Return `value` if it is a mapping, else an empty mapping."""
+    return value if isinstance(value, dict) else {}
 
 
-def worst(tones: Collection[str]) -> str:
-    """Return the worst of some tones; ``calm`` without any."""
+def worst_tone(tones: Collection[str]) -> str:
+    """Return the worst of some tones, CSS classes such as ``good`` and ``bad`` for verdicts.
+
+    Return ``calm`` if there are none.
+    """
     return next((tone for tone in SEVERITY if tone in tones), "calm")

@@ -1,4 +1,4 @@
-"""Figure of the share of problems that each estimator solves within a factor of the bound."""
+"""Figure of the share of problems that each estimator solves within a factor of the lower bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.factors import LAW, profile, scores
+from dpbench.analysis.factors import DATA_KEY, profile, scores
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.output.style import Axes, line_styles
@@ -19,32 +19,36 @@ from dpbench.sweep.selection import BUDGET
 
 __all__ = ["Profile", "shares"]
 
-MOST = 1000.0  # score at which the horizontal axis ends
-OUTSIDE = 10 * MOST
+MAX_SCORE = 1000.0  # score at which the horizontal axis ends
+OUTSIDE = 10 * MAX_SCORE
 
 
-def shares(found: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return each estimator's finite scores in increasing order, and the profile at each score.
+def shares(scored: pd.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the profile of each estimator: the share of problems that it solves within a score.
 
-    A problem is a family, a budget and an n in these `dpbench.analysis.factors.scores`. For the
-    profile see `dpbench.analysis.factors.profile`.
+    A problem is a family, a budget and a sample size n. A score is the estimator's error on a
+    problem, divided by a lower bound or by the error without privacy. The profile at x is the share
+    of all problems with a score of at most x. For each estimator, the first array holds its finite
+    scores in increasing order. The second array holds the profile at these scores. `scored` is a
+    table of `dpbench.analysis.factors.scores`.
     """
-    problems = found[[*LAW, *BUDGET]].drop_duplicates()
-    solved = {}
-    for estimator, own in found.groupby("estimator"):
-        reached = np.sort(own["score"][np.isfinite(own["score"])].to_numpy())
-        solved[str(estimator)] = reached, profile(reached, len(problems), reached)
-    return solved
+    problems = scored[[*DATA_KEY, *BUDGET]].drop_duplicates()
+    profiles = {}
+    for estimator, estimator_rows in scored.groupby("estimator"):
+        finite = np.sort(estimator_rows["score"][np.isfinite(estimator_rows["score"])].to_numpy())
+        profiles[str(estimator)] = finite, profile(finite, len(problems), finite)
+    return profiles
 
 
 @validated
 class Profile(SelectingFigure):
-    """Share of problems that each estimator solves within a factor, a panel for each notion.
+    """Figure of the share of problems that each estimator solves within a factor of a lower bound.
 
-    A problem is a family, a budget and an n. The factor is the worst 0.9 quantile of the error,
-    divided by the lower bound or, if none is known, by the least such quantile without privacy. It
-    does not depend on the other private estimators. Problems that an estimator was not run on
-    count as never solved.
+    There is a panel for each notion of privacy. A problem is a family, a budget and a sample size
+    n. The factor is the worst 0.9 quantile of the error over the family, divided by the lower
+    bound. If no bound is known, the least such quantile of estimators without privacy replaces the
+    bound. So a factor does not depend on the other private estimators. A problem on which an
+    estimator was not run counts as never solved.
     """
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
@@ -59,18 +63,18 @@ class Profile(SelectingFigure):
         )
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        found = scores(self.rows(result))
-        lines = {label: words.estimator(label) for label in found["estimator"].unique()}
+        scored = scores(self.rows(result))
+        lines = {label: words.estimator(label) for label in scored["estimator"].unique()}
         styles = line_styles(lines.values())
         looks = {label: {"label": line, **styles[line]} for label, line in lines.items()}
-        for privacy, about in found.groupby("privacy", sort=False):
-            yield partial(self._panel, about, words.notion(str(privacy)), looks)
+        for privacy, group in scored.groupby("privacy", sort=False):
+            yield partial(self._draw_panel, group, words.notion(str(privacy)), looks)
 
-    def _panel(self, found: pd.DataFrame, title: str, looks: Looks, ax: Axes) -> None:
-        for label, (reached, share) in shares(found).items():
-            x = np.concatenate([[0.5], np.minimum(reached, OUTSIDE), [OUTSIDE]])
-            y = np.concatenate([[0.0], share, share[-1:]]) if len(reached) else np.zeros(2)
+    def _draw_panel(self, scored: pd.DataFrame, title: str, looks: Looks, ax: Axes) -> None:
+        for label, (finite, share) in shares(scored).items():
+            x = np.concatenate([[0.5], np.minimum(finite, OUTSIDE), [OUTSIDE]])
+            y = np.concatenate([[0.0], share, share[-1:]]) if len(finite) else np.zeros(2)
             ax.step(x, y, where="post", markevery=slice(1, -1), **looks[label])
         ax.axvline(1, color="black", linewidth=1.2)
-        ax.set(xscale="log", xlim=(0.8, MOST), ylim=(0, 1.02), title=title)
+        ax.set(xscale="log", xlim=(0.8, MAX_SCORE), ylim=(0, 1.02), title=title)
         ax.set(xlabel="error over the limit", ylabel="share of problems")

@@ -19,28 +19,28 @@ from dpbench.registry import ConfigError
 from dpbench.runner.local import run_share
 from dpbench.runner.origin import Origin
 
-__all__ = ["computed"]
+__all__ = ["compute_on_cluster"]
 
 distributed: Any = dask_distributed
 pickle: Any = distributed.protocol.pickle
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Shares (lists of tasks) that the scheduler holds for each thread: one runs, one waits.
-AHEAD = 2
-# MOST: largest number of tasks in a share. SECONDS: time after which a worker starts no further
-# task of a share. SHARES: largest number of shares that all workers together end in a second; with
-# more workers SECONDS grows. `experiments.cluster_model` gives the reason.
-MOST, SECONDS, SHARES = 100, 0.5, 50
+# Shares (lists of tasks) that the scheduler holds for each thread: one share runs, one waits.
+SHARES_PER_THREAD = 2
+# A worker starts no further task of a share after SHARE_SECONDS. All workers together should end at
+# most SHARES_PER_SECOND shares in a second, because this process handles each of them; with more
+# workers the seconds grow. See `experiments.cluster_model`.
+MAX_SHARE_TASKS, SHARE_SECONDS, SHARES_PER_SECOND = 100, 0.5, 50
 # Shares whose results are fetched at the same time.
-FETCHED = 8
-# Seconds after which a message explains the wait.
-PATIENCE = 10.0
-NOWHERE = "127.0.0.1:0"
+PARALLEL_FETCHES = 8
+# Wait before a message says that there are no workers.
+PATIENCE_SECONDS = 10.0
+LOOPBACK = "127.0.0.1:0"
 REMEDY = "start workers with this one's environment"
 
 
-def computed(
+def compute_on_cluster(
     run: Callable[[Task], Result],
     tasks: Sequence[Task],
     address: str | None,
@@ -52,15 +52,15 @@ def computed(
     Parameters
     ----------
     run : callable
-        A function at the top level of a module, so that it can be pickled.
+        Function of a task, defined at the top level of a Python module because it is pickled.
     tasks : sequence
         Arguments of `run`.
     address : str or None
-        Address of a running scheduler; None starts a cluster in this process.
+        Address of a running dask scheduler; None starts a cluster in this process.
     threads : int
-        Threads of the cluster in this process.
+        Number of threads of the cluster in this process; not used with an address.
     origin : Origin
-        Origin that every worker must have.
+        Source, versions and machine of this process. Every worker must have the same origin.
 
     Yields
     ------
@@ -74,64 +74,72 @@ def computed(
     ConnectionError
         If the scheduler ends.
     BrokenExecutor
-        If workers end again and again.
+        If a share (a list of tasks) raises an exception, or dask abandons it after several workers
+        ended.
     """
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(FETCHED))
-        # Entered last, so closed first: that ends everything for which the pool waits.
+        pool = stack.enter_context(ThreadPoolExecutor(PARALLEL_FETCHES))
+        # Entered last, so closed first, which ends everything for which the pool waits.
         client = stack.enter_context(_client(address, threads, origin))
         done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         waiting, running = deque(range(len(tasks))), dict[Any, list[int]]()
 
         def submit(workers: int) -> None:
-            while waiting and len(running) < AHEAD * workers:
-                size = min(MOST, 1 + len(waiting) // (2 * AHEAD * workers))
+            while waiting and len(running) < SHARES_PER_THREAD * workers:
+                size = min(MAX_SHARE_TASKS, 1 + len(waiting) // (2 * SHARES_PER_THREAD * workers))
                 share = [waiting.popleft() for _ in range(size)]
-                given, seconds = {i: tasks[i] for i in share}, max(SECONDS, workers / SHARES)
-                call = pickle.dumps(_Call(run, given, origin, seconds))
+                group, seconds = (
+                    {i: tasks[i] for i in share},
+                    max(SHARE_SECONDS, workers / SHARES_PER_SECOND),
+                )
+                call = pickle.dumps(_Call(run, group, origin, seconds))
                 # Send bytes, because the scheduler may have neither dpbench nor the plug-ins.
                 future = client.submit(pickle.loads, call, pure=False)
                 running[future] = share
                 future.add_done_callback(done.put)
 
         while True:
-            submit(workers := max(1, _threads(client)))
+            submit(workers := max(1, _count_threads(client)))
             if not running:
                 return
-            ended = [_next(done, client)]
-            ended += [done.get() for _ in range(min(FETCHED - 1, done.qsize()))]
+            ended = [_wait_for_next(done, client)]
+            ended += [done.get() for _ in range(min(PARALLEL_FETCHES - 1, done.qsize()))]
             shares = {future: running.pop(future) for future in ended}
             submit(workers)
-            for share, (found, theirs, worker) in _fetched(shares, pool, client, origin):
-                theirs.check(origin, f"worker {worker}", REMEDY)
-                waiting.extendleft(share[: len(found) - 1 : -1])  # the worker had no time for these
-                yield from found
+            for share, (results, worker_origin, worker) in _fetch_results(
+                shares, pool, client, origin
+            ):
+                worker_origin.check(origin, f"worker {worker}", REMEDY)
+                # The worker had no time for the tasks without a result.
+                waiting.extendleft(share[: len(results) - 1 : -1])
+                yield from results
 
 
 @contextlib.contextmanager
 def _client(address: str | None, threads: int, origin: Origin) -> Iterator[Any]:
-    """Open a client of the cluster at `address`, or of a new cluster in this process.
+    """Open a client of the dask cluster at `address`; if it is None, start a cluster here.
 
-    A running cluster receives the plug-ins. The new cluster listens on no network address.
+    A running cluster receives the source files of the plug-ins. A cluster in this process accepts
+    no network connections.
     """
     for logger in ("distributed", "distributed.client"):  # so that errors stay one line
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
         cluster: Any = address
         if address is None:
-            how: dict[str, Any] = {"threads_per_worker": threads, "processes": False}
-            how |= dict.fromkeys(("dashboard_address", "worker_dashboard_address"), NOWHERE)
-            cluster = stack.enter_context(distributed.LocalCluster(n_workers=1, **how))
+            options: dict[str, Any] = {"threads_per_worker": threads, "processes": False}
+            options |= dict.fromkeys(("dashboard_address", "worker_dashboard_address"), LOOPBACK)
+            cluster = stack.enter_context(distributed.LocalCluster(n_workers=1, **options))
             for server in (cluster.scheduler, *cluster.workers.values()):
                 server.http_server.stop()
         else:
             _refuse_without_credentials(address)
         try:
-            found = distributed.Client(cluster, timeout="10s", set_as_default=False)
-            client = stack.enter_context(found)
+            unopened = distributed.Client(cluster, timeout="10s", set_as_default=False)
+            client = stack.enter_context(unopened)
         except (OSError, TimeoutError) as error:
-            told = f"runner.address: {address!r}: no dask scheduler answers there"
-            raise ConfigError(told) from error
+            message = f"runner.address: {address!r}: no dask scheduler answers there"
+            raise ConfigError(message) from error
         if address is not None:
             _refuse_others(client, origin)
             if origin.plugins:
@@ -140,40 +148,54 @@ def _client(address: str | None, threads: int, origin: Origin) -> Iterator[Any]:
 
 
 def _refuse_without_credentials(address: str) -> None:
-    """Raise ConfigError if dask's TLS settings do not fit this address."""
+    """Raise ConfigError if dask's TLS settings do not fit the address of a scheduler.
+
+    A ``tls`` address needs credentials. Other addresses are refused if dask's settings require
+    encryption.
+    """
     try:
-        known = distributed.Security().get_connection_args("client")
+        arguments = distributed.Security().get_connection_args("client")
     except OSError as error:  # a file of the credentials is missing or invalid
         raise ConfigError(f"runner.address: {address!r}: dask's TLS settings: {error}") from error
     encrypted = address.startswith("tls:")
-    if encrypted and known["ssl_context"] is None:
+    if encrypted and arguments["ssl_context"] is None:
         raise ConfigError(f"runner.address: {address!r}: dask's settings have no TLS credentials")
-    if not encrypted and known["require_encryption"]:
+    if not encrypted and arguments["require_encryption"]:
         raise ConfigError(f"runner.address: {address!r}: dask's settings require tls://")
 
 
 def _refuse_others(client: Any, origin: Origin) -> None:
-    """Raise ConfigError if a connected worker computes by another dpbench than this process."""
-    here = origin.without_plugins()
-    found = client.run(here.here, on_error="return")
-    for worker, theirs in sorted(found.items()):
-        if isinstance(theirs, Origin):
-            theirs.check(here, f"worker {worker}", REMEDY)
-        elif not isinstance(theirs, OSError):  # OSError: the worker has just ended
-            raise ConfigError(f"runner: worker {worker}: {_line(theirs)}; {REMEDY}")
+    """Raise ConfigError if a connected worker differs from this process.
+
+    A worker differs if it has other source files of dpbench, other numerical libraries or another
+    kind of machine. A worker that fails to answer is refused too, unless it has just ended.
+    """
+    expected = origin.without_plugins()
+    answers = client.run(expected.here, on_error="return")
+    for worker, answer in sorted(answers.items()):
+        if isinstance(answer, Origin):
+            answer.check(expected, f"worker {worker}", REMEDY)
+        elif not isinstance(answer, OSError):  # OSError: the worker has just ended
+            raise ConfigError(f"runner: worker {worker}: {_first_line_of(answer)}; {REMEDY}")
 
 
 class _Sources(WorkerPlugin):  # type: ignore[misc]
-    """Dask plug-in that copies the sources of dpbench plug-ins to present and later workers."""
+    """Dask plug-in that copies the source files of the user's plug-ins to all workers.
+
+    Workers that connect later receive the files too.
+    """
 
     name = "dpbench-plugins"
 
     def __init__(self, plugins: Sequence[Path]) -> None:
-        self._texts = {_within(path): path.read_bytes() for path in plugins}
+        self._texts = {_path_from_root(path): path.read_bytes() for path in plugins}
         self._folder = ""
 
     def setup(self, worker: Any) -> None:
-        """Write the files, put their folder first on sys.path, and unload modules they replace."""
+        """Write the plug-ins' source files to a new folder of a worker; put it on sys.path first.
+
+        Loaded modules of the same names are unloaded, so the worker imports the new files.
+        """
         folder = Path(worker.local_directory) / f"plugins-{id(self)}"
         for path, text in self._texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -181,16 +203,17 @@ class _Sources(WorkerPlugin):  # type: ignore[misc]
         self._folder = str(folder)
         sys.path.insert(0, self._folder)
         tops = {path.parts[0].removesuffix(".py") for path in self._texts}
-        for name in [one for one in sys.modules if one.partition(".")[0] in tops]:
+        for name in [module for module in sys.modules if module.partition(".")[0] in tops]:
             del sys.modules[name]
 
     def teardown(self, worker: Any) -> None:
+        """Remove the folder of the plug-ins' source files from sys.path."""
         with contextlib.suppress(ValueError):
             sys.path.remove(self._folder)
 
 
-def _within(path: Path) -> Path:
-    """Return the path of a module relative to the folder from which it is imported."""
+def _path_from_root(path: Path) -> Path:
+    """Return the path of a source file relative to the folder from which it is imported."""
     root = path.parent
     while (root / "__init__.py").exists():
         root = root.parent
@@ -198,79 +221,98 @@ def _within(path: Path) -> Path:
 
 
 class _Call:
-    """Object whose unpickling calls `_work`: a worker that loads it runs the share."""
+    """Stand-in for a call of `_run_share_on_worker` with given arguments.
+
+    A worker that unpickles the object makes the call and gets its result.
+    """
 
     def __init__(self, *arguments: object) -> None:
         self._arguments = arguments
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _work, self._arguments
+        return _run_share_on_worker, self._arguments
 
 
-def _work(*arguments: Any) -> tuple[list[tuple[int, Any]], Origin, str]:
-    """Run a share on a worker; return its results, the worker's origin and its address."""
-    found, theirs, _ = run_share(*arguments)
-    return found, theirs, distributed.get_worker().address
+def _run_share_on_worker(*arguments: Any) -> tuple[list[tuple[int, Any]], Origin, str]:
+    """Run a share (a list of tasks) on a worker.
+
+    Return the results, and the origin and the address of the worker.
+    """
+    results, origin, _ = run_share(*arguments)
+    return results, origin, distributed.get_worker().address
 
 
-def _threads(client: Any) -> int:
+def _count_threads(client: Any) -> int:
     """Return the total number of threads of all connected workers."""
     try:
         return sum(client.nthreads().values())
     except OSError as error:
-        raise _gone(client) from error
+        raise _lost_scheduler(client) from error
 
 
-def _gone(client: Any) -> ConnectionError:
+def _lost_scheduler(client: Any) -> ConnectionError:
+    """Return the error to raise if the dask scheduler has ended."""
     return ConnectionError(f"the dask scheduler {client.scheduler.address} is gone")
 
 
-def _next(ended: queue.SimpleQueue[Any], client: Any) -> Any:
-    """Wait for the next future or result; print one message if there are no workers meanwhile."""
-    told = False
+def _wait_for_next(ended: queue.SimpleQueue[Any], client: Any) -> Any:
+    """Wait for the next item of a queue and return it.
+
+    If the cluster has no workers meanwhile, print one message.
+    """
+    announced = False
     while True:
         try:
-            return ended.get(timeout=PATIENCE)
+            return ended.get(timeout=PATIENCE_SECONDS)
         except queue.Empty:
-            if not told and not _threads(client):
-                at = client.scheduler.address
-                print(f"dpbench: waiting for workers of the dask scheduler {at}", file=sys.stderr)
-                told = True
+            if not announced and not _count_threads(client):
+                address = client.scheduler.address
+                print(
+                    f"dpbench: waiting for workers of the dask scheduler {address}", file=sys.stderr
+                )
+                announced = True
 
 
-def _fetched(
+def _fetch_results(
     shares: dict[Any, list[int]], pool: ThreadPoolExecutor, client: Any, origin: Origin
 ) -> Iterator[tuple[list[int], tuple[Any, Origin, str]]]:
-    """Yield each share with the result of its future, in order of arrival."""
+    """Yield each finished share with its result, in the order in which results arrive.
+
+    A share is a list of task indices. `shares` maps the dask future of each result to the share.
+    """
     fetched: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for future, share in shares.items():
-        pool.submit(_result, future, share, client, origin).add_done_callback(fetched.put)
+        pool.submit(_fetch_result, future, share, client, origin).add_done_callback(fetched.put)
     for _ in shares:
-        yield _next(fetched, client).result()
+        yield _wait_for_next(fetched, client).result()
 
 
-def _result(future: Any, share: list[int], client: Any, origin: Origin) -> tuple[list[int], Any]:
-    """Return a share with the result of its future, or raise the future's error in one line.
+def _fetch_result(
+    future: Any, share: list[int], client: Any, origin: Origin
+) -> tuple[list[int], Any]:
+    """Return a share (a list of task indices) with the result of its dask future.
 
-    If a result is lost with its worker, dask computes it again, and this function waits.
+    If the share failed, raise its error as one line. If a result is lost with its worker, dask
+    computes it again, and this function waits.
     """
     while True:
         if future.cancelled():
-            raise _gone(client)
+            raise _lost_scheduler(client)
         error = future.exception()
         if error is None:
             try:
-                return share, future.result(timeout=PATIENCE * 6)
+                return share, future.result(timeout=PATIENCE_SECONDS * 6)
             except TimeoutError as late:
                 if future.status != "finished":
                     continue
-                told = "a dask worker has a result and cannot be reached"
-                raise ConnectionError(told) from late
+                message = "a dask worker has a result and cannot be reached"
+                raise ConnectionError(message) from late
         if isinstance(error, MemoryError):
             raise error
         _refuse_others(client, origin)  # the likely cause: a worker that cannot unpickle its task
-        raise BrokenExecutor(_line(error)) from error
+        raise BrokenExecutor(_first_line_of(error)) from error
 
 
-def _line(error: BaseException) -> str:
+def _first_line_of(error: BaseException) -> str:
+    """Return the type of an error, and the first line of its message."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -16,24 +16,24 @@ __all__ = ["Cost"]
 
 @dataclass
 class Cost:
-    """Work of a run, counted while it runs.
+    """Counts of the work of a run, updated while it runs.
 
     Parameters
     ----------
     trials : int, optional
-        Trials of every part of the configuration; None if parts differ.
+        Number of trials of every part of the sweep; None if the parts differ or have no trials.
     cells_done, cells_reused, blocks_done, blocks_reused : int
-        Cells and blocks that were computed, or read from disk.
+        Numbers of cells and blocks that were computed (done) or read from disk (reused).
     blocks_corrupt : list of str
-        Names of damaged files of blocks.
+        Names of damaged files in which blocks were stored.
     records_drawn : int
         Records drawn for the computed blocks.
     worker_cpu_seconds, worker_peak_bytes : float
-        Total CPU time of the blocks, and the largest peak memory of a process that ran them.
-    estimator_seconds : dict
-        Seconds by label of the estimator.
+        Total CPU seconds of the blocks, and the largest peak memory of a process that ran them.
+    estimator_seconds : dict of str to float
+        CPU seconds of the releases and of measuring their errors, keyed by label of the estimator.
     started, cpu_started : float
-        Wall clock and CPU clock at the start.
+        Wall clock and CPU clock at the start of the run, in seconds.
     """
 
     trials: int | None = None
@@ -55,9 +55,9 @@ class Cost:
         Parameters
         ----------
         block : Block
-            The results, with time and memory.
+            Computed block, with its time and memory.
         records : int
-            Records that were drawn for it.
+            Number of records that were drawn for the block.
         """
         self.blocks_done += 1
         self.records_drawn += records
@@ -67,12 +67,15 @@ class Cost:
             self.estimator_seconds[label] = self.estimator_seconds.get(label, 0.0) + seconds
 
     def reuse(self, record: Mapping[str, Any]) -> None:
-        """Count all cells and blocks in the manifest `record` of a finished run as reused."""
+        """Count all cells and blocks of a finished run as reused.
+
+        `record` is the manifest of the finished run, which holds its numbers of cells and blocks.
+        """
         self.cells_reused = record["cells_done"] + record["cells_reused"]
         self.blocks_reused = record["blocks_done"] + record["blocks_reused"]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counts, with wall time, and CPU time and peak memory of this process."""
+        """Return the counts, the wall time, and the CPU time and peak memory of this process."""
         counts = {name: value for name, value in vars(self).items() if "started" not in name}
         return counts | {
             "wall_seconds": round(time.monotonic() - self.started, 3),

@@ -35,7 +35,11 @@ class Runner:
 
 
 def _with_noise_times(factor: float, run: Callable[[T], R], task: T) -> R:
-    """Run a task with the noise factor of the process that handed it out."""
+    """Run a task while the noise of all mechanisms is multiplied by `factor`.
+
+    The process that hands out the tasks sets this factor. Workers do not inherit the setting, so
+    they receive it as an argument.
+    """
     with noise_times(factor):
         return run(task)
 
@@ -52,7 +56,7 @@ def compute(
     Parameters
     ----------
     run : callable
-        A function at the top level of a module, so that it can be pickled.
+        Function of a task, defined at the top level of a Python module because it is pickled.
     tasks : sequence
         Arguments of `run`.
     runner : Runner
@@ -60,7 +64,8 @@ def compute(
     n_jobs : int
         Number of processes as in joblib, at most one for each task; -1 for all cores.
     origin : Origin, optional
-        Origin that every worker must have; by default the origin of blocks in this process.
+        Source, versions and machine that every worker must have; by default those with which this
+        process computes blocks of trials.
 
     Yields
     ------
@@ -82,13 +87,13 @@ def compute(
     workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))
     if runner.backend == "dask":
         try:
-            from dpbench.runner.cluster import computed  # an extra
+            from dpbench.runner.cluster import compute_on_cluster  # an extra
         except ImportError as error:
             raise ConfigError(
                 "runner: 'dask': not installed; install the extra with pip install "
                 "'dpbench-mean[dask]'"
             ) from error
-        for i, result in computed(run, tasks, runner.address, workers, origin):
+        for i, result in compute_on_cluster(run, tasks, runner.address, workers, origin):
             yield tasks[i], result
     else:
         yield from run_locally(run, tasks, workers, origin)

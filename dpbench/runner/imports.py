@@ -14,9 +14,12 @@ from pathlib import Path
 
 from dpbench.package import PACKAGE
 
-__all__ = ["OWN", "PACKAGE", "digest_of", "imported_by", "in_this_process", "place", "reached"]
+__all__ = [
+    "PACKAGE", "PACKAGE_NAME", "digest_of", "find_source", "follow_imports", "line_here",
+    "list_imports",
+]  # fmt: skip
 
-OWN = "dpbench"
+PACKAGE_NAME = "dpbench"
 INSTALLED = {"site-packages", "dist-packages"}
 # Matches ``import a, b`` and ``from a import (b, c)`` as dpbench's formatter writes them, at the
 # start of a line. It is a hundred times faster than the parser, which reads all other modules.
@@ -26,57 +29,68 @@ IMPORT = re.compile(
 )
 
 
-def reached(modules: Iterable[str]) -> set[str]:
-    """Return a line for each of these modules and each module that they import, also indirectly.
+def follow_imports(modules: Iterable[str]) -> set[str]:
+    """Return a line for each given module and each module that it imports, even indirectly.
 
-    A line is a name and a digest of the source. Modules of dpbench are found in the package
-    folder, other modules as Python finds them. An installed distribution has a line with its
-    version instead. The standard library is left out.
+    A line is the name of a module and a digest of its source. Modules of dpbench are searched in
+    the package folder, other modules on Python's search path. A module of an installed Python
+    distribution gives a line with the distribution's name and version instead. The standard
+    library is left out.
     """
     own = _own_files()
-    found, seen, pending = set[str](), {"", OWN}, list(modules)
+    lines, seen, pending = set[str](), {"", PACKAGE_NAME}, list(modules)
     while pending:
         name = pending.pop()
         top = name.partition(".")[0]
         if name in seen or top in sys.stdlib_module_names:
             continue
         seen.add(name)
-        file = own.get(name) if top == OWN else _file_of(name)
-        if top != OWN:
-            found |= {f"{one} {metadata.version(one)}" for one in _distributions().get(top, ())}
-        if file is None or file.suffix != ".py" or (top != OWN and INSTALLED & set(file.parts)):
+        file = own.get(name) if top == PACKAGE_NAME else _file_of(name)
+        if top != PACKAGE_NAME:
+            lines |= {f"{item} {metadata.version(item)}" for item in _distributions().get(top, ())}
+        if (
+            file is None
+            or file.suffix != ".py"
+            or (top != PACKAGE_NAME and INSTALLED & set(file.parts))
+        ):
             continue
         source = file.read_bytes()
-        found.add(f"{name} {_digest(source)}")
+        lines.add(f"{name} {_digest(source)}")
         pending.append(name.rpartition(".")[0])
         text = source.decode("utf-8", "replace")
-        imports = _statements(text) if top == OWN else _parsed(text)
-        imported = _names(name, file, imports)
-        pending += [one for one in imported if top != OWN or one in own]
+        imports = _match_imports(text) if top == PACKAGE_NAME else _parse_imports(text)
+        imported = _module_names(name, file, imports)
+        pending += [item for item in imported if top != PACKAGE_NAME or item in own]
         if b"iter_modules(__path__)" in source:  # the package imports all its modules
-            pending += [one for one in own if one.rpartition(".")[0] == name]
-    return found
+            pending += [item for item in own if item.rpartition(".")[0] == name]
+    return lines
 
 
 def _own_files() -> dict[str, Path]:
-    """Return the files of dpbench by module name, packages included."""
+    """Return the source file of each package and module of dpbench, keyed by dotted name."""
     files = ((path, path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
-    dotted = {".".join((OWN, *at.parts)): path for path, at in files}
+    dotted = {".".join((PACKAGE_NAME, *relative.parts)): path for path, relative in files}
     return {name.removesuffix(".__init__"): path for name, path in dotted.items()}
 
 
-def place(name: str) -> Path | None:
-    """Return the file of ``module``, or for ``module/file`` the file beside it; None if missing."""
+def find_source(name: str) -> Path | None:
+    """Return the path of a Python module's source file, or of another file in its folder.
+
+    The name ``module`` stands for the source file, and ``module/file`` for the file named ``file``
+    in the same folder. Return None if the source file is not found.
+    """
     module, slash, beside = name.partition("/")
     top, *below = module.split(".")
-    at = PACKAGE.joinpath(*below)
-    own = (one for one in (at.with_suffix(".py"), at / "__init__.py") if one.is_file())
-    file = next(own, None) if top == OWN else _file_of(module)
+    stem = PACKAGE.joinpath(*below)
+    candidates = (
+        path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()
+    )
+    file = next(candidates, None) if top == PACKAGE_NAME else _file_of(module)
     return file.parent / beside if file is not None and slash else file
 
 
 def _file_of(module: str) -> Path | None:
-    """Return the file of a module outside dpbench, even if it is not loaded yet."""
+    """Return the file of a module outside dpbench, loaded or not; None if it is not found."""
     if module in sys.modules:
         return Path(getattr(sys.modules[module], "__file__", None) or "")
     package = _file_of(parent) if (parent := module.rpartition(".")[0]) else None
@@ -87,35 +101,56 @@ def _file_of(module: str) -> Path | None:
 Import = tuple[str | None, list[str]]  # the module after ``from``, if any, and the imported names
 
 
-def _names(name: str, file: Path, imports: Iterable[Import]) -> Iterator[str]:
-    """Yield names that may be modules: ``from a import b`` gives a and a.b, and their packages."""
+def _module_names(name: str, file: Path, imports: Iterable[Import]) -> Iterator[str]:
+    """Yield the dotted names in import statements that may be modules, and all their packages.
+
+    For example, ``from a.b import c`` gives a, a.b and a.b.c, because c may be a module.
+    """
     package = name.split(".") if file.stem == "__init__" else name.split(".")[:-1]
     for base, listed in imports:
         words = listed
         if base is not None:
             level = len(base) - len(base.lstrip("."))
             above = package[: len(package) - level + 1] if level else []
-            whole = ".".join([*above, *filter(None, [base.lstrip(".")])])
-            words = [whole, *(f"{whole}.{one}" for one in words)]
+            full_name = ".".join([*above, *filter(None, [base.lstrip(".")])])
+            words = [full_name, *(f"{full_name}.{member}" for member in words)]
         for word in words:
             parts = word.split(".")
             yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
-def imported_by(file: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, and imported names that may be modules."""
-    yield from _names(file.stem, file, _parsed(file.read_text("utf-8", "replace")))
+def list_imports(file: Path) -> Iterator[str]:
+    """Yield the modules that a file imports, and other imported names that may be modules.
+
+    Parameters
+    ----------
+    file : Path
+        Python source file.
+
+    Yields
+    ------
+    str
+    """
+    yield from _module_names(file.stem, file, _parse_imports(file.read_text("utf-8", "replace")))
 
 
-def _statements(source: str) -> Iterator[Import]:
-    """Yield the imports of a module of dpbench; see `IMPORT`."""
+def _match_imports(source: str) -> Iterator[Import]:
+    """Yield the imports in a source text of dpbench, found with the regular expression `IMPORT`.
+
+    An import is a pair: the name after ``from`` (None without ``from``) and the list of imported
+    names.
+    """
     for match in IMPORT.finditer(source):
         listed = re.sub(r"#[^\n]*|[()\\]", " ", match[2])
-        yield match[1], [one.split()[0] for one in listed.split(",") if one.strip()]
+        yield match[1], [item.split()[0] for item in listed.split(",") if item.strip()]
 
 
-def _parsed(source: str) -> Iterator[Import]:
-    """Yield the imports of any module; nothing if this version of Python cannot parse it."""
+def _parse_imports(source: str) -> Iterator[Import]:
+    """Yield the imports in any Python source text, found with Python's parser.
+
+    An import is a pair: the name after ``from`` (None without ``from``) and the list of imported
+    names. Nothing is yielded if this Python version cannot parse the text.
+    """
     try:
         nodes = [*ast.walk(ast.parse(source))]
     except (SyntaxError, ValueError):
@@ -130,12 +165,15 @@ def _parsed(source: str) -> Iterator[Import]:
 
 @cache
 def _distributions() -> dict[str, list[str]]:
-    """Return the distributions that contain each top-level module."""
-    return {name: sorted(set(of)) for name, of in metadata.packages_distributions().items()}
+    """Map each top-level Python module to the installed distributions that contain it."""
+    return {
+        name: sorted(set(distributions))
+        for name, distributions in metadata.packages_distributions().items()
+    }
 
 
 def digest_of(file: Path | None) -> str:
-    """Return a digest of a file's bytes, or "" if there is no file."""
+    """Return a digest of a file's bytes; "" if there is no file."""
     return _digest(file.read_bytes()) if file is not None and file.is_file() else ""
 
 
@@ -143,27 +181,35 @@ def _digest(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()[:16]
 
 
-def in_this_process(line: str) -> str:
-    """Return the line of `Origin.modules` for the same module in this process."""
-    name, _, wanted = line.partition(" ")
-    if name == "__main__" or _loaded(name) == wanted:  # __main__ is sent with the task
+def line_here(line: str) -> str:
+    """Return this process's line for the Python module or distribution that `line` names.
+
+    A line of `Origin.modules` consists of the name of a Python module and a digest of its source.
+    For a Python distribution it consists of the name and the version.
+    """
+    name, _, expected = line.partition(" ")
+    if name == "__main__" or _loaded_digest(name) == expected:  # __main__ is sent with the task
         return line
     try:
-        found = metadata.version(name)
+        identity = metadata.version(name)
     except metadata.PackageNotFoundError:
-        found = _loaded(name) or "missing"
-    return f"{name} {found}"
+        identity = _loaded_digest(name) or "missing"
+    return f"{name} {identity}"
 
 
 @cache
-def _own(name: str) -> str:
-    return digest_of(place(name))
+def _own_digest(name: str) -> str:
+    """Return the digest of a source file of dpbench, read once per process."""
+    return digest_of(find_source(name))
 
 
-def _loaded(name: str) -> str:
-    """Return the digest that the source had on first use, because a file may change in a run."""
-    if name.startswith(f"{OWN}.") or "/" in name:
-        return _own(name)
+def _loaded_digest(name: str) -> str:
+    """Return the digest that a module's source had on first use; "" if there is no source.
+
+    Later changes of the file do not count, because this process has loaded the earlier source.
+    """
+    if name.startswith(f"{PACKAGE_NAME}.") or "/" in name:
+        return _own_digest(name)
     try:
         spec = util.find_spec(name)
         file = Path((spec and spec.origin) or "")

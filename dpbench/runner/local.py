@@ -1,4 +1,4 @@
-"""Run tasks on processes of this machine, which end when this process ends."""
+"""Run tasks on other processes of this machine, which end when this process ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dpbench.signals import SIGNALS
 
 __all__ = ["R", "T", "run_locally", "run_share"]
 
-# A worker is given min(MOST_AT_ONCE, 1 + tasks//MANY) tasks at a time, and after SECONDS it starts
-# no further task of these.
-MANY, MOST_AT_ONCE, SECONDS = 256, 32, 0.1
+# A worker receives min(MAX_LOCAL_TASKS, 1 + tasks//SHARES_AT_START) tasks at a time. It starts no
+# further task of this share after LOCAL_SHARE_SECONDS.
+SHARES_AT_START, MAX_LOCAL_TASKS, LOCAL_SHARE_SECONDS = 256, 32, 0.1
 T = TypeVar("T")  # a task
-R = TypeVar("R")  # its result
+R = TypeVar("R")  # the result of a task
 
 
 def run_locally(
@@ -31,13 +31,13 @@ def run_locally(
     Parameters
     ----------
     run : callable
-        A function at the top level of a module, so that it can be pickled.
+        Function of a task, defined at the top level of a Python module because it is pickled.
     tasks : sequence
         Arguments of `run`.
     workers : int
         Number of other processes.
     origin : Origin
-        Origin that every process must have.
+        Source, versions and machine that this process and all others must have.
 
     Yields
     ------
@@ -55,27 +55,29 @@ def run_locally(
         n_jobs=workers,
         return_as="generator_unordered",
         batch_size=1,
-        initializer=_end_with,
+        initializer=_end_with_parent,
         initargs=(os.getpid(),),
     )
     origin.here().check(origin, "this process", "a plug-in was edited after it was loaded")
-    left, first = dict(enumerate(tasks[1:])), tasks[:1]
-    # Handing a task over costs as much as a small block. So many tasks are first handed over in
-    # shares; tasks for which a worker had no time follow, each by itself.
-    for size in (min(MOST_AT_ONCE, 1 + len(left) // MANY), 1):
-        index = list(left)
-        shares = [index[at : at + size] for at in range(0, len(index), size)]
-        given = ({i: left[i] for i in share} for share in shares)
-        with _signals_held():
-            results = parallel(joblib.delayed(run_share)(run, share, origin) for share in given)
+    remaining, first = dict(enumerate(tasks[1:])), tasks[:1]
+    # Handing a task over costs as much as a small block, so tasks are first handed over in shares.
+    # Tasks for which a worker had no time follow, one at a time.
+    for size in (min(MAX_LOCAL_TASKS, 1 + len(remaining) // SHARES_AT_START), 1):
+        index = list(remaining)
+        shares = [index[start : start + size] for start in range(0, len(index), size)]
+        task_groups = ({i: remaining[i] for i in share} for share in shares)
+        with _hold_signals():
+            results = parallel(
+                joblib.delayed(run_share)(run, share, origin) for share in task_groups
+            )
         try:
             for task in first:  # while the workers start
                 yield task, run(task)
             first = []
-            for found, theirs, process in results:
-                theirs.check(origin, f"process {process}", "a file was edited, run it again")
-                for i, result in found:
-                    yield left.pop(i), result
+            for share_results, worker_origin, process in results:
+                worker_origin.check(origin, f"process {process}", "a file was edited, run it again")
+                for i, result in share_results:
+                    yield remaining.pop(i), result
         finally:
             with warnings.catch_warnings(action="ignore"):  # about cancelled tasks
                 results.close()
@@ -85,9 +87,9 @@ def run_share(
     run: Callable[[T], R],
     share: Mapping[int, T],
     origin: Origin,
-    seconds: float = SECONDS,
+    seconds: float = LOCAL_SHARE_SECONDS,
 ) -> tuple[list[tuple[int, R]], Origin, int]:
-    """Run tasks until `seconds` have passed, at least one task.
+    """Run a share (a list of tasks) in order: the first task, then others until the time is over.
 
     Parameters
     ----------
@@ -96,25 +98,25 @@ def run_share(
     share : mapping
         Tasks by index.
     origin : Origin
-        Origin of the process that hands the tasks over.
+        Source, versions and machine of the process that hands the tasks over.
     seconds : float
-        Time after which no further task is started.
+        Time after which no further task starts; 0.1 (`LOCAL_SHARE_SECONDS`) by default.
 
     Returns
     -------
     tuple
-        List of (index, result), the origin of this process, and its process id.
+        List of (index, result) for the tasks that ran, the origin of this process, and its id.
     """
-    found, end = list[tuple[int, R]](), time.monotonic() + seconds
+    results, end = list[tuple[int, R]](), time.monotonic() + seconds
     for index, task in share.items():
-        if not found or time.monotonic() < end:
-            found.append((index, run(task)))
-    return found, origin.here(), os.getpid()
+        if not results or time.monotonic() < end:
+            results.append((index, run(task)))
+    return results, origin.here(), os.getpid()
 
 
 @contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Block signals while worker processes start, so that only this process handles signals.
+def _hold_signals() -> Iterator[None]:
+    """Block signals while worker processes start, because only this process should handle them.
 
     The workers inherit the blocked signals. This process receives its pending signals afterwards.
     """
@@ -129,8 +131,8 @@ def _signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with(parent: int) -> None:
-    """End this process when its parent has ended, for whatever reason."""
+def _end_with_parent(parent: int) -> None:
+    """Start a thread that ends this process when its parent has ended, for whatever reason."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -1,8 +1,8 @@
 """Identity of the source, versions and machine behind stored numbers.
 
-Equal `Origin` objects give equal bits, so a stored block, the rows of an audit, a baseline and the
-suite's archive are reused if their origin is equal. All files of a finished run, tables and
-figures included, are reused as long as its `fingerprint` does not change.
+Processes with equal `Origin` objects compute equal bits. Therefore stored blocks, rows of an audit,
+baselines and the suite's archive are reused if their origin is equal. All files of a finished run,
+tables and figures included, are reused as long as the `fingerprint` of the run does not change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpbench.errors import ConfigError
 from dpbench.output.files import stamp
 from dpbench.output.run_folder import stamps_of
 from dpbench.package import PACKAGE, __version__
-from dpbench.runner.imports import OWN, digest_of, in_this_process, place, reached
+from dpbench.runner.imports import PACKAGE_NAME, digest_of, find_source, follow_imports, line_here
 from dpbench.seeds import digest
 
 __all__ = ["BLOCKS", "PACKAGE", "Origin", "environment_digest", "fingerprint", "git", "machine"]
@@ -36,23 +36,26 @@ PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matp
 # Prefixes of environment variables that select arithmetic kernels or folders of libraries.
 ENVIRONMENT = ("BLIS", "DPBENCH_LIBRARIES", "MKL", "NPY", "OMP", "OPENBLAS")
 # Configuration keys that change the files of a run.
-SHOWN = ("sweep", "seed", "trials", "paper", "font")
+OUTPUT_KEYS = ("sweep", "seed", "trials", "paper", "font")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Source, versions and machine by which a process computes; created once per run.
+    """Identity of the source files, library versions and machine behind computed numbers.
+
+    A run creates one `Origin`.
 
     Attributes
     ----------
     source : str
         Digest of `modules` and of the text of plug-ins.
     machine : str
-        Processor and libraries that determine arithmetic, see `machine`.
+        Names of the processor extensions and libraries that determine arithmetic; see the function
+        `machine`.
     modules : tuple of str
-        A line for each imported module and each file that an estimator names (the name with a
-        digest of the text), and for each distribution that the numbers depend on, at least numpy
-        and scipy (the name with a version).
+        One line for each imported module, and for each file that an estimator names: a name and a
+        digest. One line for each Python distribution on which the numbers depend: a name and a
+        version. Distributions (installed packages) are at least numpy and scipy.
     plugins : tuple of Path
         The plug-ins' source files, which workers on other machines need.
     stored : mapping, optional
@@ -76,18 +79,20 @@ class Origin:
     ) -> Origin:
         """Return the origin of the numbers that this process computes.
 
-        Inside `noise_times` the origin depends on the noise factor.
+        The context `noise_times` multiplies all noise by a factor. Inside it the origin depends on
+        the factor.
 
         Parameters
         ----------
         work : str
-            Name of the module that computes, by default `BLOCKS`.
+            Python module that computes the numbers and imports all other code for them. By default
+            `BLOCKS`, which computes blocks of trials.
         names : sequence of str
             Modules that the configuration lists as plug-ins.
         plugins : sequence of Path
             Source files of the plug-ins.
         kinds : iterable of type
-            Classes outside dpbench, with their bases, of objects in the configuration.
+            Classes outside dpbench: classes of the configuration's objects, and their base classes.
 
         Returns
         -------
@@ -95,8 +100,8 @@ class Origin:
         """
         classes = list(kinds)
         outside = {*names, *(kind.__module__ for kind in classes)}
-        found = reached(sorted(outside))
-        modules = tuple(sorted({*_package(work), *found, *_named_files(found)}))
+        lines = follow_imports(sorted(outside))
+        modules = tuple(sorted({*_package(work), *lines, *_named_files(lines)}))
         texts = [path.read_text("utf-8") for path in plugins] + [*map(_text_of, classes)]
         from dpbench.privacy.noise_factor import current_noise_factor  # slow to load
 
@@ -106,40 +111,48 @@ class Origin:
 
     @property
     def bits(self) -> str:
-        """Digest of source and machine, which determine the bits of a number."""
+        """Digest of source and machine, which together determine every bit of a number."""
         return digest(self.source, self.machine)
 
     @property
     def outside(self) -> dict[str, str]:
-        """Digests and versions, by name, of plug-ins and of everything that they import."""
+        """Mapping of each module outside dpbench to its digest, and each library to its version."""
         lines = dict(line.split(" ", 1) for line in self.modules)
-        return {name: one for name, one in lines.items() if not name.startswith(f"{OWN}.")}
+        return {
+            name: value for name, value in lines.items() if not name.startswith(f"{PACKAGE_NAME}.")
+        }
 
     @property
-    def known(self) -> bool:
-        """True if only dpbench computes, so that all files that it reads are known."""
+    def only_dpbench(self) -> bool:
+        """True if no plug-in takes part, so all source files are in the package dpbench."""
         return not self.plugins and set(self.outside) == set(NUMERICAL)
 
     def without_plugins(self) -> Origin:
-        """Return the origin that workers must have before they receive plug-ins."""
-        own = tuple(line for line in self.modules if line.startswith((f"{OWN}.", *LIBRARIES)))
+        """Return the part of this origin that a worker must have before it receives plug-ins."""
+        own = tuple(
+            line for line in self.modules if line.startswith((f"{PACKAGE_NAME}.", *LIBRARIES))
+        )
         return Origin(digest(own), self.machine, own)
 
     def here(self) -> Origin:
-        """Return the origin that this process has for the same modules, to `check` it."""
-        modules = tuple(map(in_this_process, self.modules))
+        """Return the origin of the current process, for the modules that `self` lists.
+
+        A worker calls this method on the origin that it received from the main process. The method
+        `check` then compares the result with the received origin.
+        """
+        modules = tuple(map(line_here, self.modules))
         source = self.source if modules == self.modules else digest(modules)
         return Origin(source, machine(), modules)
 
-    def check(self, wanted: Origin, where: str, remedy: str) -> None:
-        """Raise ConfigError if another process, which has this origin, may give other bits.
+    def check(self, expected: Origin, where: str, remedy: str) -> None:
+        """Raise ConfigError if this origin and `expected` may give numbers that differ in a bit.
 
         Parameters
         ----------
-        wanted : Origin
+        expected : Origin
             Origin of the process that hands out tasks.
         where : str
-            Name of the other process, for the message.
+            Name of the process with this origin, for the message.
         remedy : str
             Advice to the user, for the message.
 
@@ -148,78 +161,85 @@ class Origin:
         ConfigError
             If source or machine differ.
         """
-        if self.source != wanted.source:
-            what = "other source, or other versions of numpy, scipy or what plug-ins import"
-        elif self.machine != wanted.machine:
-            what = "another kind of processor or C library, whose bits may be others"
+        if self.source != expected.source:
+            difference = "other source, or other versions of numpy, scipy or what plug-ins import"
+        elif self.machine != expected.machine:
+            difference = "another kind of processor or C library, whose bits may be others"
         else:
             return
-        raise ConfigError(f"runner: {where} computes by {what}; {remedy}")
+        raise ConfigError(f"runner: {where} computes by {difference}; {remedy}")
 
     def same_bits(self, other: Origin) -> bool:
-        """Return whether equal random streams give equal bits under both origins."""
+        """Return whether equal random streams give equal bits under this origin and `other`."""
         return self.source == other.source and self.machine == other.machine
 
     @cached_property
     def about(self) -> Mapping[str, Any]:
-        """Versions, platform and commits of dpbench and of plug-ins in a repository, for readers.
+        """Versions, platform and git commits of dpbench and plug-ins, for readers of the results.
 
-        The property runs git once for each repository.
+        The first access runs git for each repository.
         """
         if self.stored is not None:
             return self.stored
         root = PACKAGE.parent
         own = _commit(root) if (root / ".git").exists() else None
         folders = sorted({path.parent for path in self.plugins})
-        theirs = {folder.name: _commit(folder, "*.py") for folder in folders}  # not caches
-        known = {name: found for name, found in theirs.items() if found is not None}
+        plugin_commits = {folder.name: _commit(folder, "*.py") for folder in folders}  # not caches
+        in_repositories = {
+            name: commit for name, commit in plugin_commits.items() if commit is not None
+        }
         return {
             "versions": versions() | self.outside,
             "platform": f"{sys.platform} {platform.machine()}",
             **(own or {"commit": None, "dirty": False}),
-            **({"plugin_commits": known} if known else {}),
+            **({"plugin_commits": in_repositories} if in_repositories else {}),
         }
 
 
 @cache
 def _package(work: str) -> tuple[str, ...]:
-    """Return a line for each module that `work` imports, and each file that an estimator names.
+    """Return lines (name and digest) for `work`, a module of dpbench, and all that it imports.
 
-    The result is cached for the whole process, because code is loaded only once.
+    The lines are part of `Origin.modules`, and include the versions of numpy and scipy. The result
+    is cached, because a process loads code only once.
     """
-    found = reached([work])
+    lines = follow_imports([work])
     libraries = {f"{name} {_version(name)}" for name in NUMERICAL}
-    return tuple(found | _named_files(found) | libraries)
+    return tuple(lines | _named_files(lines) | libraries)
 
 
 def _named_files(lines: Iterable[str]) -> set[str]:
-    """Return a line for each file that an estimator of one of these modules names."""
+    """Return a line (name and digest) for each extra file on which an estimator depends.
+
+    An estimator lists these files in its class attribute ``files``. Only estimators that are
+    defined in the modules of `lines` are considered.
+    """
     from dpbench.estimators import Estimator  # slow to load
 
     modules = {line.partition(" ")[0] for line in lines}
-    kinds = [one for one in Estimator.kinds().values() if one.__module__ in modules]
-    named = {f"{kind.__module__}/{name}" for kind in kinds for name in vars(kind).get("files", ())}
-    return {f"{name} {digest_of(place(name))}" for name in named}
+    kinds = [cls for cls in Estimator.kinds().values() if cls.__module__ in modules]
+    files = {f"{kind.__module__}/{name}" for kind in kinds for name in vars(kind).get("files", ())}
+    return {f"{name} {digest_of(find_source(name))}" for name in files}
 
 
 def _text_of(kind: type[Any]) -> str:
-    """Return the source of a class's module, or a random text if it cannot be read.
+    """Return the source text of a class's module, or a random text if no source can be read.
 
-    The random text makes origins differ, so that nothing is reused.
+    A random text makes the origin differ from all stored origins. So no stored number is reused.
     """
     try:
         module = inspect.getmodule(kind)
-        whole = module is not None and getattr(module, "__file__", None) is not None
-        return inspect.getsource(module if whole and module else kind)
+        has_file = module is not None and getattr(module, "__file__", None) is not None
+        return inspect.getsource(module if has_file and module else kind)
     except (OSError, TypeError):
         return secrets.token_hex(16)
 
 
 @cache
 def machine() -> str:
-    """Return the names of processor extensions, linear algebra kernels and C library.
+    """Return the names of the system, processor extensions, linear algebra kernels and C library.
 
-    On machines with other names the last bits of a result may differ.
+    If two machines differ in these names, the last bits of a result may differ.
     """
     import numpy as np  # slow to load
     import scipy.linalg  # noqa: F401 (it brings its own library)
@@ -229,35 +249,39 @@ def machine() -> str:
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     kernels = {f"{pool['internal_api']} {pool.get('architecture')}" for pool in pools}
     system = (platform.system(), platform.machine(), *platform.libc_ver())
-    found = config.get("SIMD Extensions", {}).get("found", [])
-    return " ".join([*system, *found, *sorted(kernels)])
+    extensions = config.get("SIMD Extensions", {}).get("found", [])
+    return " ".join([*system, *extensions, *sorted(kernels)])
 
 
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python, dpbench and the packages behind results and figures."""
-    known = {name: _version(name) for name in PACKAGES}
-    return {"python": platform.python_version(), "dpbench": __version__, **known}
+    packages = {name: _version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), "dpbench": __version__, **packages}
 
 
 def _version(name: str) -> str:
-    """Return the version of a distribution, faster than `importlib.metadata.version`."""
-    found = metadata.distribution(name)
-    lines = (found.read_text("METADATA") or "").splitlines()
-    said = (line.removeprefix("Version: ") for line in lines if line.startswith("Version: "))
-    return next(said, None) or found.version
+    """Return an installed Python package's version, faster than `importlib.metadata.version`."""
+    distribution = metadata.distribution(name)
+    lines = (distribution.read_text("METADATA") or "").splitlines()
+    stated = (line.removeprefix("Version: ") for line in lines if line.startswith("Version: "))
+    return next(stated, None) or distribution.version
 
 
-def _commit(folder: Path, *of: str) -> dict[str, Any] | None:
-    """Return a folder's commit, and whether files (matching `of`, if given) differ from it."""
+def _commit(folder: Path, *patterns: str) -> dict[str, Any] | None:
+    """Return a folder's git commit, and whether its files have changed since the commit.
+
+    Only files that match `patterns` count; without patterns all files count. The result is None
+    outside a repository.
+    """
     commit = git(folder, "rev-parse", "HEAD")
     if commit is None:
         return None
-    return {"commit": commit, "dirty": bool(git(folder, "status", "--porcelain", "--", *of))}
+    return {"commit": commit, "dirty": bool(git(folder, "status", "--porcelain", "--", *patterns))}
 
 
 def git(folder: Path, *arguments: str) -> str | None:
-    """Run git in a folder and return its output; None if it prints nothing, or fails.
+    """Run git in a folder and return its output; None if git prints nothing or fails.
 
     Parameters
     ----------
@@ -284,7 +308,7 @@ def fingerprint(
     origin: Origin | None = None,
     reads: Iterable[str] = (),
 ) -> str:
-    """Return a digest of everything that the files of a run depend on, stored blocks included.
+    """Return a digest of everything on which the files of a run depend, stored blocks included.
 
     Parameters
     ----------
@@ -293,8 +317,8 @@ def fingerprint(
     config : mapping
         Configuration of the run.
     origin : Origin, optional
-        Needed only for plug-ins; without them no module is loaded and a finished run is recognised
-        at once.
+        Source, versions and machine of the run; needed only if the run has plug-ins. It is optional
+        because making an origin loads modules, which delays the recognition of a finished run.
     reads : iterable of str
         Paths of other files that the run reads; missing files are skipped.
 
@@ -303,30 +327,37 @@ def fingerprint(
     str
     """
     files = (f for f in sorted((folder / "blocks").glob("*")) if f.suffix in {".parquet", ".json"})
-    there = {path: stamp(Path(path)) for path in reads if os.path.exists(path)}  # noqa: PTH110
-    more = [] if origin is None or origin.known else [origin.source]
-    return digest(environment_digest(config), stamps_of(folder, files), there, *more)
+    stamps = {path: stamp(Path(path)) for path in reads if os.path.exists(path)}  # noqa: PTH110
+    plugin_source = [] if origin is None or origin.only_dpbench else [origin.source]
+    return digest(environment_digest(config), stamps_of(folder, files), stamps, *plugin_source)
 
 
 def environment_digest(config: Mapping[str, Any]) -> str:
-    """Return a digest of source, versions, configuration, this host and stamps of data files."""
-    shown = {key: config.get(key) for key in SHOWN}
+    """Return a digest of everything on which a run's files depend, except the run's folder.
+
+    The digest covers dpbench's source, library versions, the configuration and the host. It also
+    covers the size and the time of the last change of each data file.
+    """
+    keys = {key: config.get(key) for key in OUTPUT_KEYS}
     data = {str(path): stamp(path) for path in _data_files(config["sweep"].get("families"))}
-    return digest(package_source(), versions(), shown, data, _host())
+    return digest(package_source(), versions(), keys, data, _host())
 
 
 def package_source() -> list[tuple[str, str]]:
-    """Return (path, text) of all files of dpbench that results, tables and pages depend on."""
+    """Return (path, text) of all files of dpbench on which results, tables and pages depend."""
     kinds = {".py", ".html", ".css", ".js", ".json", ".yaml"}
     files = (f for f in sorted(PACKAGE.rglob("*")) if f.suffix in kinds)
     return [(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in files]
 
 
 def _data_files(spec: Any) -> Iterator[Path]:
-    """Yield the files that a configuration names, in the working folder or in dpbench's data."""
+    """Yield the files that the texts in a configuration name.
+
+    They are searched in the working folder and in dpbench's folder ``data``.
+    """
     if isinstance(spec, Mapping | list | tuple):
-        for one in spec.values() if isinstance(spec, Mapping) else spec:
-            yield from _data_files(one)
+        for value in spec.values() if isinstance(spec, Mapping) else spec:
+            yield from _data_files(value)
     elif isinstance(spec, str):
         for path in (Path(spec), PACKAGE / "data" / spec):
             if os.path.isfile(path):  # noqa: PTH113 (accepts any text)
@@ -334,11 +365,16 @@ def _data_files(spec: Any) -> Iterator[Path]:
 
 
 def _host() -> list[str]:
-    """Return facts that change whenever `machine` may change, without loading numpy."""
+    """Return texts about this host, found without loading numpy.
+
+    The texts change whenever the result of `machine` may change.
+    """
     try:
         processor = Path("/proc/cpuinfo").read_text("utf-8")
-        about = {line for line in processor.splitlines() if line.startswith(("model", "flags"))}
+        processor_lines = {
+            line for line in processor.splitlines() if line.startswith(("model", "flags"))
+        }
     except OSError:
-        about = set()
-    chosen = {f"{k}={v}" for k, v in os.environ.items() if k.startswith(ENVIRONMENT)}
-    return [platform.platform(), *sorted(about | chosen)]
+        processor_lines = set()
+    variables = {f"{k}={v}" for k, v in os.environ.items() if k.startswith(ENVIRONMENT)}
+    return [platform.platform(), *sorted(processor_lines | variables)]

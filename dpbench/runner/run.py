@@ -22,22 +22,23 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run, of which only the seed changes numbers; see `Settings`.
+    """Options of a run, see `Settings`; only the option `seed` changes the numbers.
 
     Parameters
     ----------
     seed : int
         Seed of all random streams.
     n_jobs : int
-        Number of processes; -1 for all cores.
+        Number of processes; -1 (the default) uses all cores.
     runner : Runner
         Local processes or a dask cluster.
     out : Path, optional
         Folder of the run; None keeps all blocks in memory.
     resume : bool
-        Whether to reuse stored blocks.
+        If True (the default), reuse stored blocks.
     origin : Origin
-        Origin of the computed numbers.
+        Source, versions and machine of the computed numbers; by default those with which this
+        process computes blocks of trials.
     """
 
     seed: int = 0
@@ -55,7 +56,10 @@ class RunOptions:
 def run_cells(
     cells: Sequence[Cell], options: RunOptions, store: Store | Memory, cost: Cost, say: Say
 ) -> Iterator[tuple[int, list[Block]]]:
-    """Run or reuse every block of `cells`; an interruption keeps finished blocks.
+    """Compute the blocks of trials of all cells, or reuse stored blocks; yield each cell's blocks.
+
+    A cell is a family at one sample size n, with the estimators that run on its data. Finished
+    blocks stay stored after an interruption.
 
     Parameters
     ----------
@@ -64,16 +68,16 @@ def run_cells(
     options : RunOptions
         Options of the run.
     store : Store or Memory
-        Receives the blocks.
+        Store that receives the blocks.
     cost : Cost
-        Counts the work.
+        Counts of the work, which this function updates.
     say : callable
-        Receives messages for the user, one line each.
+        Function that prints a line for the user.
 
     Yields
     ------
     tuple
-        Index of a cell and its blocks; cells with all blocks in the store come first.
+        Index of a cell, and its blocks. Cells that already have all blocks in the store come first.
     """
     if options.out is not None:
         check_writable(options.out)
@@ -82,15 +86,15 @@ def run_cells(
         for index, cell in enumerate(cells):
             tasks = cell.tasks(options.seed)
             blocks = [store.find(task) if options.resume else None for task in tasks]
-            whole = [block for block in blocks if block is not None]
-            cost.blocks_reused += len(whole)
-            if len(whole) == len(tasks):
+            found_blocks = [block for block in blocks if block is not None]
+            cost.blocks_reused += len(found_blocks)
+            if len(found_blocks) == len(tasks):
                 cost.cells_reused += 1
-                yield index, whole
+                yield index, found_blocks
             else:
                 cost.cells_done += 1
-                found = zip(tasks, blocks, strict=True)
-                pending[index] = [task for task, block in found if block is None]
+                pairs = zip(tasks, blocks, strict=True)
+                pending[index] = [task for task, block in pairs if block is None]
             advance()
     while store.damaged:
         error = store.damaged.pop(0)
@@ -106,12 +110,12 @@ def run_cells(
 def _compute(
     tasks: Sequence[BlockTask], options: RunOptions, store: Store | Memory, cost: Cost
 ) -> None:
-    """Compute and store blocks; an interruption keeps finished blocks."""
+    """Compute the blocks of `tasks` and store each; finished blocks survive an interruption."""
     o = options
-    computed = compute(run_block, tasks, o.runner, o.n_jobs, o.origin)
+    results = compute(run_block, tasks, o.runner, o.n_jobs, o.origin)
     try:
         with progress("blocks", len(tasks), f"done, {cost.blocks_reused} reused") as advance:
-            for task, block in computed:
+            for task, block in results:
                 store.write(task, block)
                 cost.add(block, task.n * task.trials * len(task.members))
                 advance()

@@ -1,4 +1,4 @@
-"""Top level of a configuration, and the import of plug-ins."""
+"""Top-level keys of a configuration, and the import of plug-ins."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from dpbench.output.style import Font
-from dpbench.registry import ConfigError, Trials, keyed, validated
+from dpbench.registry import ConfigError, Trials, nested_entry, validated
 from dpbench.runner.execute import Runner
 
 __all__ = ["PathText", "Processes", "Seed", "Settings", "import_plugins", "load_plugins"]
 
-MOST_PROCESSES = 1024
+MAX_PROCESSES = 1024
 
 
 def _usable_path(text: str) -> str:
-    """Return the path with ~ expanded; raise ValueError if no file can have it."""
+    """Return a path with ~ expanded; raise ValueError if no file can have this name."""
     try:
         os.fsencode(text)
         if "\0" not in text:
@@ -32,20 +32,21 @@ def _usable_path(text: str) -> str:
     raise ValueError("no file can have this name")
 
 
-def _some(processes: int) -> int:
+def _check_processes(processes: int) -> int:
+    """Return the number of processes; raise ValueError if it is 0."""
     if processes == 0:
         raise ValueError("give a number of processes, or -1 for all cores")
     return processes
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Processes = Annotated[int, Field(ge=-1, le=MOST_PROCESSES), AfterValidator(_some)]
+Processes = Annotated[int, Field(ge=-1, le=MAX_PROCESSES), AfterValidator(_check_processes)]
 PathText = Annotated[str, Field(min_length=1), AfterValidator(_usable_path)]
 
 
 @validated
 class Settings:
-    """Top level of the configuration.
+    """Top-level keys of a configuration: the sweep, and the options of its run.
 
     Parameters
     ----------
@@ -55,30 +56,32 @@ class Settings:
     seed : int
         Seed of all random streams, from 0 to 2^63 - 1.
     trials : int, optional
-        Number of trials of every part; by default each part sets its own.
+        Number of trials of every part of the sweep; by default each part sets its own.
     n_jobs : int
-        Number of processes, at most one for each block; -1 for all cores. No result depends on it.
+        Number of processes, at most one for each block; -1 uses all cores. It changes no result.
     out : str, optional
         Folder of the run; by default ``results/<sweep>`` below the working folder.
     resume : bool
-        Whether to reuse finished blocks in `out`.
+        If True (the default), reuse finished blocks in `out`.
     runner : Runner
-        Processes that run blocks: of this machine, or of a dask cluster.
+        Choice of the processes that run blocks: processes of this machine, or a dask cluster.
     plugins : list of str
-        Modules with the user's estimators or distributions.
+        Names of Python modules with the user's estimators or distributions.
     replay : str, optional
-        Name of a failure; only this failure is run again, to show its traceback.
+        Name of a failure in an earlier run. Only the estimator that failed is run again, to
+        show the traceback.
     track : {'check', 'update'}, optional
-        Compare the errors of all trials with the stored baseline, or store them as a new baseline.
+        ``check`` compares the errors of all trials with the stored baseline. ``update`` stores them
+        as a new baseline.
     baseline : str, optional
         File of the baseline; by default ``results/baselines/<sweep>.parquet`` of the checkout.
     report : {'all'}, optional
-        Put all finished runs on one page, and run no sweep.
+        If ``all``, put all finished runs on one page, and run no sweep.
     paper : bool
-        Draw figures for a column of a paper, each with a LaTeX file that includes it with a
-        caption, and write the claims as a table, ``claims.tex``.
+        If True, draw figures for a column of a paper, each with a LaTeX file that includes it. Also
+        write the claims as a table, ``claims.tex``. False by default.
     font : {'sans', 'serif'}
-        Typeface of figures.
+        Typeface of figures. ``sans`` by default.
     """
 
     sweep: Mapping[str, Any]
@@ -87,7 +90,7 @@ class Settings:
     n_jobs: Processes = -1
     out: PathText | None = None
     resume: bool = True
-    runner: Annotated[Runner, keyed(Runner)] = Runner()
+    runner: Annotated[Runner, nested_entry(Runner)] = Runner()
     plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
     replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[1-9][0-9]{0,17}$")] | None = None
     track: Literal["check", "update"] | None = None
@@ -97,18 +100,19 @@ class Settings:
     font: Font = "sans"
 
 
-_real = cache(os.path.realpath)  # called for thousands of paths, and again for every run
+# Cached, because it is called for thousands of paths in every run.
+_real_path = cache(os.path.realpath)
 
 
 def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
-    """Import the plug-in modules, see `load_plugins`; return the folders that contain them.
+    """Import the plug-in modules and return the folders that contain them; see `load_plugins`.
 
     Parameters
     ----------
     names : sequence of str
-        Names of modules.
+        Names of the plug-in modules.
     config_dir : Path or None
-        Folder of the configuration, which is searched first.
+        Folder of the configuration, which is searched before the working folder.
 
     Returns
     -------
@@ -137,17 +141,18 @@ def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
 
 
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
-    """Import the plug-in modules; return their source files and those that they import.
+    """Import the plug-in modules; return the source files of them and of all they import.
 
     Python searches installed packages first, then `config_dir`, then the working folder. Only
-    files in the folders of the plug-ins are returned, without installed packages and dpbench.
+    files in or below the folders of the plug-ins are returned, without installed packages and
+    dpbench.
 
     Parameters
     ----------
     names : sequence of str
-        Names of modules.
+        Names of the plug-in modules.
     config_dir : Path or None
-        Folder of the configuration.
+        Folder of the configuration; None if there is none.
 
     Returns
     -------
@@ -162,11 +167,11 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
         return ()
     roots = import_plugins(names, config_dir)
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    # Thousands of paths: as strings they take a tenth of the time of Path objects.
-    loaded = {_real(file) for file in files if file and file.endswith(".py")}
+    # Strings, because thousands of Path objects would take ten times as long.
+    loaded = {_real_path(file) for file in files if file and file.endswith(".py")}
     below = tuple(os.path.join(root, "") for root in roots)  # noqa: PTH118
-    theirs = (Path(path) for path in loaded if path.startswith(below))
+    plugin_files = (Path(path) for path in loaded if path.startswith(below))
     own = Path(__file__).resolve().parent
     return tuple(
-        sorted(p for p in theirs if own not in p.parents and "site-packages" not in p.parts)
+        sorted(p for p in plugin_files if own not in p.parents and "site-packages" not in p.parts)
     )

@@ -1,4 +1,7 @@
-"""Blocks in Parquet files, many to a file; a file is written completely or not at all."""
+"""Storage of blocks of trials in Parquet files, each with many blocks.
+
+A file is written whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,16 @@ from dpbench.sweep.metrics import ERRORS, EXTRAS
 __all__ = ["CorruptBlockError", "Memory", "Store"]
 
 Stored = tuple[BlockTask, Block]
-# ROWS: rows at which a file is full, about 5 MB. OPENED: files kept in memory. SECONDS: longest
-# time that a new block waits to be written.
-ROWS = 1 << 17
-OPENED = 4
-SECONDS = 1.0
-UNREADABLE = (OSError, pa.ArrowException, LookupError, ValueError, TypeError)
-ABOUT = [
+# MAX_FILE_ROWS: rows from which on a file is full, about 5 MB. MAX_OPEN_FILES: files whose contents
+# stay in memory. SECONDS_BETWEEN_WRITES: least time between two writes of new blocks.
+MAX_FILE_ROWS = 1 << 17
+MAX_OPEN_FILES = 4
+SECONDS_BETWEEN_WRITES = 1.0
+READ_ERRORS = (OSError, pa.ArrowException, LookupError, ValueError, TypeError)
+DICTIONARY_COLUMNS = [
     "distribution", "estimator", "privacy", *AMOUNTS, "n", "trial", "status", "message", "seed",
 ]  # fmt: skip
-STATUS = ("released", "nothing released", "failed")
+STATUSES = ("released", "nothing released", "failed")
 
 
 class CorruptBlockError(Exception):
@@ -44,9 +47,9 @@ class CorruptBlockError(Exception):
 
 
 class Opened(NamedTuple):
-    """Contents of a file of blocks."""
+    """Contents of one Parquet file that holds blocks of trials."""
 
-    blocks: dict[str, tuple[slice, list[str]]]  # rows and names of columns of each block, by key
+    blocks: dict[str, tuple[slice, list[str]]]  # rows and column names of each block, by key
     values: dict[str, Floats]  # columns by name
     codes: Ints  # index in `texts` of the failure message of each row
     texts: list[str]
@@ -55,9 +58,10 @@ class Opened(NamedTuple):
 class Store:
     """Blocks of one origin in the folder ``blocks/`` of a run.
 
-    The name of a file contains digests of the origin and of the file's bytes, which reveal damage.
-    The last file is rewritten with the new blocks until it is full. So there are few files, and a
-    killed run loses only the blocks of about the last second.
+    The origin is the source, versions and machine behind the numbers. The name of a file contains a
+    digest of the origin, and a digest of the file's bytes that reveals damage. The last file is
+    rewritten with the new blocks until it is full. Therefore there are few files, and a killed run
+    loses only the blocks of about the last second.
 
     Parameters
     ----------
@@ -74,19 +78,19 @@ class Store:
         self._lock = threading.RLock()
         self._last: dict[str, Stored] = {}  # the blocks of the last file, by key
         self._rows = 0
-        self._waiting = False  # whether some blocks of _last are not written yet
+        self._waiting = False  # True if some blocks of _last are not written yet
         self._timer: threading.Timer | None = None  # writes them if no further block arrives
         self._next = -math.inf  # time of the next write, on the monotonic clock
-        self._opened = lru_cache(OPENED)(_opened)
+        self._opened = lru_cache(MAX_OPEN_FILES)(_open_file)
 
     def key(self, task: BlockTask) -> str:
-        """Return a digest of everything that the numbers of a block depend on."""
+        """Return a digest of everything on which the numbers of the block of `task` depend."""
         return digest(self._source, task.name, task.index)
 
     def files(self) -> list[Path]:
-        """Return the files of this origin, oldest first."""
-        found = self.folder.glob(f"{digest(self._source)[:16]}-*.parquet")
-        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+        """Return the files that hold blocks of this store's origin, oldest first."""
+        paths = self.folder.glob(f"{digest(self._source)[:16]}-*.parquet")
+        return sorted(paths, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
     def write(self, task: BlockTask, result: Block) -> None:
         """Store a block, at once or within about a second.
@@ -96,65 +100,67 @@ class Store:
         task : BlockTask
             Task of the block.
         result : Block
-            Its numbers.
+            Numbers of the block.
 
         Raises
         ------
         OSError
-            If a file cannot be written; perhaps only at a later call, or by `flush`.
+            If a file cannot be written. A later call or `flush` may raise it instead.
         """
         with self._lock:
             self._last[self.key(task)] = task, result
             self._rows += result.values["error"].size
             self._waiting = True
             wait = self._next - time.monotonic()
-            if wait <= 0 or self._rows >= ROWS:
+            if wait <= 0 or self._rows >= MAX_FILE_ROWS:
                 self.flush()
             elif self._timer is None:
-                self._timer = threading.Timer(wait, self._flush_in_time)
+                self._timer = threading.Timer(wait, self._flush_late_blocks)
                 self._timer.daemon = True
                 self._timer.start()
 
     def flush(self) -> None:
-        """Write all waiting blocks; a failure raises OSError and leaves no partial file."""
+        """Write all blocks that are not on disk yet.
+
+        If this fails, raise OSError and leave no partial file.
+        """
         with self._lock:
             if not self._waiting:
                 return
             out, start = pa.BufferOutputStream(), time.monotonic()
-            how = {
-                "use_dictionary": ABOUT,
-                "write_statistics": False,
-            }  # defaults cost 1/3 more
-            pq.write_table(_table(self._last), out, compression="zstd", **how)
+            # pyarrow's defaults cost a third more.
+            options = {"use_dictionary": DICTIONARY_COLUMNS, "write_statistics": False}
+            pq.write_table(_table(self._last), out, compression="zstd", **options)
             data = out.getvalue()
             path = self.folder / f"{digest(self._source)[:16]}-{_checksum(data)}.parquet"
             with atomic(path) as temporary:
                 temporary.write_bytes(data)
-            _enter(self._where, self._last, path)
+            _enter_file(self._file_of_key, self._last, path)
             end = time.monotonic()
-            self._waiting, self._next = False, end + max(SECONDS, 10 * (end - start))
+            self._waiting, self._next = False, end + max(SECONDS_BETWEEN_WRITES, 10 * (end - start))
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            if self._rows >= ROWS:
+            if self._rows >= MAX_FILE_ROWS:
                 self._last, self._rows = {}, 0
 
-    def _flush_in_time(self) -> None:
+    def _flush_late_blocks(self) -> None:
+        """Write all blocks that are not on disk yet; leave errors to the next `flush`."""
         with contextlib.suppress(OSError):
             self.flush()
 
     def find(self, task: BlockTask) -> Block | None:
         """Return the block of a task; None if it is missing or its file is damaged."""
         key = self.key(task)
-        path = self._where.get(key)
+        path = self._file_of_key.get(key)
         if path is None:
             return None
         try:
             file = self._opened(path)
-        except UNREADABLE as error:
+        except READ_ERRORS as error:
             self._set_aside(path, error)
-            for lost in [one for one, at in self._where.items() if at == path]:
-                del self._where[lost]
+            for lost_key in [k for k, p in self._file_of_key.items() if p == path]:
+                del self._file_of_key[lost_key]
             return None
         (rows, names), shape = file.blocks[key], (len(task.keys), task.trials)
         values = {name: file.values[name][rows].reshape(shape) for name in names}
@@ -171,33 +177,35 @@ class Store:
         return block
 
     @cached_property
-    def _where(self) -> dict[str, Path]:
-        """File of every block, by key."""
-        where: dict[str, Path] = {}
+    def _file_of_key(self) -> dict[str, Path]:
+        """Mapping of every stored block to its file; a block is given by the digest `key`."""
+        file_of_key: dict[str, Path] = {}
         for path in self.files():
             try:
-                with pq.ParquetFile(_whole(path)) as file:
-                    _enter(where, json.loads(file.schema_arrow.metadata[b"dpbench"]), path)
-            except UNREADABLE as error:
+                with pq.ParquetFile(_read_checked(path)) as file:
+                    _enter_file(
+                        file_of_key, json.loads(file.schema_arrow.metadata[b"dpbench"]), path
+                    )
+            except READ_ERRORS as error:
                 self._set_aside(path, error)
-        return where
+        return file_of_key
 
     def _set_aside(self, path: Path, error: Exception) -> None:
-        """Note a damaged file and rename it, so that it is not read again."""
+        """Note a damaged file in `damaged`, and rename it because it must not be read again."""
         self.damaged.append(f"{path.name}: {(str(error) or repr(error)).splitlines()[0]}")
         with contextlib.suppress(OSError):
             path.rename(path.with_name(f"_{path.name}.damaged"))
 
 
 class Memory:
-    """Blocks in memory, with the interface of `Store`."""
+    """Storage of blocks in memory, with the interface of `Store`."""
 
     def __init__(self) -> None:
         self.damaged: list[str] = []
         self._blocks: dict[tuple[str, int], Block] = {}
 
     def find(self, task: BlockTask) -> Block | None:
-        """Return the block of a task, or None."""
+        """Return the block of a task; None if it is missing."""
         return self._blocks.get((task.name, task.index))
 
     def write(self, task: BlockTask, result: Block) -> None:
@@ -208,7 +216,7 @@ class Memory:
         task : BlockTask
             Task of the block.
         result : Block
-            Its numbers.
+            Numbers of the block.
         """
         self._blocks[task.name, task.index] = result
 
@@ -216,7 +224,7 @@ class Memory:
         """Do nothing, because no block waits to be written."""
 
     def read(self, task: BlockTask) -> Block:
-        """Return the block of a task, which must be there."""
+        """Return the block of a task, which must have been written."""
         return self._blocks[task.name, task.index]
 
 
@@ -224,33 +232,41 @@ def _checksum(data: bytes | pa.Buffer) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _enter(where: dict[str, Path], keys: Iterable[str], path: Path) -> None:
-    """Record that `path` holds these keys, and delete files that no key refers to any more."""
-    before = {where[key] for key in keys if key in where} - {path}
-    where.update(dict.fromkeys(keys, path))
-    for old in before - set(where.values()) if before else ():
-        old.unlink(missing_ok=True)
+def _enter_file(file_of_key: dict[str, Path], keys: Iterable[str], path: Path) -> None:
+    """Record in `file_of_key` that the file `path` holds the blocks with the given keys.
+
+    `file_of_key` maps the key of a block, a digest, to its file. A file that loses its last block
+    to `path` is deleted.
+    """
+    replaced = {file_of_key[key] for key in keys if key in file_of_key} - {path}
+    file_of_key.update(dict.fromkeys(keys, path))
+    for unused in replaced - set(file_of_key.values()) if replaced else ():
+        unused.unlink(missing_ok=True)
 
 
-def _whole(path: Path) -> pa.BufferReader:
-    """Return a file's bytes; raise ValueError if they do not match the digest in its name."""
+def _read_checked(path: Path) -> pa.BufferReader:
+    """Return the bytes of a file; raise ValueError if they do not match the digest in its name."""
     data = path.read_bytes()
     if path.stem.rpartition("-")[2] != _checksum(data):
         raise ValueError("its bytes have changed")
     return pa.BufferReader(data)
 
 
-def _opened(path: Path) -> Opened:
-    with pq.ParquetFile(_whole(path), read_dictionary=["message"]) as file:
+def _open_file(path: Path) -> Opened:
+    """Read a Parquet file of blocks and return its contents."""
+    with pq.ParquetFile(_read_checked(path), read_dictionary=["message"]) as file:
         schema = file.schema_arrow
-        about = json.loads(schema.metadata[b"dpbench"])
+        layout = json.loads(schema.metadata[b"dpbench"])
         names = [name for name in (*ERRORS, *EXTRAS) if name in schema.names]
         table = file.read(columns=[*names, "message"]).combine_chunks()
-    ends = np.cumsum([rows for rows, _ in about.values()]).tolist()
+    ends = np.cumsum([rows for rows, _ in layout.values()]).tolist()
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
     message = table["message"].chunk(0)
     return Opened(
-        {key: (at, of) for (key, (_, of)), at in zip(about.items(), rows, strict=True)},
+        {
+            key: (span, columns)
+            for (key, (_, columns)), span in zip(layout.items(), rows, strict=True)
+        },
         {name: table[name].to_numpy() for name in names},
         message.indices.to_numpy(),
         message.dictionary.to_pylist(),
@@ -258,7 +274,11 @@ def _opened(path: Path) -> Opened:
 
 
 def _table(stored: Mapping[str, Stored]) -> pa.Table:
-    """Return a table with a row for each block, key and trial, in that order."""
+    """Return the table to store, with one row for each trial of each member and setting.
+
+    A member is a distribution, and a setting is an estimator with a budget. Rows are sorted by
+    block, then by member and setting (`BlockTask.keys`), then by trial.
+    """
     keys = [
         (task, label, setting, block.failures.get(i, ""))
         for task, block in stored.values()
@@ -266,37 +286,37 @@ def _table(stored: Mapping[str, Stored]) -> pa.Table:
     ]
     index = np.repeat(np.arange(len(keys)), [task.trials for task, *_ in keys])
 
-    def repeated(values: Sequence[object], kind: pa.DataType, at: Ints = index) -> pa.Array:
+    def repeat_values(values: Sequence[object], kind: pa.DataType, at: Ints = index) -> pa.Array:
         return pa.array(values, kind, from_pandas=True).take(pa.array(at))  # NaN becomes null
 
     blocks = [block for _, block in stored.values()]
     names = {name for block in blocks for name in block.values}
-    values = {name: _joined(name, blocks) for name in (*ERRORS, *EXTRAS) if name in names}
+    values = {name: _join_column(name, blocks) for name in (*ERRORS, *EXTRAS) if name in names}
     budgets = [setting.budget.columns for _, _, setting, _ in keys]
     failed = np.array([bool(message) for *_, message in keys])[index]
     status = np.where(failed, 2, np.where(np.isfinite(values["error"].to_numpy()), 0, 1))
     trials = [np.arange(task.trials) + task.index * task.trials for task, *_ in keys]
     columns = {
-        "distribution": repeated([label for _, label, *_ in keys], pa.string()),
-        "estimator": repeated([setting.label for _, _, setting, _ in keys], pa.string()),
-        "privacy": repeated([budget["privacy"] for budget in budgets], pa.string()),
-        **{name: repeated([b[name] for b in budgets], pa.float64()) for name in AMOUNTS},
+        "distribution": repeat_values([label for _, label, *_ in keys], pa.string()),
+        "estimator": repeat_values([setting.label for _, _, setting, _ in keys], pa.string()),
+        "privacy": repeat_values([budget["privacy"] for budget in budgets], pa.string()),
+        **{name: repeat_values([b[name] for b in budgets], pa.float64()) for name in AMOUNTS},
         "n": pa.array(np.array([task.n for task, *_ in keys])[index]),
         "trial": pa.array(np.concatenate(trials)),
         **values,
-        "status": repeated(STATUS, pa.string(), status),
-        "message": repeated([message for *_, message in keys], pa.string()),
+        "status": repeat_values(STATUSES, pa.string(), status),
+        "message": repeat_values([message for *_, message in keys], pa.string()),
         "seed": pa.array(np.array([task.seed for task, *_ in keys])[index]),
     }
-    about = {
+    layout = {
         key: [block.values["error"].size, list(block.values)] for key, (_, block) in stored.items()
     }
-    return pa.table(columns).replace_schema_metadata({"dpbench": json.dumps(about)})
+    return pa.table(columns).replace_schema_metadata({"dpbench": json.dumps(layout)})
 
 
-def _joined(name: str, blocks: Iterable[Block]) -> pa.ChunkedArray:
-    """Return a column of the values of all blocks, null for blocks without this column."""
-    kind, parts = pa.float64(), [(b.values.get(name), b.values["error"].size) for b in blocks]
+def _join_column(name: str, blocks: Iterable[Block]) -> pa.ChunkedArray:
+    """Return the column `name` of all blocks in one array, null for blocks without this column."""
+    dtype, parts = pa.float64(), [(b.values.get(name), b.values["error"].size) for b in blocks]
     return pa.chunked_array(
-        [pa.nulls(size, kind) if v is None else pa.array(v.ravel()) for v, size in parts], kind
+        [pa.nulls(size, dtype) if v is None else pa.array(v.ravel()) for v, size in parts], dtype
     )

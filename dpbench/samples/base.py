@@ -1,4 +1,7 @@
-"""The interface of all samples: one dataset of n records per trial, queried for all trials."""
+"""Base class of samples: a sample holds one dataset of n records for each trial.
+
+Methods of a sample, for example `mean`, return results for all trials at once.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,22 @@ from dpbench.samples.rows import Rows
 __all__ = [
     "AddRemoveView",
     "Sample",
-    "chances",
+    "draw_net_votes",
     "half_squares",
+    "heads_probability",
     "part_sizes",
     "share_of_records",
-    "voted",
-    "votes_of",
+    "vote_probabilities",
 ]  # fmt: skip
 
 T = TypeVar("T")
 
 # Largest n * d for which `Sample.records` lists a dataset: 0.8 GB of doubles.
-MOST_HELD = 10**8
+MAX_LISTED_NUMBERS = 10**8
 
 
 def part_sizes(n: int, parts: int) -> list[int]:
-    """Return the sizes of `parts` parts of n records; sizes differ by at most one.
+    """Return the sizes of the parts if n records are cut into `parts` parts of nearly equal size.
 
     Parameters
     ----------
@@ -44,7 +47,7 @@ def part_sizes(n: int, parts: int) -> list[int]:
     Returns
     -------
     list of int
-        The larger sizes come first.
+        Sizes, which differ by at most one; the larger sizes come first.
 
     Raises
     ------
@@ -57,90 +60,142 @@ def part_sizes(n: int, parts: int) -> list[int]:
 
 
 def share_of_records(q: float, n: int) -> float:
-    """Return q n rounded to 14 digits, because ``0.1 * 30`` is 3.0000000000000004 in doubles.
+    """Return q n, the number of records in a fraction q of n, rounded to 14 significant digits.
+
+    Rounding removes errors such as ``0.1 * 3 = 0.30000000000000004``. With such an error, the
+    ceiling of q n may be one too large.
 
     Parameters
     ----------
     q : float
-        Fraction of the records.
+        Fraction of the records, from 0 to 1.
     n : int
         Number of records.
+
+    Returns
+    -------
+    float
+        Rounded product.
     """
     return float(f"{q * n:.14g}")
 
 
-def half_squares(one: Floats, other: Floats) -> Floats:
-    """Return (one - other)^2/2 by element; overflow gives the largest double.
+def half_squares(x: Floats, y: Floats) -> Floats:
+    """Return (x - y)^2/2, element by element.
 
     Parameters
     ----------
-    one, other : ndarray
+    x, y : ndarray
         Finite numbers; the shapes broadcast.
+
+    Returns
+    -------
+    ndarray
+        Finite numbers. A square that overflows is replaced by the largest double.
     """
-    difference = one / 2 - other / 2
+    difference = x / 2 - y / 2
     with np.errstate(over="ignore"):
         return np.minimum(2 * difference**2, np.finfo(float).max)
 
 
-def chances(values: Floats, bound: float, lean: float) -> Floats:
-    """Return the probability of heads for each value in `Sample.randomised_response_count`.
+def heads_probability(values: Floats, bound: float, lean: float) -> Floats:
+    """Return the probability that the biased coin of each record falls heads.
+
+    The coin of record x falls heads with probability
+    (1 + lean clip(x, -bound, bound)/bound)/2. `Sample.randomised_response_count` tosses the coins.
 
     Parameters
     ----------
     values : ndarray
         Records, any shape.
-    bound, lean : float
-        See `Sample.randomised_response_count`.
+    bound : float
+        Clipping bound, above 0.
+    lean : float
+        Bias of the coins, from 0 to 1. A record x = bound gives heads with probability
+        (1 + lean)/2.
+
+    Returns
+    -------
+    ndarray
+        Probabilities, in the shape of `values`.
     """
     return (1 + lean * (np.clip(values, -bound, bound) / bound)) / 2
 
 
-def votes_of(values: Floats, bound: float, low: float, high: float) -> tuple[Floats, Floats]:
-    """Return the probabilities of an up vote and of a down vote, see `Sample.three_output_sum`.
+def vote_probabilities(
+    values: Floats, bound: float, low: float, high: float
+) -> tuple[Floats, Floats]:
+    """Return the probabilities that each record votes up and that it votes down.
+
+    Let y = clip(x, -bound, bound)/bound for a record x. Record x votes up with probability
+    low + (high - low) max(y, 0), and down with probability low + (high - low) max(-y, 0). Otherwise
+    record x does not vote. `Sample.three_output_sum` draws the votes.
 
     Parameters
     ----------
     values : ndarray
         Records, any shape.
-    bound, low, high : float
-        See `Sample.three_output_sum`.
+    bound : float
+        Clipping bound, above 0.
+    low, high : float
+        Smallest and largest probability of a vote in one direction; low + high <= 1.
+
+    Returns
+    -------
+    tuple of two ndarray
+        Probabilities of an up vote and of a down vote, in the shape of `values`.
     """
     lean = (high - low) * (np.clip(values, -bound, bound) / bound)
     return low + np.maximum(lean, 0.0), low + np.maximum(-lean, 0.0)
 
 
-def voted(
+def draw_net_votes(
     values: Floats, bound: float, low: float, high: float, rng: np.random.Generator
 ) -> Floats:
-    """Draw a vote for each value and return up votes minus down votes in each row.
+    """Draw a random vote for each record; return up votes minus down votes in each row.
+
+    A vote is up, down or neither, with the probabilities of `vote_probabilities`.
 
     Parameters
     ----------
     values : ndarray of shape (rows, n)
         Records.
-    bound, low, high, rng
-        See `Sample.three_output_sum`.
+    bound : float
+        Clipping bound, above 0.
+    low, high : float
+        Smallest and largest probability of a vote in one direction; low + high <= 1.
+    rng : Generator
+        Source of the votes.
+
+    Returns
+    -------
+    ndarray of shape (rows,)
     """
-    up, down = votes_of(values, bound, low, high)
+    up, down = vote_probabilities(values, bound, low, high)
     chance = rng.random(values.shape)
     net = np.count_nonzero(chance < up, axis=1) - np.count_nonzero(chance >= 1 - down, axis=1)
     return np.asarray(net, dtype=float)
 
 
-def _key(one: Any) -> Hashable:
-    """Return a hashable key of an argument; equal arguments have equal keys."""
-    if isinstance(one, Bins):
-        return type(one), *(_key(np.asarray(getattr(one, f.name))) for f in fields(one))
-    return (one.shape, one.tobytes()) if isinstance(one, np.ndarray) else one
+def _key(argument: Any) -> Hashable:
+    """Return a hashable value that identifies the argument of a method call.
+
+    The cache of a sample uses such values to find the results of earlier equal calls.
+    """
+    if isinstance(argument, Bins):
+        return type(argument), *(
+            _key(np.asarray(getattr(argument, f.name))) for f in fields(argument)
+        )
+    return (argument.shape, argument.tobytes()) if isinstance(argument, np.ndarray) else argument
 
 
 class Sample(ABC):
     """Independent datasets of n records each, one dataset per trial.
 
-    Every method answers for all trials at once: an array (trials,) for scalar records, (trials, d)
-    for vectors. A method for scalar records raises ValueError if the records are vectors, and a
-    method for vectors raises it if they are scalars. Constructors raise ValueError if their
-    arguments do not describe such datasets.
+    A statistic is an array with one value per trial. Its shape is (trials,) if records are scalars,
+    and (trials, d) if records are vectors of d coordinates. A method for scalar records raises
+    ValueError if the records are vectors. A method for vectors raises ValueError if the records are
+    scalars. Constructors raise ValueError if their arguments do not describe such datasets.
     """
 
     trials: int  # number of datasets
@@ -152,23 +207,36 @@ class Sample(ABC):
     def _answers(self) -> dict[Hashable, Any]:
         return {}
 
-    def _once(self, answer: Callable[[], T], *question: Any) -> T:
-        """Return the cached answer to a query, because several budgets repeat the same queries."""
-        key = tuple(_key(one) for one in question)
+    def _cache_answer(self, answer: Callable[[], T], *question: Any) -> T:
+        """Return the cached answer to a query; on the first call, compute it by calling `answer`.
+
+        A query is a call of a method; `question` holds a name and arguments that identify the
+        call. Queries repeat if an estimator runs on one sample under several budgets. Cached
+        arrays are read-only.
+        """
+        key = tuple(_key(argument) for argument in question)
         if key not in self._answers:
             self._answers[key] = answer()
             if isinstance(self._answers[key], np.ndarray):
                 self._answers[key].flags.writeable = False
         return self._answers[key]  # type: ignore[no-any-return]
 
-    def _unfit(self) -> ValueError:
-        """Return the error for a method that does not apply to this kind of records."""
+    def _wrong_records_error(self) -> ValueError:
+        """Return the ValueError to raise if a method does not accept the records of the sample.
+
+        The message says that the method takes scalars but the records are vectors, or that the
+        method takes vectors but the records are scalars.
+        """
         if self.vectors:
             return ValueError(f"this takes scalar records, got d = {self.d}; see columns()")
         return ValueError("this takes vectors, got scalar records")
 
-    def _ends(self, *bounds: float | Floats, axes: int = 1) -> list[Floats]:
-        """Return bounds that broadcast to (trials, ...): a scalar stays, others get `axes` axes."""
+    def _broadcast_bounds(self, *bounds: float | Floats, axes: int = 1) -> list[Floats]:
+        """Reshape clipping or interval bounds so that they broadcast to an array of records.
+
+        A bound is a number, or an array of shape (trials,). The method appends `axes` axes of
+        length 1 to such an array. A bound of another shape raises ValueError.
+        """
         arrays = [np.asarray(bound, dtype=float) for bound in bounds]
         for array in arrays:
             if array.shape not in {(), (self.trials,)}:
@@ -177,58 +245,73 @@ class Sample(ABC):
 
     @abstractmethod
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
-        """Return a copy of the records of one dataset, (n,) or (n, d), in index order.
+        """Return a copy of the records of one dataset, in the order of their indices.
 
         Parameters
         ----------
         trial : int
             Index of the dataset, from 0.
         rng : Generator
-            Draws an order where records have no index, as in counted data.
+            Draws a random order for samples without record indices, such as `CountedSample`.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, d)
+            Records: n scalars, or n vectors of d coordinates.
 
         Raises
         ------
         ValueError
-            If n d exceeds `MOST_HELD`.
+            If the dataset has more than `MAX_LISTED_NUMBERS` (10^8) numbers.
         """
 
-    def _check_held(self) -> None:
-        """Raise ValueError if one dataset has more than `MOST_HELD` numbers."""
-        if self.n * self.d > MOST_HELD:
+    def _check_listable(self) -> None:
+        """Raise ValueError if one dataset has more than `MAX_LISTED_NUMBERS` (10^8) numbers."""
+        if self.n * self.d > MAX_LISTED_NUMBERS:
             raise ValueError(
                 f"records: a dataset of {self.n * self.d:.3g} numbers is too large to hold; "
-                f"at most {MOST_HELD:.0e}"
+                f"at most {MAX_LISTED_NUMBERS:.0e}"
             )
 
     @abstractmethod
     def mean(self) -> Floats:
-        """Return the empirical mean of each dataset, (trials,) or (trials, d)."""
+        """Return the empirical mean of each dataset, (trials,), or (trials, d) for vectors."""
 
     @abstractmethod
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
         """Return the mean of each dataset after clipping every record to [lower, upper].
 
-        The shape is (trials,), or (trials, d) for vectors, which are clipped by coordinate. A
-        record at 1e150 takes no digits from the others.
+        Each coordinate of a vector is clipped. Records are clipped before they are added, because a
+        record at 1e150 would erase the digits of all other records in the sum.
 
         Parameters
         ----------
         lower, upper : float or ndarray of shape (trials,)
             Ends of the clipping interval, possibly infinite.
+
+        Returns
+        -------
+        ndarray of shape (trials,) or (trials, d)
         """
 
     def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        """Cut each dataset into disjoint datasets of the given sizes, one sample for each.
+        """Cut each dataset into disjoint parts of the given sizes.
 
-        The cut is by record index, never by value. So replacing one record changes only one part,
-        and the privacy costs of the parts compose in parallel.
+        Records are assigned to parts by index, never by value. So replacing one record changes only
+        one part. If there is a release from each part, the privacy cost of all releases is the
+        largest of their costs.
 
         Parameters
         ----------
         sizes : sequence of int
-            Records of each part, at least 1; they add up to n.
+            Number of records of each part, at least 1; the sizes add up to n.
         rng : Generator
-            Assigns records to parts where records have no index, as in counted data.
+            Assigns records at random in samples without record indices, such as `CountedSample`.
+
+        Returns
+        -------
+        list of Sample
+            A sample for each size.
 
         Raises
         ------
@@ -241,43 +324,56 @@ class Sample(ABC):
 
     @abstractmethod
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        """Return the parts for `split`, which has checked the sizes."""
+        """Cut each dataset into disjoint parts of the given sizes, which `split` has checked."""
 
     @abstractmethod
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
-        """Cut each dataset, as `split` does, into `parts` groups whose sizes differ by at most one.
+        """Cut each dataset by record index into `parts` groups of nearly equal size.
 
         Parameters
         ----------
         parts : int
-            Number of groups in each dataset, from 1 to n, else ValueError.
+            Number of groups in each dataset, from 1 to n.
         rng : Generator
-            Assigns records to groups where records have no index.
+            Assigns records at random in samples without record indices, such as `CountedSample`.
 
         Returns
         -------
         list of one or two Sample
-            The larger groups, then the smaller groups if sizes differ. Each row of a sample is a
-            group: the groups of the first trial, then the groups of the second, and so on.
+            Samples in which each group is one dataset. The first sample contains the larger groups.
+            A second sample contains the groups with one record less, unless all groups have equal
+            sizes. The groups of the first trial come first, then those of the second, and so on.
+
+        Raises
+        ------
+        ValueError
+            If `parts` is below 1 or above n.
         """
 
     def by_group(
         self, parts: int, rng: np.random.Generator, question: Callable[[Sample], Floats]
     ) -> Floats:
-        """Return a statistic of every group, (trials, parts) or (trials, parts, d).
+        """Cut each dataset into groups of nearly equal size, and return a statistic of every group.
 
         Parameters
         ----------
-        parts, rng
-            See `groups`.
+        parts : int
+            Number of groups in each dataset, from 1 to n.
+        rng : Generator
+            Assigns records at random in samples without record indices, such as `CountedSample`.
         question : callable
-            Maps a sample to its statistic, one number or one vector per row.
+            Maps a sample to its statistic, one number or one vector per dataset.
+
+        Returns
+        -------
+        ndarray of shape (trials, parts) or (trials, parts, d)
+            Numbers, or vectors of d coordinates.
         """
         answers = [question(rows) for rows in self.groups(parts, rng)]
         shaped = [answer.reshape(self.trials, -1, *answer.shape[1:]) for answer in answers]
         return np.concatenate(shaped, axis=1)
 
-    # For scalar records. `DenseSample` answers the first three by coordinate for vectors, too.
+    # Methods for scalar records. `DenseSample` accepts vectors in the first three, by coordinate.
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
         """Return the number of records of each dataset in [lower, upper).
@@ -286,21 +382,32 @@ class Sample(ABC):
         ----------
         lower, upper : float or ndarray of shape (trials,)
             Ends of the interval.
+
+        Returns
+        -------
+        ndarray of shape (trials,)
         """
-        raise self._unfit()
+        raise self._wrong_records_error()
 
     def quantile(self, q: float) -> Floats:
-        """Return the smallest record that at least q n records do not exceed, 0 < q <= 1."""
-        raise self._unfit()
+        """Return the q-quantile of each dataset, for q in (0, 1].
+
+        The quantile is the smallest record x such that at least q n of the n records are <= x.
+        """
+        raise self._wrong_records_error()
 
     def trimmed_mean(self, fraction: float) -> Floats:
-        """Return the mean without the floor(fraction n) smallest and as many largest records."""
-        raise self._unfit()
+        """Return the mean of each dataset without its smallest and its largest records.
+
+        The floor(fraction n) smallest and the floor(fraction n) largest of the n records are
+        left out.
+        """
+        raise self._wrong_records_error()
 
     def randomised_response_count(
         self, bound: float, lean: float, rng: np.random.Generator
     ) -> Floats:
-        """Toss one coin for each record and return the number of heads.
+        """Toss one biased coin for each record; return the number of heads in each dataset.
 
         The coin of record x falls heads with probability
         (1 + lean clip(x, -bound, bound)/bound)/2. Every call tosses new coins.
@@ -310,21 +417,25 @@ class Sample(ABC):
         bound : float
             Clipping bound, above 0.
         lean : float
-            Bias of the coin of a record at `bound`, from 0 to 1.
+            Bias of the coins, from 0 to 1. A record x = bound gives heads with probability
+            (1 + lean)/2.
         rng : Generator
             Source of the coins.
+
+        Returns
+        -------
+        ndarray of shape (trials,)
         """
-        raise self._unfit()
+        raise self._wrong_records_error()
 
     def three_output_sum(
         self, bound: float, low: float, high: float, rng: np.random.Generator
     ) -> Floats:
-        """Draw one vote for each record and return up votes minus down votes.
+        """Draw one vote for each record; return up votes minus down votes in each dataset.
 
-        Let y = clip(x, -bound, bound)/bound for a record x. If y >= 0, its vote is up with
-        probability low + (high - low) y and down with probability `low`. If y < 0, it is down with
-        probability low + (high - low) |y| and up with probability `low`. Otherwise the record does
-        not vote. Every call draws new votes.
+        Let y = clip(x, -bound, bound)/bound for a record x. Record x votes up with probability
+        low + (high - low) max(y, 0), and down with probability low + (high - low) max(-y, 0).
+        Otherwise record x does not vote. Every call draws new votes.
 
         Parameters
         ----------
@@ -334,15 +445,19 @@ class Sample(ABC):
             Smallest and largest probability of a vote in one direction; low + high <= 1.
         rng : Generator
             Source of the votes.
+
+        Returns
+        -------
+        ndarray of shape (trials,)
         """
-        raise self._unfit()
+        raise self._wrong_records_error()
 
     def occupied(self, bins: Bins) -> Occupied:
-        """Return the bins that hold records, with the number of records in each."""
-        raise self._unfit()
+        """Return the nonempty bins of each dataset's histogram, and the counts of these bins."""
+        raise self._wrong_records_error()
 
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
-        """Return the records with ranks `first` to `last`, as increasing values with counts.
+        """Return each dataset's records with ranks `first` to `last`, and their multiplicities.
 
         Parameters
         ----------
@@ -352,41 +467,48 @@ class Sample(ABC):
         Returns
         -------
         tuple of two ndarray of shape (trials, m)
-            Values, and for each value the number of records in this range of ranks that have it,
-            possibly 0.
+            m values in increasing order, and the multiplicity of each value: the number of records
+            with this value and a rank from `first` to `last`, possibly 0. If a value is listed
+            several times, its multiplicities add up.
         """
-        raise self._unfit()
+        raise self._wrong_records_error()
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
-        """Return a sample of (x - y)^2/2 over floor(n/2) disjoint pairs (x, y) of records.
+        """Return a sample with a record (x - y)^2/2 for each of floor(n/2) disjoint pairs (x, y).
 
-        The expectation of such a value is the variance of the distribution. Pairs are fixed by
-        record index; counted data pair at random with `rng`. Overflow gives the largest double.
+        Here x and y are records, and the expectation of (x - y)^2/2 is the variance of their
+        distribution. Pairs are fixed by record index, or drawn by `rng` if the sample stores no
+        indices. A square that overflows is replaced by the largest double.
         """
-        raise self._unfit()
+        raise self._wrong_records_error()
 
     def size(self) -> Floats:
-        """Return the number of records of each dataset, (trials,), as a value to add noise to."""
+        """Return the number n of records of each dataset, as an array of floats of shape (trials,).
+
+        If n is private, the caller must add noise to these numbers.
+        """
         return np.full(self.trials, float(self.n))
 
-    # For vectors.
+    # Methods for vectors.
 
     def columns(self) -> Sample:
-        """Return the coordinates as datasets of scalars; coordinate j of trial i is row i d + j.
+        """Return the coordinates of the vectors as datasets of scalars, d datasets for each trial.
 
-        A record contributes to all d rows of its trial, so their privacy costs add up: draw the
-        noise from `Ledger.repeated`.
+        Dataset i d + j holds coordinate j of trial i. A record contributes to all d datasets of its
+        trial, so the privacy costs of these datasets add up. Draw their noise from
+        `Ledger.repeated`, which divides the budget by d.
         """
-        raise self._unfit()
+        raise self._wrong_records_error()
 
     def rows(self) -> Rows:
-        """Return the vectors of every trial, for queries about l2 balls."""
-        raise self._unfit()
+        """Return the vectors of every trial as `Rows`, which projects them to l2 balls."""
+        raise self._wrong_records_error()
 
     def projected_mean(self, centre: float, radius: float) -> Floats:
-        """Return the mean of the records projected to the l2 ball around (centre, ..., centre).
+        """Project every record to an l2 ball, and return the mean of each dataset.
 
-        For scalar records the ball is the interval [centre - radius, centre + radius].
+        The centre of the ball is (centre, ..., centre). For scalar records the ball is the interval
+        [centre - radius, centre + radius].
 
         Parameters
         ----------
@@ -394,31 +516,44 @@ class Sample(ABC):
             Every coordinate of the ball's centre.
         radius : float
             Radius of the ball.
+
+        Returns
+        -------
+        ndarray of shape (trials,) or (trials, d)
         """
         if not self.vectors:
             return self.clipped_mean(centre - radius, centre + radius)
         return self.rows().projected(np.full((self.trials, self.d), centre), radius).mean()
 
     def listed(self) -> tuple[Floats, Floats]:
-        """Return vectors, (trials, m, d), and the multiplicity of each, (trials, m), maybe 0."""
-        raise self._unfit()
+        """Return a list of the vectors of each dataset, and the multiplicity of each vector.
+
+        The list of vectors has the shape (trials, m, d), and the multiplicities have the shape
+        (trials, m). Here m is the length of the longest list of a dataset. Shorter lists are filled
+        up to length m with vectors of multiplicity 0.
+        """
+        raise self._wrong_records_error()
 
     def second_moment(self) -> Floats:
-        """Return the mean of x x' over the vectors x of each dataset, (trials, d, d)."""
+        """Return the mean of x x^T over the vectors x of each dataset, an array (trials, d, d)."""
         raise ValueError("second_moment: needs vectors that are all held, in a DenseSample")
 
 
 class AddRemoveView:
-    """View of a sample that hides n, for neighbours that add or remove a record.
+    """Sample whose number n of records is private: it permits only counts and clipped sums.
 
-    The view answers queries that have a sensitivity whatever n is: counts, and clipped means, which
-    the caller turns into sums. The caller reads n from `size` and must add noise to it. All other
-    attributes raise ValueError. Only code that has a privacy guarantee of its own may read `whole`.
+    Estimators get this object in place of the sample if neighbours differ by an added or removed
+    record (``add_remove``). Estimators may use counts and sums of clipped records, because the
+    sensitivities of counts and sums do not depend on n. The methods `count` and `size` return
+    counts. The methods `clipped_mean` and `projected_mean` return sums divided by n. The caller
+    must add noise to counts and sums. The attributes `trials`, `d` and `vectors` are public. All
+    other attributes of the sample raise ValueError. Only code with its own privacy guarantee may
+    read the original sample, the attribute ``whole``.
 
     Parameters
     ----------
     sample : Sample
-        The sample to hide, kept as the attribute ``whole``.
+        Sample to hide; the attribute ``whole``.
     """
 
     ANSWERED = frozenset(

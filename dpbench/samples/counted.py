@@ -1,4 +1,4 @@
-"""Datasets with few distinct values, stored as counts."""
+"""Datasets with few distinct values, stored as the number of records at each value."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import (
     Sample,
-    chances,
     half_squares,
+    heads_probability,
     part_sizes,
     share_of_records,
-    votes_of,
+    vote_probabilities,
 )
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.hypergeometric import hypergeometric
@@ -24,14 +24,16 @@ __all__ = ["CountedSample"]
 
 
 class CountedSample(Sample):
-    """Datasets stored as the multiplicity of each distinct value; the cost does not grow with n.
+    """Datasets of numbers, stored as the number of records at each distinct value.
+
+    The time and memory of a statistic do not grow with the number n of records.
 
     Parameters
     ----------
     atoms : array_like of shape (m,)
         Distinct values, finite and increasing.
     counts : array_like of int, shape (trials, m)
-        Number of records at each atom, at least 0. Every row adds up to the same n.
+        Number of records at each distinct value, at least 0. Every row adds up to the same n.
     """
 
     def __init__(self, atoms: ArrayLike, counts: ArrayLike) -> None:
@@ -51,7 +53,7 @@ class CountedSample(Sample):
         self.trials, self.n, self.d = len(totals), int(totals[0]), 1
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
-        self._check_held()
+        self._check_listable()
         values = np.repeat(self.atoms, self.counts[trial])
         rng.shuffle(values)
         return values
@@ -60,23 +62,23 @@ class CountedSample(Sample):
         return self._average(self.atoms)
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        return self._average(np.clip(self.atoms, *self._ends(lower, upper)))
+        return self._average(np.clip(self.atoms, *self._broadcast_bounds(lower, upper)))
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = self._ends(lower, upper)
+        low, high = self._broadcast_bounds(lower, upper)
         inside = (self.atoms >= low) & (self.atoms < high)
         return np.asarray((self.counts * inside).sum(axis=1), dtype=float)
 
     def randomised_response_count(
         self, bound: float, lean: float, rng: np.random.Generator
     ) -> Floats:
-        each = rng.binomial(self.counts, chances(self.atoms, bound, lean))
-        return np.asarray(each.sum(axis=1), dtype=float)
+        heads = rng.binomial(self.counts, heads_probability(self.atoms, bound, lean))
+        return np.asarray(heads.sum(axis=1), dtype=float)
 
     def three_output_sum(
         self, bound: float, low: float, high: float, rng: np.random.Generator
     ) -> Floats:
-        above, below = votes_of(self.atoms, bound, low, high)
+        above, below = vote_probabilities(self.atoms, bound, low, high)
         up = rng.binomial(self.counts, above)
         left = np.maximum(1 - above, below)  # rounding may make 1 - above less than below
         down = rng.binomial(self.counts - up, below / np.maximum(left, np.finfo(float).tiny))
@@ -93,8 +95,8 @@ class CountedSample(Sample):
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")
         upto = np.clip(np.cumsum(self.counts, axis=1) - cut, 0, self.n - 2 * cut)
-        kept = np.diff(upto, axis=1, prepend=0)
-        return np.asarray((kept * self.atoms).sum(axis=1) / (self.n - 2 * cut))
+        counts = np.diff(upto, axis=1, prepend=0)
+        return np.asarray((counts * self.atoms).sum(axis=1) / (self.n - 2 * cut))
 
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         parts = self._cut(sizes, rng)
@@ -113,23 +115,26 @@ class CountedSample(Sample):
         ]
 
     def _cut(self, sizes: Sequence[int], rng: np.random.Generator) -> Ints:
-        """Return the counts of disjoint parts, (trials, parts, m), by repeated halving.
+        """Cut each dataset at random into disjoint parts of the given sizes.
 
-        Each level of halving is a single draw for all trials and all parts of that level.
+        The result is an array of shape (trials, parts, m), where m is the number of distinct
+        values. It holds the number of records at each distinct value in each part. The code halves
+        the list of parts, then each half, and so on, until each half is one part. In each round
+        one vectorised draw divides the records between the halves.
         """
         upto = np.concatenate([[0], np.cumsum(sizes)])
         ends = np.array([0, len(sizes)])  # node i has the parts ends[i] to ends[i + 1]
         counts = self.counts[:, None]
         while counts.shape[1] < len(sizes):
             starts, stops = ends[:-1], ends[1:]
-            middle = (
-                starts + stops + 1
-            ) // 2  # a node with a single part puts all of it on the left
-            wanted = np.tile(upto[middle] - upto[starts], self.trials)
-            left = _draw(counts.reshape(-1, self.atoms.size), wanted, rng).reshape(counts.shape)
-            both = np.stack([left, counts - left], axis=2).reshape(self.trials, -1, self.atoms.size)
-            kept = np.stack([np.ones_like(starts), middle < stops], axis=1).ravel().astype(bool)
-            counts = both[:, kept]
+            middle = (starts + stops + 1) // 2  # a single part goes to the left
+            left_sizes = np.tile(upto[middle] - upto[starts], self.trials)
+            left = _draw(counts.reshape(-1, self.atoms.size), left_sizes, rng).reshape(counts.shape)
+            halves = np.stack([left, counts - left], axis=2).reshape(
+                self.trials, -1, self.atoms.size
+            )
+            nonempty = np.stack([np.ones_like(starts), middle < stops], axis=1).ravel().astype(bool)
+            counts = halves[:, nonempty]
             ends = np.union1d(ends, middle)
         return counts
 
@@ -138,8 +143,10 @@ class CountedSample(Sample):
         first = run_starts(index)
         count = np.add.reduceat(self.counts.ravel(), first)
         trial = first // self.atoms.size
-        held = count > 0
-        return Occupied(trial[held], index.ravel()[first[held]], count[held].astype(float))
+        nonempty = count > 0
+        return Occupied(
+            trial[nonempty], index.ravel()[first[nonempty]], count[nonempty].astype(float)
+        )
 
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
         upto = np.clip(np.cumsum(self.counts, axis=1), first, last + 1)
@@ -151,11 +158,11 @@ class CountedSample(Sample):
             raise ValueError(f"n: {self.n}: pairs need at least 2 records")
         half = self.n // 2
         counts = self._cut([half, half, 1] if self.n % 2 else [half, half], rng)
-        one, other = counts[:, 0], counts[:, 1]
+        first_half, second_half = counts[:, 0], counts[:, 1]
         pairs = []
-        for atom in range(self.atoms.size):  # draw the partners of the records at this atom
-            partners = _draw(other, one[:, atom], rng)
-            other = other - partners
+        for atom in range(self.atoms.size):  # partners of the records at this atom
+            partners = _draw(second_half, first_half[:, atom], rng)
+            second_half = second_half - partners
             pairs.append(partners)
         squares = half_squares(self.atoms[:, None], self.atoms).ravel()
         atoms, where = np.unique(squares, return_inverse=True)
@@ -173,13 +180,18 @@ class CountedSample(Sample):
 
 
 def _draw(counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
-    """Draw ``sizes[i]`` records from row i without replacement; return their counts by atom."""
+    """Draw records without replacement from each of several datasets stored as counts.
+
+    Entry (i, j) of `counts` is the number of records of dataset i at the j-th distinct value.
+    ``sizes[i]`` records are drawn from dataset i. The result has the shape of `counts`, and holds
+    the numbers of drawn records.
+    """
     part = np.zeros_like(counts)
-    wanted = sizes.copy()
+    to_draw = sizes.copy()
     remaining = counts.sum(axis=1)
     for atom in range(counts.shape[1] - 1):
-        part[:, atom] = hypergeometric(rng, counts[:, atom], remaining, wanted)
-        wanted -= part[:, atom]
+        part[:, atom] = hypergeometric(rng, counts[:, atom], remaining, to_draw)
+        to_draw -= part[:, atom]
         remaining -= counts[:, atom]
-    part[:, -1] = wanted
+    part[:, -1] = to_draw
     return part

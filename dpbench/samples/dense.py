@@ -12,18 +12,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
-from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share_of_records, voted
+from dpbench.samples.base import (
+    Sample,
+    draw_net_votes,
+    half_squares,
+    heads_probability,
+    part_sizes,
+    share_of_records,
+)
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.rows import Rows
 
 __all__ = ["DenseSample", "mean_of"]
 
-# TAIL: share of the records outside the core of `_parts` on each side. PROBE: number of records
-# from which the ends of the core are estimated.
+# TAIL: share of the records on each side of the core of `_parts`. PROBE: number of records that
+# estimate the ends of the core.
 TAIL, PROBE = 0.01, 4096
-CACHED = 1 << 16  # largest number of doubles to sum at once, so that they stay in the CPU cache
-# Below this number of bins per record, counting into a table is cheaper than sorting.
-DENSE_BINS = 4
+# Largest number of doubles to sum at once, so that they stay in the CPU cache.
+CACHED_NUMBERS = 1 << 16
+# Largest number of bins per record for which counting into a table is cheaper than sorting.
+MAX_TABLE_BINS = 4
 
 
 class DenseSample(Sample):
@@ -32,8 +40,8 @@ class DenseSample(Sample):
     Parameters
     ----------
     values : array_like of shape (trials, n) or (trials, n, d)
-        Finite numbers, converted to float64; kept as the attribute ``values``. If one dataset is
-        broadcast to all trials, it is stored once.
+        Finite numbers, converted to float64; the attribute ``values``. One dataset
+        that numpy broadcasts to all trials is stored once.
     """
 
     def __init__(self, values: ArrayLike) -> None:
@@ -56,10 +64,13 @@ class DenseSample(Sample):
         self.vectors = array.ndim == 3
         self.d = array.shape[2] if self.vectors else 1
 
-    def _take(self, vectors: bool) -> Floats:
-        """Return the records; raise ValueError if they are not vectors, or scalars, as required."""
+    def _require_kind(self, vectors: bool) -> Floats:
+        """Return the records; raise ValueError if they are not of the required kind.
+
+        The argument `vectors` is True to require vectors, and False to require scalars.
+        """
         if self.vectors != vectors:
-            raise self._unfit()
+            raise self._wrong_records_error()
         return self.values
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
@@ -69,10 +80,10 @@ class DenseSample(Sample):
         return self._mean
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = self._ends(lower, upper, axes=self.values.ndim - 1)
-        return self._once(lambda: self._clipped(low, high), "clipped", low, high)
+        low, high = self._broadcast_bounds(lower, upper, axes=self.values.ndim - 1)
+        return self._cache_answer(lambda: self._clip_and_average(low, high), "clipped", low, high)
 
-    def _clipped(self, low: Floats, high: Floats) -> Floats:
+    def _clip_and_average(self, low: Floats, high: Floats) -> Floats:
         if not self.vectors:
             core_low, core_high, inside, starts, outside = self._parts
             if (low <= core_low).all() and (high >= core_high).all():
@@ -88,16 +99,17 @@ class DenseSample(Sample):
 
     @cached_property
     def _parts(self) -> tuple[float, float, Floats, NDArray[np.intp], Floats]:
-        """Return the core interval and each trial's records inside and outside of it.
+        """Divide each trial's records into a core and other records, to make clipped means fast.
 
-        The result is (low, high, inside, starts, outside). The core is [low, high]; inside,
-        (trials,), is the sum of the records in the core over n. outside has the other records over
-        n, one trial after another; trial i begins at starts[i].
+        The core consists of the records in an interval [low, high] with about 98% of all records.
+        The result is (low, high, inside, starts, outside). The array inside, (trials,), is the sum
+        of each trial's core records, divided by n. The array outside lists the other records
+        divided by n, one trial after another. The list of trial i begins at position starts[i].
 
-        A clipping interval that contains the core, as most do, needs only the records outside. So
-        many intervals cost little more than one, and no large numbers are ever subtracted. The core
-        depends on the data alone, not on earlier queries. The first record of every trial counts as
-        outside, so that no trial has an empty list.
+        Most clipping intervals contain [low, high]. Clipping to such an interval changes only
+        records outside of the core, so each further clipped mean is cheap. The core depends on the
+        records alone, not on earlier calls. The first record of every trial is kept out of the
+        core, because numpy needs at least one other record in each trial.
         """
         step = max(1, self.values.size // PROBE)
         probe = np.sort(self.values.flat[::step])
@@ -105,9 +117,9 @@ class DenseSample(Sample):
         low, high = float(probe[cut]), float(probe[-1 - cut])
         places, outside, seen = list[NDArray[np.intp]](), list[Floats](), 0
 
-        def core(some: Floats) -> Floats:
+        def core(piece: Floats) -> Floats:
             nonlocal seen
-            bulk = some.flatten()
+            bulk = piece.flatten()
             beyond = (bulk < low) | (bulk > high)
             if seen % self.n == 0:
                 beyond[:: self.n] = True
@@ -116,12 +128,12 @@ class DenseSample(Sample):
             outside.append(bulk[index])
             bulk[index] = 0.0
             seen += bulk.size
-            return np.asarray(bulk.reshape(some.shape).sum(axis=1))
+            return np.asarray(bulk.reshape(piece.shape).sum(axis=1))
 
-        rows = max(1, CACHED // self.n)
+        rows = max(1, CACHED_NUMBERS // self.n)
         with np.errstate(over="ignore", invalid="ignore"):
             firsts = range(0, self.trials, rows)
-            sums = [_by_pieces(core, self.values[first : first + rows]) for first in firsts]
+            sums = [_sum_by_pieces(core, self.values[first : first + rows]) for first in firsts]
         index, means = np.concatenate(places), np.concatenate(sums) / self.n
         if not np.all(np.isfinite(means)):  # a sum overflows
             bulk = np.array(self.values, order="C")
@@ -131,24 +143,24 @@ class DenseSample(Sample):
         return low, high, means, starts, np.concatenate(outside) / self.n
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = self._ends(lower, upper, axes=self.values.ndim - 1)
+        low, high = self._broadcast_bounds(lower, upper, axes=self.values.ndim - 1)
         inside = (self.values >= low) & (self.values < high)
         return np.asarray(np.count_nonzero(inside, axis=1), dtype=float)
 
     def randomised_response_count(
         self, bound: float, lean: float, rng: np.random.Generator
     ) -> Floats:
-        x, rows = self._take(vectors=False), max(1, CACHED // self.n)
-        some = (x[first : first + rows] for first in range(0, self.trials, rows))
-        tossed = (rng.random(part.shape) < chances(part, bound, lean) for part in some)
+        x, rows = self._require_kind(vectors=False), max(1, CACHED_NUMBERS // self.n)
+        blocks = (x[first : first + rows] for first in range(0, self.trials, rows))
+        tossed = (rng.random(part.shape) < heads_probability(part, bound, lean) for part in blocks)
         return np.concatenate([np.count_nonzero(heads, axis=1) for heads in tossed]).astype(float)
 
     def three_output_sum(
         self, bound: float, low: float, high: float, rng: np.random.Generator
     ) -> Floats:
-        x, rows = self._take(vectors=False), max(1, CACHED // self.n)
-        some = (x[first : first + rows] for first in range(0, self.trials, rows))
-        return np.concatenate([voted(part, bound, low, high, rng) for part in some])
+        x, rows = self._require_kind(vectors=False), max(1, CACHED_NUMBERS // self.n)
+        blocks = (x[first : first + rows] for first in range(0, self.trials, rows))
+        return np.concatenate([draw_net_votes(part, bound, low, high, rng) for part in blocks])
 
     def quantile(self, q: float) -> Floats:
         rank = max(0, int(np.ceil(share_of_records(q, self.n))) - 1)
@@ -178,10 +190,10 @@ class DenseSample(Sample):
 
     @cached_property
     def _columns(self) -> DenseSample:
-        return DenseSample(self._take(vectors=True).transpose(0, 2, 1).reshape(-1, self.n))
+        return DenseSample(self._require_kind(vectors=True).transpose(0, 2, 1).reshape(-1, self.n))
 
     def second_moment(self) -> Floats:
-        x = self._take(vectors=True)
+        x = self._require_kind(vectors=True)
         return np.asarray(x.transpose(0, 2, 1) @ x / self.n)
 
     def rows(self) -> Rows:
@@ -189,37 +201,37 @@ class DenseSample(Sample):
 
     @cached_property
     def _rows(self) -> Rows:
-        x = self._take(vectors=True)
+        x = self._require_kind(vectors=True)
         if self._alike:
             return replace(Rows.of(x[:1], self._mean[:1]), copies=self.trials)
         return Rows.of(x, self._mean)
 
     def listed(self) -> tuple[Floats, Floats]:
-        return self._take(vectors=True), np.ones((self.trials, self.n))
+        return self._require_kind(vectors=True), np.ones((self.trials, self.n))
 
     def occupied(self, bins: Bins) -> Occupied:
-        return self._once(lambda: self._occupied(bins), "occupied", bins)
+        return self._cache_answer(lambda: self._find_occupied(bins), "occupied", bins)
 
-    def _occupied(self, bins: Bins) -> Occupied:
-        index = bins.index(self._take(vectors=False))
+    def _find_occupied(self, bins: Bins) -> Occupied:
+        index = bins.index(self._require_kind(vectors=False))
         low = index.min()
         with np.errstate(over="ignore"):
             span = index.max() - low + 1
-            small = span * self.trials <= DENSE_BINS * index.size
+            small = span * self.trials <= MAX_TABLE_BINS * index.size
         if small:  # count into a table of all bins
             index -= low
             index += span * np.arange(self.trials)[:, None]
             table = np.bincount(index.astype(np.intp).ravel(), minlength=self.trials * int(span))
-            found = np.flatnonzero(table)
-            trial, offset = np.divmod(found, int(span))
-            return Occupied(trial, low + offset, table[found].astype(float))
+            positions = np.flatnonzero(table)
+            trial, offset = np.divmod(positions, int(span))
+            return Occupied(trial, low + offset, table[positions].astype(float))
         index.sort(axis=1)
-        found = run_starts(index)
-        count = np.diff(found, append=index.size)
-        return Occupied(found // self.n, index.ravel()[found], count.astype(float))
+        positions = run_starts(index)
+        count = np.diff(positions, append=index.size)
+        return Occupied(positions // self.n, index.ravel()[positions], count.astype(float))
 
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
-        x = self._take(vectors=False)
+        x = self._require_kind(vectors=False)
         if last - first < self.n // 2:
             x = np.partition(x, [first, last], axis=1)[:, first : last + 1]
             values = np.sort(x, axis=1)
@@ -230,24 +242,28 @@ class DenseSample(Sample):
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
         if self.n < 2:
             raise ValueError(f"n: {self.n}: pairs need at least 2 records")
-        x, last = self._take(vectors=False), self.n - self.n % 2
-        return self._once(lambda: type(self)(half_squares(x[:, 1:last:2], x[:, :last:2])), "pairs")
+        x, last = self._require_kind(vectors=False), self.n - self.n % 2
+        return self._cache_answer(
+            lambda: type(self)(half_squares(x[:, 1:last:2], x[:, :last:2])), "pairs"
+        )
 
 
-def _by_pieces(sums: Callable[[Floats], Floats], rows: Floats) -> Floats:
-    """Return the sums of rows, computed from pieces small enough for the CPU cache.
+def _sum_by_pieces(sums: Callable[[Floats], Floats], rows: Floats) -> Floats:
+    """Return the sum of each row of the array `rows`, with fast use of the CPU cache.
 
-    Rows are cut where numpy's pairwise summation cuts them, so that the bits do not change.
+    The array is cut into pieces of successive columns, each small enough for the cache. The
+    function `sums` maps a piece to the sums of its rows. Rows are cut where numpy's pairwise
+    summation cuts them, so the results equal numpy's sums in all bits.
     """
     n = rows.shape[1]
-    if n <= CACHED:
+    if n <= CACHED_NUMBERS:
         return sums(rows)
     half = n // 16 * 8
-    return _by_pieces(sums, rows[:, :half]) + _by_pieces(sums, rows[:, half:])
+    return _sum_by_pieces(sums, rows[:, :half]) + _sum_by_pieces(sums, rows[:, half:])
 
 
 def mean_of(values: Floats) -> Floats:
-    """Return the means along axis 1, finite for finite values even if their sum overflows."""
+    """Return the means along axis 1; means of finite values are finite even if sums overflow."""
     n = values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.asarray(values.sum(axis=1) / n)

@@ -15,12 +15,15 @@ from dpbench.arrays import Floats, Ints
 __all__ = ["hypergeometric", "log_binomial_pmf"]
 
 NUMPY_LIMIT = 10**9  # population size from which numpy's hypergeometric sampler raises an error
-FEW = 1000  # largest count with an entry in LOG_FACTORIAL
-LOG_FACTORIAL = gammaln(np.arange(FEW + 1) + 1.0)
+MAX_TABULATED_COUNT = 1000  # largest count with an entry in LOG_FACTORIAL
+LOG_FACTORIAL = gammaln(np.arange(MAX_TABULATED_COUNT + 1) + 1.0)
 
 
 def _stirling_error(n: Floats) -> Floats:
-    """Return ln(n!) minus Stirling's formula; the error of the series is 1.2e-14 from n = 16 on."""
+    """Return ln(n!) minus Stirling's formula ln(sqrt(2 pi n) (n/e)^n).
+
+    From n = 16 on the result is a series with an error of at most 1.2e-14.
+    """
     big = np.maximum(n, 16.0)
     square = big * big
     series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / big
@@ -30,7 +33,7 @@ def _stirling_error(n: Floats) -> Floats:
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:
-    """Return the deviance x ln(x/mean) + mean - x, without cancellation near x = mean."""
+    """Return the deviance x ln(x/mean) + mean - x, without a loss of digits near x = mean."""
     t = (x - mean) / mean
     return np.asarray(mean * (xlog1py(1 + t, t) - t))
 
@@ -71,27 +74,37 @@ def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
 def _log_over_mode(x: Ints, mode: Ints, n: Ints, p: Floats) -> Floats:
     """Return ln(P(X = x)/P(X = mode)) for X ~ Binomial(n, p), for n from 5e8 on.
 
-    For a occurrences of the rarer outcome, ln C(n, a) = a ln n - ln a! - a(a - 1)/(2n), up to
-    a^3/(6 n^2). That error is below 1e-9 for a <= `FEW`.
+    X is the number of successes in n trials with probability p, x is a value of X, and `mode` is
+    the most probable value. Let a be the number of successes if p <= 1/2, else the number of
+    failures. For a up to `MAX_TABULATED_COUNT` (1000), the logarithm of the binomial coefficient
+    C(n, a) is replaced by a ln n - ln a! - a(a - 1)/(2n). The error is at most a^3/(6 n^2), below
+    1e-9.
     """
     a, b, chance = np.where(p <= 0.5, (x, mode, p), (n - x, n - mode, 1 - p))
-    found, few = np.empty(x.size), np.maximum(a, b) <= FEW
-    rest = [one[~few] for one in (n, chance)]
-    found[~few] = log_binomial_pmf(a[~few], *rest) - log_binomial_pmf(b[~few], *rest)
-    a, b, n, chance = (one[few] for one in (a, b, n, chance))
+    log_ratios, tabulated = np.empty(x.size), np.maximum(a, b) <= MAX_TABULATED_COUNT
+    rest = [values[~tabulated] for values in (n, chance)]
+    log_ratios[~tabulated] = log_binomial_pmf(a[~tabulated], *rest) - log_binomial_pmf(
+        b[~tabulated], *rest
+    )
+    a, b, n, chance = (values[tabulated] for values in (a, b, n, chance))
     slope = np.log(n * chance / (1 - chance)) - (a + b - 1) / (2 * n)
-    found[few] = (a - b) * slope - LOG_FACTORIAL[a.astype(int)] + LOG_FACTORIAL[b.astype(int)]
-    return found
+    log_ratios[tabulated] = (
+        (a - b) * slope - LOG_FACTORIAL[a.astype(int)] + LOG_FACTORIAL[b.astype(int)]
+    )
+    return log_ratios
 
 
 def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: Ints) -> Ints:
-    """Draw hypergeometric counts: the marked records in a draw without replacement.
+    """Draw hypergeometric counts: numbers of marked records in draws without replacement.
 
-    Below 1e9 records this calls numpy's sampler. Above, it uses rejection. Let p = marked/total,
-    X ~ Binomial(drawn, p) and Y ~ Binomial(total - drawn, p), independent. The hypergeometric
-    distribution is the distribution of X given X + Y = marked. So a proposal x of X is accepted
-    with probability P(Y = marked - x)/max_y P(Y = y). At least 70% of the proposals are accepted if
-    drawn <= total/2; otherwise the records that are left behind are drawn instead.
+    From a population of `total` records, `marked` of them marked, `drawn` records are drawn.
+    For populations below 1e9 records the code calls numpy's sampler. For larger populations it uses
+    rejection sampling, as follows. Let p = marked/total, and let X ~ Binomial(drawn, p) and
+    Y ~ Binomial(total - drawn, p) be independent. The hypergeometric distribution is the
+    conditional distribution of X given X + Y = marked. So the code draws a value x of X, and
+    accepts x with probability P(Y = marked - x)/max_y P(Y = y). If drawn <= total/2, at least 70%
+    of the values are accepted. If `drawn` is larger, the code instead draws the number of
+    marked records among the total - drawn records that remain.
 
     Parameters
     ----------
@@ -109,12 +122,12 @@ def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: I
     ndarray of int, shape (m,)
         Marked records among the drawn records.
     """
-    behind = 2 * drawn > total
-    size = np.where(behind, total - drawn, drawn)
-    found = np.where(marked == total, size, 0)
+    draw_rest = 2 * drawn > total
+    size = np.where(draw_rest, total - drawn, drawn)
+    hits = np.where(marked == total, size, 0)
     open_ = (marked > 0) & (marked < total) & (size > 0)
     small = np.flatnonzero(open_ & (total < NUMPY_LIMIT))
-    found[small] = rng.hypergeometric(marked[small], (total - marked)[small], size[small])
+    hits[small] = rng.hypergeometric(marked[small], (total - marked)[small], size[small])
     pending = np.flatnonzero(open_ & (total >= NUMPY_LIMIT))
     while pending.size:
         p = marked[pending] / total[pending]
@@ -125,6 +138,6 @@ def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: I
         mode = ((rest + 1) * p).astype(np.int64)
         log_keep = _log_over_mode(np.clip(left, 0, rest), mode, rest, p)
         keep = possible & (np.log(rng.random(pending.size)) < log_keep)
-        found[pending[keep]] = proposal[keep]
+        hits[pending[keep]] = proposal[keep]
         pending = pending[~keep]
-    return np.where(behind, marked - found, found)
+    return np.where(draw_rest, marked - hits, hits)

@@ -1,9 +1,12 @@
-"""Vectors and l2 balls: project rows to a ball, average them, and sum the rows inside.
+"""Projections of vectors, called rows, to l2 balls, and sums of the rows inside a ball.
 
-Rows that a ball may move are held individually. They are never subtracted from a sum of all rows,
-because a row at 1e150 would take the digits of all others, and the mean of the projected rows would
-no longer have the sensitivity that the ball implies. The bulk of the rows, the core, contributes
-only its sum as long as the balls contain it, so that many balls cost little more than one.
+A projection to a ball moves only the rows outside of the ball. The core is the bulk of the rows,
+which most balls contain. The code stores the sum of the core, and stores all other rows one by one.
+If a ball contains the core, only the other rows are projected, so each further ball is cheap.
+
+No row is ever subtracted from a sum of all rows, because a row at 1e150 would erase the digits of
+all other rows. The sensitivity of the mean of the projected rows could then exceed the bound that
+the radius of the ball implies.
 """
 
 from __future__ import annotations
@@ -18,48 +21,51 @@ from dpbench.arrays import Bools, Floats
 
 __all__ = ["Rows", "UnclippedRows", "norms"]
 
-# Share of the rows outside the core. A smaller share is cheaper to project; a larger share makes a
-# smaller core, which more balls contain.
-OUTSIDE = 0.05
+# A smaller share of rows outside the core is cheaper to project. A larger share makes the core
+# smaller, so that more balls contain it.
+SHARE_OUTSIDE_CORE = 0.05
 # Relative error per coordinate of |x|^2 - 2 x.c + |c|^2, the squared distance of x and c.
-ROUNDING = 2e-15
-# TINY: squares of smaller numbers underflow. LARGEST: coordinates are clipped to it, so that no
-# offset from the centre of a ball overflows.
-TINY, LARGEST = 1e-150, 1e300
+DISTANCE_ROUNDING = 2e-15
+# MIN_SQUARABLE: squares of smaller numbers may underflow. MAX_COORDINATE: coordinates are clipped
+# to it, so that no offset from the centre of a ball overflows.
+MIN_SQUARABLE, MAX_COORDINATE = 1e-150, 1e300
 
 
 def norms(rows: Floats) -> Floats:
-    """Return the l2 norms along the last axis, correct even if squares over- or underflow."""
+    """Return l2 norms along the last axis, correct even if squares overflow or underflow."""
     with np.errstate(over="ignore"):
-        found = np.asarray(np.sqrt(np.einsum("...j,...j->...", rows, rows)))
-    doubtful = ~((found > TINY) & np.isfinite(found))
+        lengths = np.asarray(np.sqrt(np.einsum("...j,...j->...", rows, rows)))
+    doubtful = ~((lengths > MIN_SQUARABLE) & np.isfinite(lengths))
     if doubtful.any():
-        some = rows[doubtful]
-        largest = np.abs(some).max(axis=-1, keepdims=True)
+        doubtful_rows = rows[doubtful]
+        largest = np.abs(doubtful_rows).max(axis=-1, keepdims=True)
         unit = np.where(largest > 0, largest, 1.0)
         with np.errstate(over="ignore"):
-            found[doubtful] = unit[..., 0] * np.sqrt(((some / unit) ** 2).sum(axis=-1))
-    return found
+            lengths[doubtful] = unit[..., 0] * np.sqrt(((doubtful_rows / unit) ** 2).sum(axis=-1))
+    return lengths
 
 
 @dataclass(frozen=True)
 class UnclippedRows:
-    """The rows that no ball has moved so far; their sum is computed once.
+    """Core of each trial's rows (vectors): the rows that most l2 balls contain, and their sum.
+
+    A projection to a ball moves only the rows outside of the ball. The core contains only rows
+    that no projection has moved.
 
     Parameters
     ----------
     values : ndarray of shape (trials, n, d)
-        All rows, in the core or not.
+        All rows, inside and outside of the core.
     squares : ndarray of shape (trials, n)
         Squared l2 norms of the rows.
     held : ndarray of bool, shape (trials, n)
         True for the rows in the core.
     centre : ndarray of shape (trials, d)
-        Centre of a ball that contains the core.
+        Centre of a ball that contains the core, for each trial.
     radius : ndarray of shape (trials,)
-        Radius of that ball.
+        Radius of this ball.
     mean : ndarray of shape (trials, d)
-        Sum of the rows in the core, over n.
+        Sum of the rows in the core, divided by the number n of all rows of a trial.
     """
 
     values: Floats
@@ -71,7 +77,9 @@ class UnclippedRows:
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
-        """Return the core of the rows: all but the farthest few, at least one, of each trial.
+        """Return the core of each trial: the rows near `centre`, about 95% of all rows.
+
+        The farthest rows, about 5% and at least one, are left out.
 
         Parameters
         ----------
@@ -82,18 +90,21 @@ class UnclippedRows:
 
         Returns
         -------
-        Core
+        UnclippedRows
         """
         with np.errstate(over="ignore"):
             squares = np.einsum("tnd,tnd->tn", values, values)
         distance = _distances(values, squares, centre)
-        rank = max(0, int((1 - OUTSIDE) * values.shape[1]) - 1)
+        rank = max(0, int((1 - SHARE_OUTSIDE_CORE) * values.shape[1]) - 1)
         radius = np.partition(distance, rank, axis=1)[:, rank]
         held = distance < radius[:, None]
-        return cls(values, squares, held, centre, radius, _share(values, held))
+        return cls(values, squares, held, centre, radius, _sum_held_over_n(values, held))
 
-    def leaving(self, centre: Floats, radius: float | Floats) -> Bools:
-        """Return True for the rows of the core that a ball may not contain, (trials, n).
+    def find_leaving_rows(self, centre: Floats, radius: float | Floats) -> Bools:
+        """Return a mask of the core's rows that may lie outside of a ball, one ball per trial.
+
+        The core is the set of rows for which `held` is True. Distances are rounded, so a row close
+        to the boundary of the ball counts as outside.
 
         Parameters
         ----------
@@ -106,9 +117,9 @@ class UnclippedRows:
         -------
         ndarray of bool, shape (trials, n)
         """
-        # A ball smaller by 1e-12 is tested, which leaves room for rounding.
+        # Test a ball smaller by 1e-12, because distances are rounded.
         bound = np.broadcast_to(np.asarray(radius) * (1 - 1e-12), self.radius.shape)
-        with np.errstate(over="ignore", invalid="ignore"):  # not sure where it overflows
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow means "not sure"
             sure = np.asarray(norms(centre - self.centre) + self.radius <= bound)
         if np.all(sure):
             return np.zeros_like(self.held)
@@ -117,42 +128,50 @@ class UnclippedRows:
 
 
 def _distances(values: Floats, squares: Floats, centre: Floats) -> Floats:
-    """Return upper bounds on the distances of rows and centres, (trials, n), without a copy.
+    """Return upper bounds on the l2 distances of rows from their trial's centre, (trials, n).
 
-    The bound is computed from squared norms and a product, and is rounded up by the largest error
-    of these, underflow included. It is infinite if a term overflows.
+    The bounds are computed from squared norms and inner products, without copying rows. They are
+    raised by the largest rounding error, underflow included. A bound is infinite if a term
+    overflows.
     """
     d = values.shape[2]
     with np.errstate(over="ignore", invalid="ignore"):
         square = np.einsum("td,td->t", centre, centre)[:, None]
         product = np.matmul(values, centre[:, :, None])[..., 0]
-        found = squares - 2 * product + square + ROUNDING * (d + 4) * (squares + square)
-        return np.asarray(TINY + np.sqrt(np.where(np.isnan(found), np.inf, np.maximum(found, 0))))
+        squared = squares - 2 * product + square + DISTANCE_ROUNDING * (d + 4) * (squares + square)
+        return np.asarray(
+            MIN_SQUARABLE + np.sqrt(np.where(np.isnan(squared), np.inf, np.maximum(squared, 0)))
+        )
 
 
-def _share(values: Floats, held: Bools) -> Floats:
-    """Return the sum of the held rows over n, (trials, d)."""
+def _sum_held_over_n(values: Floats, held: Bools) -> Floats:
+    """Add up the rows of each trial for which `held` is True, and divide the sum by n.
+
+    Here n is the number of all rows of a trial. The result has the shape (trials, d).
+    """
     return np.asarray(np.matmul((held / held.shape[1])[:, None, :], values)[:, 0])
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of every trial: some held individually with multiplicity, the rest in a core.
+    """Vectors (rows) of every trial, with means and projections to l2 balls at low cost.
+
+    Some rows are stored one by one. The sum of all other rows, the core, is stored with them.
 
     Parameters
     ----------
     n : int
-        Rows of each trial.
+        Number of rows of each trial.
     trial : ndarray of int, shape (m,)
-        Trial of each individual row, increasing; every trial occurs.
+        Index of the trial of each row stored by itself, increasing; every trial occurs.
     rows : ndarray of shape (m, d)
-        The individual rows.
+        Rows that are stored one by one.
     counts : ndarray of shape (m,)
-        Multiplicity of each individual row.
-    core : Core, optional
-        The other rows.
+        Multiplicity of each row that is stored one by one.
+    core : UnclippedRows, optional
+        All other rows; by default there are none.
     copies : int
-        Number of trials that share the dataset, if only one dataset is stored.
+        Number of trials that share the stored rows, by default 1.
     """
 
     n: int
@@ -164,7 +183,10 @@ class Rows:
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
-        """Return the rows of an array, with a core around the centre.
+        """Build `Rows` from an array of vectors (rows).
+
+        About 95% of each trial's rows, the nearest to the trial's centre, form the core, whose sum
+        is stored. The other rows are stored one by one.
 
         Parameters
         ----------
@@ -179,7 +201,7 @@ class Rows:
         """
         core = UnclippedRows.of(values, centre)
         trial, place = np.nonzero(~core.held)
-        rows = np.clip(values[trial, place], -LARGEST, LARGEST)  # the core has no larger numbers
+        rows = np.clip(values[trial, place], -MAX_COORDINATE, MAX_COORDINATE)
         return cls(values.shape[1], trial, rows, np.ones(trial.size), core)
 
     def mean(self) -> Floats:
@@ -206,14 +228,14 @@ class Rows:
         if self.copies > 1 and np.all(centre == centre[0]) and np.ndim(radius) == 0:
             once = replace(self, copies=1).projected(centre[:1], radius)
             return replace(once, copies=self.copies)
-        opened = self._expanded()._opened(centre, radius)
+        opened = self._expand_copies()._open_core(centre, radius)
         middle = centre[opened.trial]
         bound = np.broadcast_to(radius, len(centre))[opened.trial]
         offset = opened.rows - middle
         distance = norms(offset)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             moved = middle + offset * (bound / distance)[:, None]
-        outside = ~(distance <= bound)[:, None]  # also where the centre is NaN
+        outside = ~(distance <= bound)[:, None]  # True also if the centre is NaN
         return replace(opened, rows=np.where(outside, moved, opened.rows))
 
     def within(self, centre: Floats, radius: float | Floats) -> tuple[Floats, Floats]:
@@ -231,7 +253,7 @@ class Rows:
         tuple of ndarray
             Sums, (trials, d), and numbers of rows, (trials,).
         """
-        opened = self._expanded()._opened(centre, radius)
+        opened = self._expand_copies()._open_core(centre, radius)
         offset = opened.rows - centre[opened.trial]
         inside = norms(offset) <= np.broadcast_to(radius, len(centre))[opened.trial]
         counts = inside * opened.counts
@@ -240,13 +262,16 @@ class Rows:
         core = opened.core
         if core is not None:
             bulk = core.held.sum(axis=1)
-            # With an empty core the centre may be far away or NaN, so its product is not used.
+            # If the core is empty, the centre may be far away or NaN, so its product is not used.
             sums += np.where(bulk[:, None] > 0, self.n * core.mean - bulk[:, None] * centre, 0.0)
             number += bulk
         return sums, number
 
-    def _expanded(self) -> Self:
-        """Return a copy in which every trial has its own rows (``copies`` = 1)."""
+    def _expand_copies(self) -> Self:
+        """Return `Rows` with the same vectors, but with a separate copy of them for each trial.
+
+        The result has ``copies`` = 1.
+        """
         trials, core = self.copies, self.core
         if trials == 1:
             return self
@@ -260,14 +285,21 @@ class Rows:
         return replace(self, trial=trial, rows=rows, counts=counts, core=core, copies=1)
 
     def _sum(self, values: Floats) -> Floats:
-        """Return the sums of `values` over the individual rows of each trial."""
+        """Return the sum of `values` over the individually stored rows of each trial.
+
+        The array `values` has one entry along axis 0 for each row that is stored one by one.
+        """
         starts = np.flatnonzero(np.diff(self.trial, prepend=-1))
         return np.asarray(np.add.reduceat(values, starts, axis=0))
 
-    def _opened(self, centre: Floats, radius: float | Floats) -> Self:
-        """Move the rows of the core that a ball may not contain to the individual rows."""
+    def _open_core(self, centre: Floats, radius: float | Floats) -> Self:
+        """Return equal `Rows` whose core lies inside of a ball, one ball per trial.
+
+        The core is a set of rows that enter computations only by their sum. A row of the core that
+        may lie outside of the ball leaves the core; the result stores this row individually.
+        """
         core = self.core
-        if core is None or not (leaving := core.leaving(centre, radius)).any():
+        if core is None or not (leaving := core.find_leaving_rows(centre, radius)).any():
             return self
         trial = np.concatenate([self.trial, np.nonzero(leaving)[0]])
         rows = np.concatenate([self.rows, core.values[leaving]])
@@ -277,6 +309,6 @@ class Rows:
         held = core.held & ~leaving
         changed = leaving.any(axis=1, keepdims=True)
         core = replace(
-            core, held=held, mean=np.where(changed, _share(core.values, held), core.mean)
+            core, held=held, mean=np.where(changed, _sum_held_over_n(core.values, held), core.mean)
         )
         return replace(self, trial=trial, rows=rows, counts=counts, core=core)

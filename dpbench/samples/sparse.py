@@ -1,4 +1,4 @@
-"""Datasets of vectors, most of them zero."""
+"""Datasets of vectors, most of which are zero."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import Sample, half_squares, part_sizes
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.hypergeometric import hypergeometric
-from dpbench.samples.rows import LARGEST, Rows
+from dpbench.samples.rows import MAX_COORDINATE, Rows
 
 __all__ = ["SparseSample"]
 
-MOST_ATOMS = 64  # largest number of distinct values of coordinates for `columns`
+MAX_COLUMN_ATOMS = 64  # largest number of distinct values of coordinates for `columns`
 PROBE = 4096  # values from which `_atoms` guesses the distinct values
-FEW = 8  # largest number of distinct values that `_atoms` compares with one at a time
+MAX_COMPARED_ATOMS = 8  # largest number of distinct values that `_atoms` compares one by one
 
 
 class SparseSample(Sample):
-    """Datasets of vectors that store only the nonzero vectors, so that n may reach 1e12.
+    """Datasets of vectors that store only the nonzero vectors.
 
-    The stored vectors of a trial must be in exchangeable order, like independent draws, because
-    `split` assigns them to parts in this order.
+    The number n of records may reach 1e12. The stored vectors of a trial must be in exchangeable
+    order, like independent draws, because `split` assigns them to parts in this order.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class SparseSample(Sample):
     held : ndarray of int, shape (trials,)
         Number of stored vectors of each trial; the sum is m.
     n : int
-        Records in each dataset, zeros included.
+        Number of records in each dataset, zeros included.
     """
 
     vectors = True
@@ -51,24 +51,27 @@ class SparseSample(Sample):
 
     @property
     def _trial(self) -> NDArray[np.intp]:
-        """Trial of every stored row."""
+        """Index of the trial of every stored vector."""
         return np.repeat(np.arange(self.trials), self.held)
 
     @property
     def _start(self) -> Ints:
-        """Index of the first stored row of each trial."""
+        """Index of the first stored vector of each trial."""
         return np.asarray(np.cumsum(self.held) - self.held)
 
     def _sum(self, values: Floats) -> Floats:
-        """Return the sum over the stored rows of each trial, (trials, columns of `values`)."""
+        """Return the sum of `values` over the stored vectors of each trial.
+
+        `values` has one row for each stored vector; the result has one row for each trial.
+        """
         total = np.zeros((self.trials, values.shape[1]))
-        some = self.held > 0
-        if some.any():
-            total[some] = np.add.reduceat(values, self._start[some], axis=0)
+        nonempty = self.held > 0
+        if nonempty.any():
+            total[nonempty] = np.add.reduceat(values, self._start[nonempty], axis=0)
         return total
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
-        self._check_held()
+        self._check_listable()
         rows = np.zeros((self.n, self.d))
         places = rng.choice(self.n, self.held[trial], replace=False)
         start = self._start[trial]
@@ -76,10 +79,12 @@ class SparseSample(Sample):
         return rows
 
     def mean(self) -> Floats:
-        return self._once(lambda: self._sum(self.rows_held / self.n), "mean")
+        return self._cache_answer(lambda: self._sum(self.rows_held / self.n), "mean")
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = (np.broadcast_to(b, (self.trials, 1)) for b in self._ends(lower, upper))
+        low, high = (
+            np.broadcast_to(b, (self.trials, 1)) for b in self._broadcast_bounds(lower, upper)
+        )
         moved = np.clip(self.rows_held, low[self._trial], high[self._trial])
         zeros = (self.n - self.held)[:, None] / self.n
         return np.asarray(self._sum(moved / self.n) + zeros * np.clip(0.0, low, high))
@@ -89,14 +94,16 @@ class SparseSample(Sample):
 
     @cached_property
     def _columns(self) -> CountedSample:
-        return _Columns(self, np.arange(self.trials * self.d), MOST_ATOMS)
+        return _Columns(self, np.arange(self.trials * self.d), MAX_COLUMN_ATOMS)
 
     def rows(self) -> Rows:
         zeros = np.zeros((self.trials, self.d))
         trial = np.concatenate([self._trial, np.arange(self.trials)])
         order = np.argsort(trial, kind="stable")
         counts = np.concatenate([np.ones(len(self.rows_held)), self.n - self.held])
-        rows = np.clip(np.concatenate([self.rows_held, zeros])[order], -LARGEST, LARGEST)
+        rows = np.clip(
+            np.concatenate([self.rows_held, zeros])[order], -MAX_COORDINATE, MAX_COORDINATE
+        )
         return Rows(self.n, trial[order], rows, counts[order])
 
     def listed(self) -> tuple[Floats, Floats]:
@@ -125,28 +132,39 @@ class SparseSample(Sample):
         sizes = part_sizes(self.n, parts)
         cut = self.split(sizes, rng)
         large = sizes.count(sizes[0])
-        return [self._interleaved(some) for some in (cut[:large], cut[large:]) if some]
+        return [self._interleave(parts) for parts in (cut[:large], cut[large:]) if parts]
 
     def _half_squared_differences(self, rng: np.random.Generator) -> Self:
-        """Return half the squared differences of disjoint pairs of rows, by coordinate."""
+        """Return a sample with a record (x - y)^2/2 for each of floor(n/2) disjoint pairs (x, y).
+
+        Here x and y are records, which are vectors. The square is taken in each coordinate. Pairs
+        are drawn at random.
+        """
         if self.n < 2:
             raise ValueError(f"n: {self.n}: pairs need at least 2 records")
         half = self.n // 2
-        one, other = self._split([half, half], rng)
-        met = hypergeometric(rng, other.held, np.full(self.trials, half), one.held)
-        first, second = _runs(one._start, met), _runs(other._start, met)
-        partners = np.zeros_like(one.rows_held)
-        partners[first] = other.rows_held[second]
-        alone = np.delete(other.rows_held, second, axis=0)
+        first_half, second_half = self._split([half, half], rng)
+        paired = hypergeometric(rng, second_half.held, np.full(self.trials, half), first_half.held)
+        first, second = _runs(first_half._start, paired), _runs(second_half._start, paired)
+        partners = np.zeros_like(first_half.rows_held)
+        partners[first] = second_half.rows_held[second]
+        unpaired = np.delete(second_half.rows_held, second, axis=0)
         rows = np.concatenate(
-            [half_squares(one.rows_held, partners), half_squares(alone, np.zeros_like(alone))]
+            [
+                half_squares(first_half.rows_held, partners),
+                half_squares(unpaired, np.zeros_like(unpaired)),
+            ]
         )
-        trial = np.concatenate([one._trial, np.delete(other._trial, second)])
+        trial = np.concatenate([first_half._trial, np.delete(second_half._trial, second)])
         order = np.lexsort((rng.random(trial.size), trial))  # restores the exchangeable order
-        return type(self)(rows[order], one.held + other.held - met, half)
+        return type(self)(rows[order], first_half.held + second_half.held - paired, half)
 
-    def _interleaved(self, groups: Sequence[Self]) -> Self:
-        """Return groups of equal size as trials of one sample, ordered by trial, then group."""
+    def _interleave(self, groups: Sequence[Self]) -> Self:
+        """Merge several samples of one group per trial into one sample of all groups.
+
+        All groups have equal size. Each group is a dataset of the merged sample. The groups of the
+        first trial come first, then the groups of the second trial, and so on.
+        """
         trial = np.concatenate([group._trial for group in groups])
         order = np.argsort(trial, kind="stable")
         rows = np.concatenate([group.rows_held for group in groups])[order]
@@ -154,23 +172,32 @@ class SparseSample(Sample):
 
 
 class _Columns(CountedSample):
-    """Coordinates of sparse vectors as counted datasets; parts and pairs are cut as whole vectors.
+    """Coordinates of sparse vectors as datasets of numbers, stored as counts of distinct values.
 
-    Dataset i is coordinate j of trial t, where order[i] = t d + j.
+    For vectors of d coordinates there are d datasets for each trial. Dataset i holds coordinate j
+    of trial t, where t d + j is entry i of the array `order`. If the datasets are divided into
+    parts, groups or pairs, all coordinates of a vector stay together, because they are one record.
     """
 
-    def __init__(self, of: SparseSample, order: NDArray[np.intp], most: float = np.inf) -> None:
+    def __init__(
+        self, of: SparseSample, order: NDArray[np.intp], max_atoms: float = np.inf
+    ) -> None:
         self.trials, self.n, self.d = order.size, of.n, 1
-        self._of, self._order, self._most = of, order, most
+        self._of, self._order, self._max_atoms = of, order, max_atoms
         self._seed: int | None = None
 
     @cached_property
     def _counted(self) -> CountedSample:
-        """Counted form of the coordinates, computed on first use: most splits never need it."""
+        """Number of records at each distinct value of every coordinate, as a `CountedSample`.
+
+        The numbers are computed on first use, because most parts of a sample never need them.
+        """
         of = self._of
         atoms, code = _atoms(of.rows_held.ravel())
-        if atoms.size > self._most:
-            raise ValueError(f"coordinates have {atoms.size} distinct values, above {self._most}")
+        if atoms.size > self._max_atoms:
+            raise ValueError(
+                f"coordinates have {atoms.size} distinct values, above {self._max_atoms}"
+            )
         column = of._trial[:, None] * of.d + np.arange(of.d)
         cell = column.ravel() * atoms.size + code
         counts = np.bincount(cell, minlength=of.trials * of.d * atoms.size)
@@ -187,24 +214,26 @@ class _Columns(CountedSample):
         return self._counted.counts
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
-        if self._seed is None:  # so that all coordinates of a trial have their records in one order
+        if self._seed is None:  # one order of the records for all coordinates of a trial
             self._seed = int(rng.integers(2**63))
         t, j = divmod(int(self._order[trial]), self._of.d)
         return self._of.records(t, np.random.default_rng([self._seed, t]))[:, j].copy()
 
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        return [type(self)(part, self._order, self._most) for part in self._of.split(sizes, rng)]
+        return [
+            type(self)(part, self._order, self._max_atoms) for part in self._of.split(sizes, rng)
+        ]
 
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
         if parts == 1:
             return [self]
         trial, coordinate = np.divmod(self._order[:, None], self._of.d)
-        found = []
+        samples = []
         for cut in self._of.groups(parts, rng):
-            each = cut.trials // self._of.trials
-            order = (trial * each + np.arange(each)) * cut.d + coordinate
-            found.append(type(self)(cut, order.ravel(), self._most))
-        return found
+            groups_per_trial = cut.trials // self._of.trials
+            order = (trial * groups_per_trial + np.arange(groups_per_trial)) * cut.d + coordinate
+            samples.append(type(self)(cut, order.ravel(), self._max_atoms))
+        return samples
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
         return type(self)(self._of._half_squared_differences(rng), self._order)
@@ -216,10 +245,10 @@ def _runs(start: Ints, size: Ints) -> Ints:
 
 
 def _atoms(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the distinct values, with 0 added, and the index among them of every value."""
-    # Sorting a few values and comparing all with them is cheaper than sorting all.
+    """Return the sorted distinct numbers among `values` and 0, and the index of each value."""
+    # Comparing all values with the atoms of a few is cheaper than sorting all values.
     atoms = np.unique(np.append(values[:PROBE], 0.0))
-    if atoms.size <= FEW:
+    if atoms.size <= MAX_COMPARED_ATOMS:
         code = np.add.reduce([values > atom for atom in atoms[:-1]], axis=0, dtype=np.intp)
     else:
         code = np.minimum(np.searchsorted(atoms, values), atoms.size - 1)

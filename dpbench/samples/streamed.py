@@ -1,4 +1,4 @@
-"""Datasets too large for memory: every query draws their records again."""
+"""Datasets too large for memory: every query draws the same records again."""
 
 from __future__ import annotations
 
@@ -11,32 +11,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.arrays import Bools, Floats
-from dpbench.samples.base import Sample, chances, half_squares, part_sizes, share_of_records, voted
-from dpbench.samples.bins import Bins, Occupied, merged
+from dpbench.samples.base import (
+    Sample,
+    draw_net_votes,
+    half_squares,
+    heads_probability,
+    part_sizes,
+    share_of_records,
+)
+from dpbench.samples.bins import Bins, Occupied, merge_occupied
 from dpbench.samples.dense import TAIL, DenseSample, mean_of
 
-__all__ = ["HELD", "MOST_STREAMED", "MOST_WHOLE", "Stream", "StreamedSample"]
+__all__ = ["HELD_RECORDS", "MAX_STREAMED_RECORDS", "MAX_WHOLE_RECORDS", "Stream", "StreamedSample"]
 
-# Records per generator (a "leaf"), and the unit of summation. Changing it changes every number.
+# Records per generator (a "leaf"), and the unit of summation. Another value changes every number.
 LEAF = 1 << 16
-# Largest number of selected records held at once. Of all results, only the core depends on it.
-HELD = 1 << 21
+# Largest number of selected records in memory at once. No result except the core depends on it.
+HELD_RECORDS = 1 << 21
 # PROBE: leaves read to locate quantiles. MARGIN: allowed error of that location, in standard
 # deviations of a rank, which are at most sqrt(m)/2 for m records read.
 PROBE, MARGIN = 16, 6.0
-# Number of intervals in which a further pass counts, if the previous interval holds too many.
+# Number of intervals into which a further pass divides an interval with too many records.
 CELLS = 1024
-# Datasets of more records are streamed: held whole they take 0.5 GB with the arrays of a query.
-MOST_WHOLE = 1 << 24
-# Largest number of records that is drawn at all, because a pass over it takes eight hours.
-MOST_STREAMED = 10**12
+# Larger datasets are streamed. At this size a dataset and the arrays of a query take 0.5 GB.
+MAX_WHOLE_RECORDS = 1 << 24
+# Largest number of records of a streamed dataset, because a pass over it takes eight hours.
+MAX_STREAMED_RECORDS = 10**12
 
 
 class Stream:
     """Reproducible sequence of independent records, drawn when they are read.
 
-    Leaf i holds records i `LEAF` to (i + 1) `LEAF` - 1. It has its own generator, seeded by i and
-    by 128 bits of `rng`. So the records depend neither on the order nor on the size of the reads.
+    The sequence consists of leaves of `LEAF` (65,536) records. Each leaf has its own generator,
+    seeded by the number of the leaf and by 128 bits of `rng`. So the records depend neither on the
+    order nor on the size of the reads.
 
     Parameters
     ----------
@@ -45,7 +53,7 @@ class Stream:
     rng : Generator
         Source of the 128 bits.
     chunk : int
-        Records read at a time; no result depends on it.
+        Number of records to read at a time, by default one leaf; no result depends on it.
     """
 
     def __init__(
@@ -59,23 +67,23 @@ class Stream:
         self._last, self._leaf = -1, np.empty(0)
 
     def read(self, first: int, last: int) -> Floats:
-        """Return records `first` to `last` - 1.
+        """Return the records at the positions `first` to `last` - 1 of the stream.
 
         Parameters
         ----------
         first, last : int
-            Positions in the stream, first < last.
+            Positions, counted from 0, first < last.
 
         Returns
         -------
         ndarray of shape (last - first,)
-            Possibly a view of a cached leaf: do not write to it.
+            Possibly a view of a cached leaf, so do not write to it.
         """
-        at = range(first // LEAF, (last - 1) // LEAF + 1)
-        found = [self._drawn(i)[max(first - i * LEAF, 0) : last - i * LEAF] for i in at]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        leaves = range(first // LEAF, (last - 1) // LEAF + 1)
+        pieces = [self._draw_leaf(i)[max(first - i * LEAF, 0) : last - i * LEAF] for i in leaves]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
-    def _drawn(self, i: int) -> Floats:
+    def _draw_leaf(self, i: int) -> Floats:
         if i != self._last:
             seeds = np.random.SeedSequence(self._key, spawn_key=(i,))
             leaf = self._draw(np.random.Generator(np.random.SFC64(seeds)), LEAF)
@@ -84,7 +92,7 @@ class Stream:
 
 
 class _Total:
-    """Compensated sums, (rows,): Knuth's two-sum keeps the digits lost to rounding."""
+    """Running sums, one per row, with rounding errors summed separately (Knuth's two-sum)."""
 
     def __init__(self, rows: int) -> None:
         self._sum, self._rest = np.zeros((2, rows))
@@ -99,19 +107,24 @@ class _Total:
 
     @property
     def value(self) -> Floats:
-        """The sums; overflow gives the largest double."""
-        found = np.where(np.isfinite(self._rest), self._sum + self._rest, self._sum)
-        return np.asarray(np.nan_to_num(found, nan=np.nan))
+        """Sum of each row; a sum that overflows is replaced by the largest double."""
+        total = np.where(np.isfinite(self._rest), self._sum + self._rest, self._sum)
+        return np.asarray(np.nan_to_num(total, nan=np.nan))
 
 
 class StreamedSample(Sample):
-    """Datasets read from a `Stream`: about `HELD` records are held, and a query costs passes.
+    """Datasets read from a `Stream`, with about 2 million records in memory at once.
 
-    A dataset is a run of n records of the stream. Its mean is the sum, in order, of sums within
-    leaves counted from its first record, so that the bits do not depend on the stream's chunk. One
-    pass serves the mean and all clipping intervals that contain the core (see `DenseSample`). A
-    query for ranks takes one pass that counts, and one that holds the records of nearby ranks; one
-    pass does both if these records are few. Answers, parts, groups and pairs are cached.
+    A dataset consists of n successive records of the stream. Its mean adds up, in order, the sums
+    of pieces of `LEAF` (65,536) records. So the bits of the mean do not depend on how many records
+    are read at a time.
+
+    Time is spent on passes, which draw all records once. If the sample has one dataset, one pass is
+    enough for the mean and most clipped means. The pass finds an interval that contains most
+    records. Clipping to a larger interval needs no further pass. To find the records with given
+    ranks, the code usually needs two passes: the first counts records, and the second collects
+    records with nearby ranks. If the collected records fit into memory, one pass is enough. Parts,
+    groups, pairs and most results are cached.
 
     Parameters
     ----------
@@ -120,10 +133,10 @@ class StreamedSample(Sample):
     starts : ndarray of int, shape (trials,)
         Positions in the stream at which the datasets begin, increasing; they do not overlap.
     n : int
-        Records in each dataset.
+        Number of records in each dataset.
     pairings : int
-        Number of times that records are replaced by half squared differences of pairs; a record
-        consumes 2^pairings of the stream.
+        Number of times that pairs (x, y) of records are replaced by (x - y)^2/2, by default 0. Each
+        record of a dataset is computed from 2^pairings numbers of the stream.
     """
 
     def __init__(
@@ -134,28 +147,34 @@ class StreamedSample(Sample):
         self.trials, self.n, self.d = len(starts), n, 1
 
     def _read(self, start: int, records: int) -> Floats:
-        """Return records that begin at position `start` of the stream, after all pairings."""
-        return self._paired(self._stream.read(start, start + records * self._each))
+        """Return successive records of a dataset; the argument `records` is their number.
 
-    def _paired(self, values: Floats) -> Floats:
+        The first record begins at position `start` of the stream of random numbers. Records are
+        numbers of the stream, or values (x - y)^2/2 computed from pairs (x, y) of such numbers.
+        """
+        return self._pair_records(self._stream.read(start, start + records * self._each))
+
+    def _pair_records(self, values: Floats) -> Floats:
         for _ in range(self._pairings):
             values = half_squares(values[..., 1::2], values[..., ::2])
         return values
 
     def _pieces(self, size: int | None = None) -> Iterator[tuple[slice, Floats]]:
-        """Yield all records in order, with the rows that they belong to.
+        """Yield all records in pieces: a slice of dataset indices, and an array of their records.
 
-        A piece is several whole rows if n <= `size` (by default `LEAF`), else at most `size`
-        records of one row.
+        The array has one row for each dataset. If n <= `size` (by default `LEAF`, 65,536), a piece
+        consists of whole datasets. Otherwise it consists of at most `size` records of one dataset.
         """
         size = size or LEAF
         at_a_time = max(size, self._stream.chunk // size * size)
         if self.n > size:
             for row, start in enumerate(self._starts.tolist()):
-                for at in range(0, self.n, at_a_time):
-                    some = self._read(start + at * self._each, min(at_a_time, self.n - at))
-                    for i in range(0, some.size, size):
-                        yield slice(row, row + 1), some[None, i : i + size]
+                for offset in range(0, self.n, at_a_time):
+                    values = self._read(
+                        start + offset * self._each, min(at_a_time, self.n - offset)
+                    )
+                    for i in range(0, values.size, size):
+                        yield slice(row, row + 1), values[None, i : i + size]
             return
         width, first = self.n * self._each, 0
         ends = self._starts + width
@@ -163,14 +182,14 @@ class StreamedSample(Sample):
             start = int(self._starts[first])
             last = int(np.searchsorted(ends, start + at_a_time * self._each, "right"))
             last = max(last, first + 1)
-            some = self._stream.read(start, int(ends[last - 1]))
-            if some.size > (last - first) * width:  # gaps between the rows
-                some = some[self._starts[first:last, None] - start + np.arange(width)]
-            yield slice(first, last), self._paired(some.reshape(-1, width))
+            values = self._stream.read(start, int(ends[last - 1]))
+            if values.size > (last - first) * width:  # gaps between the rows
+                values = values[self._starts[first:last, None] - start + np.arange(width)]
+            yield slice(first, last), self._pair_records(values.reshape(-1, width))
             first = last
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
-        self._check_held()
+        self._check_listable()
         # Copy, because the cached leaf must not change.
         return np.require(self._read(int(self._starts[trial]), self.n), requirements="W")
 
@@ -178,12 +197,16 @@ class StreamedSample(Sample):
         return self.clipped_mean(-np.inf, np.inf)
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = self._ends(lower, upper)
+        low, high = self._broadcast_bounds(lower, upper)
         if self.trials > 1:
-            return self._once(lambda: self._clipped(low, high), "clipped", low, high)
+            return self._cache_answer(
+                lambda: self._clip_and_average(low, high), "clipped", low, high
+            )
         core_low, core_high, inside, outside = self._parts
         if not (np.all(low <= core_low) and np.all(high >= core_high)):
-            return self._once(lambda: self._clipped(low, high), "clipped", low, high)
+            return self._cache_answer(
+                lambda: self._clip_and_average(low, high), "clipped", low, high
+            )
         total = _Total(1)
         total.add(slice(1), inside)
         if outside.size:
@@ -191,20 +214,24 @@ class StreamedSample(Sample):
             total.add(slice(1), far * (outside.size / self.n))
         return total.value
 
-    def _clipped(self, low: Floats, high: Floats) -> Floats:
+    def _clip_and_average(self, low: Floats, high: Floats) -> Floats:
         total = _Total(self.trials)
         for rows, values in self._pieces():
-            kept = np.clip(values, _of(low, rows), _of(high, rows))
-            total.add(rows, mean_of(kept) * (values.shape[1] / self.n))
+            clipped = np.clip(values, _rows_of_bound(low, rows), _rows_of_bound(high, rows))
+            total.add(rows, mean_of(clipped) * (values.shape[1] / self.n))
         return total.value
 
     @cached_property
     def _parts(self) -> tuple[float, float, Floats, Floats]:
-        """Return the core of the only row: (low, high, sum of its records over n, other records).
+        """Divide the records into a core and outer records, to make clipped means fast.
 
-        If there are too many other records, the core grows to contain half of them.
+        The sample has one dataset, of n records. The core consists of the records in an interval
+        [low, high]. Clipping to an interval that contains [low, high] changes only outer records.
+        The result is (low, high, sum of the core divided by n, array of the outer records). If
+        there are more than `HELD_RECORDS` (2 million) outer records, the interval grows to contain
+        about half of the outer records.
         """
-        cut = int(min(TAIL, HELD / (4 * self.n)) * self._probe.size)
+        cut = int(min(TAIL, HELD_RECORDS / (4 * self.n)) * self._probe.size)
         low, high = float(self._probe[cut]), float(self._probe[-1 - cut])
         inside, outside, held = _Total(1), [np.empty(0)], 0
         for rows, values in self._pieces():
@@ -214,7 +241,7 @@ class StreamedSample(Sample):
             inside.add(rows, mean_of(core) * (values.shape[1] / self.n))
             outside.append(values[0, beyond])
             held += outside[-1].size
-            if held > HELD:
+            if held > HELD_RECORDS:
                 far = np.concatenate(outside)
                 low, high = (
                     float(np.median(far[side])) if side.any() else end
@@ -228,19 +255,23 @@ class StreamedSample(Sample):
 
     @cached_property
     def _probe(self) -> Floats:
-        """First records of the first row, sorted."""
+        """First records of the first dataset, up to `PROBE` * `LEAF` (about 1 million), sorted."""
         return np.sort(self._read(int(self._starts[0]), min(self.n, PROBE * LEAF)))
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = self._ends(lower, upper)
+        low, high = self._broadcast_bounds(lower, upper)
 
         def inside(rows: slice, x: Floats) -> Bools:
-            return (x >= _of(low, rows)) & (x < _of(high, rows))
+            return (x >= _rows_of_bound(low, rows)) & (x < _rows_of_bound(high, rows))
 
-        return self._once(lambda: self._tally(inside), "count", low, high)
+        return self._cache_answer(lambda: self._tally(inside), "count", low, high)
 
     def _tally(self, question: Callable[[slice, Floats], Bools]) -> Floats:
-        """Return the number of records of each row for which `question` is true."""
+        """Return the number of records in each dataset for which `question` returns True.
+
+        The function `question` gets a slice of dataset indices, and the array of the records of
+        these datasets. It returns a boolean for each record.
+        """
         total = np.zeros(self.trials)
         for rows, values in self._pieces():
             total[rows] += np.count_nonzero(question(rows, values), axis=1)
@@ -250,34 +281,34 @@ class StreamedSample(Sample):
         self, bound: float, lean: float, rng: np.random.Generator
     ) -> Floats:
         # Not cached, because every call tosses new coins.
-        return self._tally(lambda _, x: rng.random(x.shape) < chances(x, bound, lean))
+        return self._tally(lambda _, x: rng.random(x.shape) < heads_probability(x, bound, lean))
 
     def three_output_sum(
         self, bound: float, low: float, high: float, rng: np.random.Generator
     ) -> Floats:
         total = np.zeros(self.trials)
         for rows, values in self._pieces():
-            total[rows] += voted(values, bound, low, high, rng)
+            total[rows] += draw_net_votes(values, bound, low, high, rng)
         return total
 
     def occupied(self, bins: Bins) -> Occupied:
-        return self._once(lambda: self._occupied(bins), "occupied", bins)
+        return self._cache_answer(lambda: self._find_occupied(bins), "occupied", bins)
 
-    def _occupied(self, bins: Bins) -> Occupied:
-        found, held = [], 0
-        own = {f.name: np.asarray(getattr(bins, f.name)) for f in fields(bins)}
-        own = {name: value for name, value in own.items() if value.ndim}
+    def _find_occupied(self, bins: Bins) -> Occupied:
+        parts, held = [], 0
+        row_fields = {f.name: np.asarray(getattr(bins, f.name)) for f in fields(bins)}
+        row_fields = {name: value for name, value in row_fields.items() if value.ndim}
         for rows, values in self._pieces():
-            some = replace(bins, **{name: value[rows] for name, value in own.items()})
-            one = DenseSample(values).occupied(some)
-            found.append(replace(one, trial=one.trial + rows.start))
-            held += one.trial.size
-            if held > HELD:
-                found = [merged(found)]
-                held = found[0].trial.size
-                if held > HELD // 2:
+            row_bins = replace(bins, **{name: value[rows] for name, value in row_fields.items()})
+            part = DenseSample(values).occupied(row_bins)
+            parts.append(replace(part, trial=part.trial + rows.start))
+            held += part.trial.size
+            if held > HELD_RECORDS:
+                parts = [merge_occupied(parts)]
+                held = parts[0].trial.size
+                if held > HELD_RECORDS // 2:
                     raise ValueError(f"{held} bins for {self.n} records are too many to hold")
-        return merged(found)
+        return merge_occupied(parts)
 
     # Order statistics.
 
@@ -287,25 +318,29 @@ class StreamedSample(Sample):
 
     def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
         asked = (last + 1 - first) * self.trials
-        if asked > HELD:
-            raise ValueError(f"{asked} of {self.n} records at once are too many; at most {HELD}")
+        if asked > HELD_RECORDS:
+            raise ValueError(
+                f"{asked} of {self.n} records at once are too many; at most {HELD_RECORDS}"
+            )
 
         def ask() -> Floats:
-            if self.n <= HELD:
-                each = [DenseSample(x).ranked(first, last)[0] for _, x in self._pieces(HELD)]
-                return np.concatenate(each)
-            return np.stack([row._between(first, last) for row in self._rows()])
+            if self.n <= HELD_RECORDS:
+                blocks = [
+                    DenseSample(x).ranked(first, last)[0] for _, x in self._pieces(HELD_RECORDS)
+                ]
+                return np.concatenate(blocks)
+            return np.stack([row._select_ranks(first, last) for row in self._rows()])
 
-        values = self._once(ask, "ranked", first, last)
+        values = self._cache_answer(ask, "ranked", first, last)
         return values, np.ones_like(values)
 
     def _rows(self) -> list[Self]:
         if self.trials == 1:
             return [self]
-        return [self._like(start[None], self.n) for start in self._starts]
+        return [self._view_records(start[None], self.n) for start in self._starts]
 
-    def _between(self, first: int, last: int) -> Floats:
-        """Return the records of the only row with ranks `first` to `last`, in order."""
+    def _select_ranks(self, first: int, last: int) -> Floats:
+        """Return the records with ranks `first` to `last`, sorted, of a sample of one dataset."""
         m = self._probe.size
         place = np.array([first, last]) / self.n * m + MARGIN / 2 * np.sqrt(m) * np.array([-1, 1])
         low, high = int(np.floor(place[0])), int(np.ceil(place[1]))
@@ -313,7 +348,7 @@ class StreamedSample(Sample):
         near = self._probe[max(low, 0) : high : max(1, (high - low) // CELLS)]
         edges = np.unique(np.concatenate([near, ends]))
         while True:
-            upto, held = self._counted(edges)
+            upto, held = self._count_and_collect(edges)
             if upto[0] <= first and last < upto[-1]:
                 if held is not None:
                     return np.sort(held)[first - upto[0] : last + 1 - upto[0]]
@@ -323,19 +358,21 @@ class StreamedSample(Sample):
                 )
             else:
                 ends = -np.inf, np.inf
-            finer = _cut(*ends)
+            finer = _cut_range(*ends)
             if finer.size == 2:  # no double lies between the ends
                 return np.full(last + 1 - first, finer[0])
             if np.array_equal(finer, edges):
                 raise ValueError(
-                    f"too many of {self.n} records are equal; at most {HELD} can be held"
+                    f"too many of {self.n} records are equal; at most {HELD_RECORDS} can be held"
                 )
             edges = finer
 
-    def _counted(self, edges: Floats) -> tuple[NDArray[np.int64], Floats | None]:
-        """Count the records of the only row below each edge, and collect the records between.
+    def _count_and_collect(self, edges: Floats) -> tuple[NDArray[np.int64], Floats | None]:
+        """Count the records below each edge, and collect the records between the outermost edges.
 
-        The second result is None if more than `HELD` records lie between the outer edges.
+        The sample has one dataset, and `edges` is an array of increasing numbers. The collected
+        records lie in [edges[0], edges[-1]). If there are more than `HELD_RECORDS` (2 million) of
+        them, None is returned in their place.
         """
         counts, held, size = np.zeros(edges.size, dtype=np.int64), list[Floats](), 0
         for _, values in self._pieces():
@@ -344,47 +381,49 @@ class StreamedSample(Sample):
             place = np.searchsorted(edges, inside, "right")
             counts += np.bincount(place, minlength=counts.size)
             size += inside.size
-            held = [*held, inside] if size <= HELD else []
-        return np.cumsum(counts), np.concatenate(held) if size <= HELD else None
+            held = [*held, inside] if size <= HELD_RECORDS else []
+        return np.cumsum(counts), np.concatenate(held) if size <= HELD_RECORDS else None
 
     def trimmed_mean(self, fraction: float) -> Floats:
         cut = int(share_of_records(fraction, self.n))
         if 2 * cut >= self.n:
             raise ValueError(f"cutting {fraction} from each end leaves nothing")
-        if self.n <= HELD:
-            each = [DenseSample(x).trimmed_mean(fraction) for _, x in self._pieces(HELD)]
-            return np.concatenate(each)
-        return np.array([row._trimmed(cut) for row in self._rows()])
+        if self.n <= HELD_RECORDS:
+            blocks = [DenseSample(x).trimmed_mean(fraction) for _, x in self._pieces(HELD_RECORDS)]
+            return np.concatenate(blocks)
+        return np.array([row._trim_row(cut) for row in self._rows()])
 
-    def _trimmed(self, cut: int) -> float:
-        """Return the mean of the only row without `cut` records at each end."""
+    def _trim_row(self, cut: int) -> float:
+        """Return the mean of one dataset without its `cut` smallest and `cut` largest records."""
         if not cut:
             return float(self.mean()[0])
-        kept = self.n - 2 * cut
-        low, high = (float(self._between(rank, rank)[0]) for rank in (cut, self.n - 1 - cut))
+        records = self.n - 2 * cut
+        low, high = (float(self._select_ranks(rank, rank)[0]) for rank in (cut, self.n - 1 - cut))
         total, cut_below, cut_above = _Total(1), cut, cut
         for rows, values in self._pieces():
             inside = (values >= low) & (values <= high)
-            total.add(rows, mean_of(np.where(inside, values, 0.0)) * (values.shape[1] / kept))
+            total.add(rows, mean_of(np.where(inside, values, 0.0)) * (values.shape[1] / records))
             cut_below -= int(np.count_nonzero(values < low))
             cut_above -= int(np.count_nonzero(values > high))
         # The rest of the cut consists of records equal to an end.
-        total.add(slice(1), np.array([-low * (cut_below / kept)]))
-        total.add(slice(1), np.array([-high * (cut_above / kept)]))
+        total.add(slice(1), np.array([-low * (cut_below / records)]))
+        total.add(slice(1), np.array([-high * (cut_above / records)]))
         return float(total.value[0]) if low < high else low
 
-    # Parts are cut by record index, as in `DenseSample`.
+    # Parts consist of consecutive records, as in `DenseSample`.
 
-    def _like(self, starts: NDArray[np.int64], n: int) -> Self:
+    def _view_records(self, starts: NDArray[np.int64], n: int) -> Self:
         return type(self)(self._stream, starts, n, self._pairings)
 
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         starts = np.cumsum([0, *sizes[:-1]]) * self._each
 
         def cut() -> list[Self]:
-            return [self._like(self._starts + a, m) for a, m in zip(starts, sizes, strict=True)]
+            return [
+                self._view_records(self._starts + a, m) for a, m in zip(starts, sizes, strict=True)
+            ]
 
-        return self._once(cut, "split", tuple(sizes))
+        return self._cache_answer(cut, "split", tuple(sizes))
 
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
         sizes = part_sizes(self.n, parts)
@@ -392,29 +431,38 @@ class StreamedSample(Sample):
 
         def cut() -> list[Self]:
             starts = np.cumsum([0, *sizes[:-1]]) * self._each + self._starts[:, None]
-            both = (starts[:, :large], sizes[0]), (starts[:, large:], sizes[-1])
-            return [self._like(some.ravel(), m) for some, m in both if some.size]
+            group_starts = (starts[:, :large], sizes[0]), (starts[:, large:], sizes[-1])
+            return [
+                self._view_records(firsts.ravel(), m) for firsts, m in group_starts if firsts.size
+            ]
 
-        return [self] if parts == 1 else self._once(cut, "groups", parts)
+        return [self] if parts == 1 else self._cache_answer(cut, "groups", parts)
 
     def half_squared_differences(self, rng: np.random.Generator) -> Self:
         if self.n < 2:
             raise ValueError(f"n: {self.n}: pairs need at least 2 records")
 
         pairs = type(self)(self._stream, self._starts, self.n // 2, self._pairings + 1)
-        return self._once(lambda: pairs, "pairs")
+        return self._cache_answer(lambda: pairs, "pairs")
 
 
-def _of(bound: Floats, rows: slice) -> Floats:
-    """Return the part of `bound` that belongs to `rows` (unchanged if it is a scalar)."""
+def _rows_of_bound(bound: Floats, rows: slice) -> Floats:
+    """Select the bounds of the datasets in the slice `rows` from an array with a bound per dataset.
+
+    A single number, which is the bound of all datasets, is returned unchanged.
+    """
     return bound[rows] if bound.ndim else bound
 
 
-def _cut(low: float, high: float) -> Floats:
-    """Return edges from `low` to `high` with equally many floating-point numbers between them."""
+def _cut_range(low: float, high: float) -> Floats:
+    """Return the edges of cells that divide the interval [low, high].
+
+    The cells contain nearly equal numbers of doubles (64-bit floating-point numbers). There are at
+    most `CELLS` (1024) cells.
+    """
     # The bits of doubles, read as integers with sign, have the order of the doubles.
     ends = [int(np.float64(end).view(np.int64)) for end in (low, high)]
-    a, b = (one if one >= 0 else -(one & (2**63 - 1)) for one in ends)
+    a, b = (bits if bits >= 0 else -(bits & (2**63 - 1)) for bits in ends)
     places = np.array([a + (b - a) * i // CELLS for i in range(CELLS + 1)])
     numbers = np.abs(places).view(np.float64)
     return np.unique(np.where(places < 0, -numbers, numbers))

@@ -1,6 +1,7 @@
 """Benchmark suite open to external entries: frozen problems, scores relative to lower bounds.
 
-The score of an entry on a problem is the 0.9 quantile of its error over a proven lower bound.
+The score of an entry on a problem is the 0.9 quantile of its error, divided by a proven lower
+bound.
 
 - problems.py: the problems; places.py: random locations of their distributions.
 - entries.py: entries of the catalogue; remote.py: entries of external files, whose code runs in

@@ -1,7 +1,9 @@
 """Checks of an external entry before it is scored: promises of its estimators, and an audit.
 
-The promises are checked inside the entry's process. They help an honest author and prove nothing
-about a dishonest one. The audit uses the pairs of every audit and sees only the releases.
+The promises are the rules for estimators that `dpbench.testing.check_estimator` tests. They are
+checked inside the entry's process. The checks help an honest author and prove nothing about a
+dishonest author. The audit uses the pairs of neighbouring datasets in `dpbench.audit.pairs`. It
+sees only the releases.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpbench.audit.cases import pairs_of
+from dpbench.audit.cases import list_pairs
 from dpbench.audit.task import AuditTask, audit
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
@@ -20,30 +22,38 @@ from dpbench.suite.problems import Problem
 from dpbench.suite.remote import FileEntry, RemoteMean
 from dpbench.testing import NOTIONS
 
-__all__ = ["WORK", "audited", "broken_promise"]
+__all__ = ["AUDIT_MODULE", "audit_entry", "find_broken_promise"]
 
-WORK = "dpbench.audit.task"  # the module that computes an audit
+AUDIT_MODULE = "dpbench.audit.task"  # the module that computes an audit
 RECORDS = 60  # records of a checked dataset, unless the estimator needs more
 # Runs on each dataset, and probability that any bound of an entry exceeds the true parameter.
 RUNS, ERROR = 1000, 1e-5
 
 
-def _kinds(entry: FileEntry, problems: Sequence[Problem]) -> Iterator[tuple[Problem, RemoteMean]]:
-    """Yield one estimator per class that the entry uses, for scalars and for vectors."""
+def _distinct_estimators(
+    entry: FileEntry, problems: Sequence[Problem]
+) -> Iterator[tuple[Problem, RemoteMean]]:
+    """Yield pairs of a problem and the entry's estimator for it, without similar estimators.
+
+    Two estimators are similar if their class and the dimension d of the records agree. Among the
+    problems of similar estimators, the problem with the smallest n d is used, for n records.
+    """
     seen = set()
-    for problem in sorted(problems, key=lambda one: one.n * one.d):
-        found = entry.estimator(problem)
-        if found is not None and (found.name, problem.d) not in seen:
-            seen.add((found.name, problem.d))
-            yield problem, found
+    for problem in sorted(problems, key=lambda candidate: candidate.n * candidate.d):
+        estimator = entry.estimator(problem)
+        if estimator is not None and (estimator.name, problem.d) not in seen:
+            seen.add((estimator.name, problem.d))
+            yield problem, estimator
 
 
-def _records(estimator: RemoteMean) -> int:
+def _count_records(estimator: RemoteMean) -> int:
     return max(RECORDS, estimator.least)
 
 
-def broken_promise(entry: FileEntry, problems: Sequence[Problem]) -> str:
-    """Return the first promise that an estimator of the entry breaks; empty if there is none.
+def find_broken_promise(entry: FileEntry, problems: Sequence[Problem]) -> str:
+    """Check an entry's estimators, and return the first rule that an estimator breaks, as text.
+
+    The text is empty if no rule is broken.
 
     Parameters
     ----------
@@ -56,16 +66,18 @@ def broken_promise(entry: FileEntry, problems: Sequence[Problem]) -> str:
     -------
     str
     """
-    for problem, estimator in _kinds(entry, problems):
+    for problem, estimator in _distinct_estimators(entry, problems):
         law = next(iter(problem.members.values()))
         rng = stream("suite", "check", problem.id)
-        broken = estimator.broken_promise(law.sample(rng, 1, _records(estimator)).records(0, rng))
-        if broken:
-            return broken
+        promise = estimator.broken_promise(
+            law.sample(rng, 1, _count_records(estimator)).records(0, rng)
+        )
+        if promise:
+            return promise
     return ""
 
 
-def audited(
+def audit_entry(
     entry: FileEntry,
     problems: Sequence[Problem],
     *,
@@ -73,14 +85,16 @@ def audited(
     n_jobs: int = 1,
     origin: Origin,
 ) -> list[Mapping[str, Any]]:
-    """Audit the estimators of an entry under every notion and relation on its card.
+    """Audit the estimators of an entry under all notions and neighbouring relations that it claims.
+
+    The entry's card states the notions and relations.
 
     Parameters
     ----------
     entry : FileEntry
         Entry to audit.
     problems : sequence of Problem
-        Problems that the entry may answer; one estimator per class is audited.
+        Problems that the entry may answer; one estimator is audited for each class and dimension.
     seed : int
         Seed of the audit, 0 by default.
     n_jobs : int
@@ -91,31 +105,31 @@ def audited(
     Returns
     -------
     list of mapping
-        Rows as of `dpbench.audit.task.audit`.
+        Rows of `dpbench.audit.task.audit`.
 
     Raises
     ------
     ConfigError
-        If an estimator's audit pairs cannot be used.
+        If an estimator's own pairs of neighbouring datasets cannot be used.
     """
-    asked = [
-        (problem, found, budget)
-        for problem, found in _kinds(entry, problems)
+    audits = [
+        (problem, estimator, budget)
+        for problem, estimator in _distinct_estimators(entry, problems)
         for budget in NOTIONS
         if budget.notion in entry.card.notions
         and budget.neighbours in entry.card.relations
-        and found.supports(budget)
+        and estimator.supports(budget)
     ]
     tasks = []
-    for problem, found, budget in asked:
+    for problem, estimator, budget in audits:
         vectors = f"-{problem.d}d" if problem.d > 1 else ""
-        name = f"{entry.card.name}-{found.name}{vectors}"
-        pairs = _pairs(found, problem.d, budget)
-        tasks.append(AuditTask(name, found, budget, pairs, RUNS, ERROR / len(asked), seed))
+        name = f"{entry.card.name}-{estimator.name}{vectors}"
+        pairs = _list_entry_pairs(estimator, problem.d, budget)
+        tasks.append(AuditTask(name, estimator, budget, pairs, RUNS, ERROR / len(audits), seed))
     rows = {task.name: rows for task, rows in compute(audit, tasks, Runner(), n_jobs, origin)}
     return [row for task in tasks for row in rows[task.name]]
 
 
-def _pairs(estimator: RemoteMean, d: int, budget: Budget) -> tuple[Pair, ...]:
-    n, of = _records(estimator), d if d > 1 else None
-    return pairs_of(estimator, budget, n, of, estimator.name)
+def _list_entry_pairs(estimator: RemoteMean, d: int, budget: Budget) -> tuple[Pair, ...]:
+    n, dimension = _count_records(estimator), d if d > 1 else None
+    return list_pairs(estimator, budget, n, dimension, estimator.name)

@@ -4,13 +4,14 @@ Python code can replace any Python code of its process, so no check written in P
 entry. Two irrevocable mechanisms of Linux can:
 
 - Landlock [1]_ forbids writing, creating and removing files, starting programs, connecting, and
-  reading the memory of other processes, which hold the seeds and places;
+  reading the memory of other processes. That memory holds the seeds and the locations of
+  distributions;
 - seccomp [2]_ forbids starting processes, creating sockets and shared memory, sending signals, and
   changing another process or a file.
 
 Since nothing can be written, a call leaves no trace for later calls. Files may be read, because
-modules may be imported late. If the kernel lacks one mechanism, the other still holds (seccomp is
-set up for x86-64 only); on systems other than Linux there is no confinement.
+modules may be imported late. If the kernel lacks one mechanism, the other mechanism still holds
+(seccomp is set up for x86-64 only). On systems other than Linux there is no confinement.
 
 References
 ----------
@@ -32,12 +33,13 @@ from typing import Any
 
 __all__ = ["WRITING", "confine", "end_with_parent"]
 
-# Flags of opening a file for writing.
+# Flags of `os.open` that open a file for writing.
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Options of prctl.
+# Options of prctl, from linux/prctl.h.
 NO_NEW_PRIVILEGES, SECCOMP, FILTER, DEATH_SIGNAL = 38, 22, 2, 1
-# System calls of Landlock. FILES: file rights added by each version (starting programs, writing,
-# removing and creating files; reading is left out, so it stays allowed).
+# System calls of Landlock, and the flag that asks for its version. FILES: file rights added by each
+# version (starting programs, writing, removing and creating files; reading stays allowed, because
+# its right is left out).
 CREATE, RESTRICT, VERSION = 444, 446, 1
 FILES = {1: 0b1111111110011, 2: 1 << 13, 3: 1 << 14}
 NETWORK, SCOPES = 0b11, 0b11  # rights to bind and connect; scopes of abstract sockets and signals
@@ -57,12 +59,12 @@ REFUSED = {
 }
 OPEN, OPENAT, CLONE, LIMITS = 2, 257, 56, 302
 CLONE3, OPENAT2 = 435, 437  # their arguments are in memory, which a filter cannot read
-THREAD = 0x10000  # a flag of clone
+THREAD = 0x10000  # flag of clone that makes a thread instead of a process
 X86_64, X32 = 0xC000003E, 0x40000000
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 NOT_PERMITTED, NO_SUCH_CALL = 1, 38
 # Instructions of a filter: load a word, compare it, compare bits of it, return.
-LOAD, EQUAL, LEAST, BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD, EQUAL, AT_LEAST, BITS, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 Instruction = tuple[int, int, int, int]
 
 
@@ -78,51 +80,55 @@ def end_with_parent() -> None:
 
 
 def confine() -> None:
-    """Apply Landlock and seccomp to this process, as far as the kernel supports them."""
+    """Forbid this process to write, connect and start processes, if the kernel supports it.
+
+    The kernel's mechanisms are Landlock and, on x86-64, seccomp. They cannot be undone.
+    """
     if sys.platform != "linux":
         return
     with contextlib.suppress(AttributeError, OSError):  # another C library
         libc: Any = ctypes.CDLL(None, use_errno=True)
         libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-        _landlock(libc)
+        _apply_landlock(libc)
         if platform.machine() == "x86_64":
-            _seccomp(libc)
+            _apply_seccomp(libc)
 
 
-def _landlock(libc: Any) -> None:
-    call, none = libc.syscall, ctypes.c_void_p()
-    version = call(ctypes.c_long(CREATE), none, ctypes.c_size_t(0), ctypes.c_uint(VERSION))
+def _apply_landlock(libc: Any) -> None:
+    call, null = libc.syscall, ctypes.c_void_p()
+    version = call(ctypes.c_long(CREATE), null, ctypes.c_size_t(0), ctypes.c_uint(VERSION))
     if version < 1:
         return
-    files = sum(right for since, right in FILES.items() if since <= version)
+    files = sum(right for added_in, right in FILES.items() if added_in <= version)
     rules = struct.pack(
         "=QQQ", files, NETWORK if version >= 4 else 0, SCOPES if version >= 6 else 0
     )
     size = 24 if version >= 6 else 16 if version >= 4 else 8
-    made = call(ctypes.c_long(CREATE), rules, ctypes.c_size_t(size), ctypes.c_uint(0))
-    if made >= 0:
-        call(ctypes.c_long(RESTRICT), ctypes.c_int(made), ctypes.c_uint(0))
-        os.close(made)
+    ruleset = call(ctypes.c_long(CREATE), rules, ctypes.c_size_t(size), ctypes.c_uint(0))
+    if ruleset >= 0:
+        call(ctypes.c_long(RESTRICT), ctypes.c_int(ruleset), ctypes.c_uint(0))
+        os.close(ruleset)
 
 
-def _seccomp(libc: Any) -> None:
-    program = b"".join(struct.pack("=HBBI", *one) for one in _filter())
-    held = ctypes.create_string_buffer(program)
-    about = _Program(len(program) // 8, ctypes.addressof(held))
-    libc.prctl(SECCOMP, FILTER, ctypes.byref(about), 0, 0)
+def _apply_seccomp(libc: Any) -> None:
+    program = b"".join(struct.pack("=HBBI", *instruction) for instruction in _filter_instructions())
+    buffer = ctypes.create_string_buffer(program)
+    header = _Program(len(program) // 8, ctypes.addressof(buffer))
+    libc.prctl(SECCOMP, FILTER, ctypes.byref(header), 0, 0)
 
 
-def _filter() -> Iterator[Instruction]:
-    """Yield the filter's instructions.
+def _filter_instructions() -> Iterator[Instruction]:
+    """Yield the instructions of the seccomp filter, by which the kernel refuses system calls.
 
-    The input has the number of the call at byte 0, the architecture at 4, the arguments from 16 on.
+    The filter's input has the number of the system call at byte 0, the architecture at byte 4, and
+    the arguments from byte 16 on.
     """
     refuse = RETURN, 0, 0, FAIL | NOT_PERMITTED
     yield LOAD, 0, 0, 4
     yield EQUAL, 1, 0, X86_64
     yield RETURN, 0, 0, KILL
     yield LOAD, 0, 0, 0
-    yield LEAST, 0, 1, X32
+    yield AT_LEAST, 0, 1, X32
     yield refuse
     for number in sorted({number for calls in REFUSED.values() for number in calls}):
         yield EQUAL, 0, 1, number

@@ -1,4 +1,4 @@
-"""Entries of the suite: a card and a function that chooses an estimator for each problem."""
+"""Entries of the suite: a description, and a function that chooses an estimator per problem."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpbench.registry import ConfigError, Label, from_mapping, validated
 from dpbench.runner.settings import import_plugins
 from dpbench.suite.problems import Problem, PublicKnowledge
 
-__all__ = ["Card", "Entry", "checked_path", "entries", "load_entry"]
+__all__ = ["Card", "Entry", "catalogue_entries", "check_path", "load_entry"]
 
 Text = Annotated[str, Field(min_length=1)]
 Notion = Literal["pure", "zcdp", "gdp", "approx"]
@@ -26,7 +26,7 @@ Notion = Literal["pure", "zcdp", "gdp", "approx"]
 
 @validated
 class Card:
-    """Card of an entry: its description, ``CARD`` of its file.
+    """Description of an entry of the suite, given as the dict ``CARD`` in the entry's file.
 
     Parameters
     ----------
@@ -37,14 +37,15 @@ class Card:
     notions : list of {'pure', 'zcdp', 'gdp', 'approx'}
         Notions of privacy that the entry supports.
     relations : list of {'replace', 'add_remove'}
-        Neighbouring relations that the entry supports. Other problems are skipped.
+        Neighbouring relations that the entry supports. Problems with other notions or relations
+        are skipped.
     assumptions : str
-        Assumptions that accuracy, but not privacy, relies on.
+        Assumptions on which accuracy relies; privacy must not rely on them.
     proof : str
         Reference to the proof of privacy.
     division : {'declared', 'open'}
-        Knowledge used to choose parameters: ``declared`` uses public knowledge about the records;
-        ``open`` also uses the shape of the distribution, which is unknown in practice. See
+        Knowledge from which the entry chooses parameters. ``declared``: public knowledge about the
+        records. ``open``: also the shape of the distribution, which is unknown in practice. See
         `dpbench.suite.problems.PublicKnowledge`.
     """
 
@@ -59,7 +60,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Entry:
-    """Entry of the suite.
+    """Entry of the benchmark suite: a card, and a function that chooses an estimator for a problem.
 
     Parameters
     ----------
@@ -74,20 +75,20 @@ class Entry:
     choose: Callable[[PublicKnowledge], Estimator | None]
 
     def estimator(self, problem: Problem) -> Estimator | None:
-        """Return the estimator that answers a problem; None if the entry does not.
+        """Return the estimator that answers a problem; None if the entry does not answer.
 
         Raises
         ------
         ConfigError
-            If `choose` raises, or returns anything but an estimator of the mean that suits the
-            problem.
+            If the entry's function `choose` raises, or returns anything but an estimator of the
+            mean that suits the problem.
         """
         return self.answer(
             problem.public_knowledge(open_division=self.card.division == "open"), problem.id
         )
 
     def answer(self, public: PublicKnowledge, problem: str) -> Estimator | None:
-        """Return the estimator that the entry chooses; None if it does not answer.
+        """Return the estimator that the entry chooses for a problem; None if it does not answer.
 
         Parameters
         ----------
@@ -103,7 +104,8 @@ class Entry:
         Raises
         ------
         ConfigError
-            See `estimator`.
+            If the entry's function `choose` raises, or returns an estimator that does not suit the
+            problem.
         """
         if public.notion not in self.card.notions or public.relation not in self.card.relations:
             return None
@@ -135,27 +137,30 @@ class Entry:
         return chosen
 
 
-def entries() -> Iterator[Entry]:
-    """Yield one entry for each estimator of the catalogue."""
+def catalogue_entries() -> Iterator[Entry]:
+    """Yield one entry of the suite for each estimator in the package's catalogue."""
     for name, kind, use in uses():
         card = Card(
             name=name,
             paper=use.paper,
-            notions=tuple(one.notion for one in kind.notions),
+            notions=tuple(notion.notion for notion in kind.notions),
             relations=kind.relations,
             assumptions=f"docstring of {kind.__name__}",
-            proof=f"{kind.__module__}; sources: dpbench/estimators/__init__.py",
+            proof=f"{kind.__module__}; sources: dpbench/data/bibliography.yaml",
             division="declared",
         )
-        yield Entry(card, _choice(kind, use))
+        yield Entry(card, _make_chooser(kind, use))
 
 
-def _choice(kind: type[Estimator], use: Use) -> Callable[[PublicKnowledge], Estimator | None]:
+def _make_chooser(kind: type[Estimator], use: Use) -> Callable[[PublicKnowledge], Estimator | None]:
     return lambda public: use.estimator(kind, public)
 
 
-def checked_path(path: Path) -> Path:
-    """Return the absolute path of an entry's file; raise ConfigError if it cannot be a module."""
+def check_path(path: Path) -> Path:
+    """Return the absolute path of an entry's file; raise ConfigError if Python cannot import it.
+
+    The file must exist, and its name must be a Python identifier with the suffix ``.py``.
+    """
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"'{path}': no such file; give a Python file with CARD and entry")
     if not path.stem.isidentifier():
@@ -164,7 +169,10 @@ def checked_path(path: Path) -> Path:
 
 
 def load_entry(path: Path) -> Entry:
-    """Import an entry's file; call it only in a process of `dpbench.suite.worker`.
+    """Import an entry's file and return the entry that it defines.
+
+    Call the function only in a process of `dpbench.suite.worker`, because the file may run any
+    code.
 
     Raises
     ------
@@ -179,15 +187,17 @@ def load_entry(path: Path) -> Entry:
     module = sys.modules[path.stem]
     if Path(module.__file__ or "").resolve() != path:
         raise ConfigError(f"'{path}': another module is called {path.stem!r}; rename the file")
-    return _entry(module, path.name)
+    return _build_entry(module, path.name)
 
 
-def _entry(module: ModuleType, where: str) -> Entry:
-    """Return the entry of an imported file."""
+def _build_entry(module: ModuleType, where: str) -> Entry:
+    """Return the entry that an imported file defines by ``CARD`` and ``entry``."""
     if not isinstance(getattr(module, "CARD", None), dict):
         keys = ", ".join(field.name for field in fields(Card))
         raise ConfigError(f"{where}: CARD: this is required: a dict with {keys}")
     choose: Any = getattr(module, "entry", None)
     if not callable(choose):
-        raise ConfigError(f"{where}: entry: this is required: a function of one argument, a Told")
+        raise ConfigError(
+            f"{where}: entry: this is required: a function of one argument, a PublicKnowledge"
+        )
     return Entry(from_mapping(Card, module.CARD, f"{where}: CARD"), choose)

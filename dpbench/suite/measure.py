@@ -11,10 +11,11 @@ import pandas as pd
 from scipy.special import bdtr
 
 from dpbench.analysis.resample import quantile_replicates
-from dpbench.analysis.summary import ordered, quantile_interval, statistics
+from dpbench.analysis.summary import quantile_interval, sort_errors, statistics
 from dpbench.arrays import Floats
 from dpbench.audit.releases import PrivacyBound
 from dpbench.estimators import Estimator
+from dpbench.estimators.catalogue import first_names
 from dpbench.output.terminal import progress
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import Runner, compute
@@ -24,25 +25,37 @@ from dpbench.seeds import stream
 from dpbench.suite.entries import Entry
 from dpbench.suite.problems import Problem
 from dpbench.suite.remote import FileEntry
-from dpbench.suite.scoring import Scored, ScoreTask, score
+from dpbench.suite.scoring import ScoreResult, ScoreTask, score
 from dpbench.sweep.block import Block, Setting
 from dpbench.sweep.plan import Cell, cell_at
 
-__all__ = ["DRAWS", "LEVELS", "SCORING", "Audited", "chance_of", "measured", "scored"]
+__all__ = [
+    "DRAWS",
+    "LEVELS",
+    "SCORING_MODULE",
+    "AuditResult",
+    "exceedance_p_value",
+    "run_entries",
+    "score_entry",
+]
 
 # Levels of the stored error quantiles.
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 # Bootstrap replicates of a score, for bands of profiles.
 DRAWS = 200
-SCORING = "dpbench.suite.scoring"  # the module that computes scores of a file's entry
-# Audits on scored data. RUNS: releases on each dataset, without and with quick=true. ERROR:
-# probability that any bound of an entry exceeds the true parameter. LEAST_AUDITED: fewest problems
-# that quick=true audits.
-RUNS, ERROR, LEAST_AUDITED = {False: 250, True: 100}, 1e-5, 4
+SCORING_MODULE = "dpbench.suite.scoring"  # computes the scores of an entry in a file
+# Audits on scored data. RUNS: average releases on each dataset, without and with quick=true. ERROR:
+# probability that any bound of an entry exceeds the true parameter. MIN_AUDITED_PROBLEMS: smallest
+# number of problems that quick=true audits.
+RUNS, ERROR, MIN_AUDITED_PROBLEMS = {False: 250, True: 100}, 1e-5, 4
 
 
-class Audited(NamedTuple):
-    """Result of an audit on a scored dataset: id of the problem, name of the pair, and bound."""
+class AuditResult(NamedTuple):
+    """Result of one audit: id of the problem, name of the pair of datasets, and lower bound.
+
+    The pair is a dataset on which the entry is scored, and a dataset that differs in one record or
+    in several. The bound is a lower bound on the privacy parameter.
+    """
 
     problem: str
     pair: str
@@ -50,8 +63,11 @@ class Audited(NamedTuple):
 
 
 @dataclass
-class _Timed(Cost):
-    """Processor time of releases by problem and entry, and of drawing data by problem."""
+class _ReleaseTimes(Cost):
+    """Processor times of a run: of releases, and of drawing the datasets.
+
+    Release times are totals per problem and entry. Drawing times are totals per problem.
+    """
 
     releases: dict[str, list[float]] = field(default_factory=dict)  # seconds, datasets
     drawing: dict[str, list[float]] = field(default_factory=dict)
@@ -69,7 +85,7 @@ class _Timed(Cost):
             table[key] = [before[0] + seconds, before[1] + datasets]
 
 
-def measured(
+def run_entries(
     entries: Sequence[Entry],
     problems: Iterable[Problem],
     options: RunOptions,
@@ -79,8 +95,8 @@ def measured(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Run entries on all problems that they answer.
 
-    The data depend on the problem only, and the noise on problem and entry, so that the numbers of
-    an entry do not depend on the other entries.
+    The data depend on the problem only. The noise depends on the problem and the entry. The results
+    of an entry therefore do not depend on the other entries.
 
     Parameters
     ----------
@@ -104,154 +120,185 @@ def measured(
     """
     answered = list[tuple[Problem, dict[str, Estimator]]]()
     for problem in problems:
-        chosen = {entry.card.name: entry.estimator(problem) for entry in entries}
-        known = {name: one for name, one in chosen.items() if one is not None}
-        answered += [(problem, known)] if known else []
-    cells = [_cell(problem, known, quick=quick) for problem, known in answered]
-    rows, failures, cost = dict[int, list[dict[str, Any]]](), dict[int, list[str]](), _Timed()
+        estimators = {entry.card.name: entry.estimator(problem) for entry in entries}
+        answering = {
+            name: estimator for name, estimator in estimators.items() if estimator is not None
+        }
+        answered += [(problem, answering)] if answering else []
+    cells = [_build_cell(problem, answering, quick=quick) for problem, answering in answered]
+    rows, failures, cost = (
+        dict[int, list[dict[str, Any]]](),
+        dict[int, list[str]](),
+        _ReleaseTimes(),
+    )
     for index, blocks in run_cells(cells, options, options.store(), cost, say):
-        problem, known = answered[index]
-        joined = np.concatenate([block.values["error"] for block in blocks], axis=1)
-        errors = joined[:, : cells[index].trials].reshape(len(problem.members), len(known), -1)
+        problem, answering = answered[index]
+        all_errors = np.concatenate([block.values["error"] for block in blocks], axis=1)
+        errors = all_errors[:, : cells[index].trials].reshape(
+            len(problem.members), len(answering), -1
+        )
         rows[index] = [
-            {"entry": name, **_row(problem, name, errors[:, i])} for i, name in enumerate(known)
+            {"entry": name, **_summarise_errors(problem, name, errors[:, i])}
+            for i, name in enumerate(answering)
         ]
-        failures[index] = sorted({text for b in blocks for text in _failures(cells[index], b)})
+        failures[index] = sorted(
+            {text for b in blocks for text in _format_failures(cells[index], b)}
+        )
     table = pd.DataFrame([row for index in range(len(cells)) for row in rows[index]])
-    told = [text for index in range(len(cells)) for text in failures[index]]
-    return _with_times(table, cost), told
+    messages = [text for index in range(len(cells)) for text in failures[index]]
+    return _add_times(table, cost), messages
 
 
-def scored(
+def score_entry(
     entry: FileEntry,
     problems: Sequence[Problem],
     *,
     n_jobs: int,
     origin: Origin,
     quick: bool = False,
-) -> tuple[pd.DataFrame, list[Audited], list[str]]:
-    """Run the entry of a file on all problems that it answers, and audit it on their data.
+) -> tuple[pd.DataFrame, list[AuditResult], list[str]]:
+    """Run an entry of an external file on all problems that it answers, and audit it on their data.
 
     Parameters
     ----------
     entry : FileEntry
         Entry to score.
     problems : sequence of Problem
-        Problems with places from a seed that is drawn after the entry is loaded.
+        Problems that the entry may answer. Their distributions have random locations. The seed of
+        the locations was drawn after the entry was loaded.
     n_jobs : int
         Number of parallel processes.
     origin : Origin
         Source, versions and machine of the computation.
     quick : bool
         Whether to use fewer trials and to audit only a random third of the problems (at least
-        `LEAST_AUDITED`); False by default.
+        `MIN_AUDITED_PROBLEMS`, if there are so many); False by default.
 
     Returns
     -------
     table : DataFrame
         One row for each problem that the entry answers, see `dpbench.suite.table`.
-    audits : list of Audited
+    audits : list of AuditResult
         Results of the audits.
     failures : list of str
         One line for each error that was raised.
     """
-    answered = [one for one in problems if entry.estimator(one) is not None]
-    tasks = _tasks(entry, answered, quick=quick)
-    found = dict[str, Scored]()
+    answered = [problem for problem in problems if entry.estimator(problem) is not None]
+    tasks = _make_score_tasks(entry, answered, quick=quick)
+    results = dict[str, ScoreResult]()
     with progress("problems", len(tasks), "scored") as advance:
         for task, result in compute(score, tasks, Runner(), n_jobs, origin):
-            found[task.problem.id] = result
+            results[task.problem.id] = result
             advance()
     name, rows = entry.card.name, []
     for problem in answered:
-        one = found[problem.id]
-        times = {"seconds": one.seconds, "drawing_seconds": one.drawing_seconds}
-        rows.append({"entry": name, **_row(problem, name, one.errors), **times})
+        scores = results[problem.id]
+        times = {"seconds": scores.seconds, "drawing_seconds": scores.drawing_seconds}
+        rows.append({"entry": name, **_summarise_errors(problem, name, scores.errors), **times})
     audits = [
-        Audited(problem.id, pair, bound)
+        AuditResult(problem.id, pair, bound)
         for problem in answered
-        for pair, bound in found[problem.id].audits
+        for pair, bound in results[problem.id].audits
     ]
-    failures = [text for problem in answered for text in found[problem.id].failures]
+    failures = [text for problem in answered for text in results[problem.id].failures]
     return pd.DataFrame(rows), audits, failures
 
 
-def _tasks(entry: FileEntry, answered: Sequence[Problem], *, quick: bool) -> list[ScoreTask]:
-    """Return one task for each problem; the audits share the error equally."""
-    audited = {one.id for one in answered}
+def _make_score_tasks(
+    entry: FileEntry, answered: Sequence[Problem], *, quick: bool
+) -> list[ScoreTask]:
+    """Return one task for each problem, to score the entry on the problem and perhaps to audit it.
+
+    `ERROR` bounds the probability that any audit's lower bound is wrong. The audited problems share
+    this probability equally.
+    """
+    audited_ids = {problem.id for problem in answered}
     if quick:
         rng = stream("audited", answered[0].seed)
-        many = min(len(answered), max(LEAST_AUDITED, len(answered) // 3))
-        audited = {answered[i].id for i in rng.choice(len(answered), many, replace=False)}
+        audits = min(len(answered), max(MIN_AUDITED_PROBLEMS, len(answered) // 3))
+        audited_ids = {answered[i].id for i in rng.choice(len(answered), audits, replace=False)}
     return [
         ScoreTask(
-            entry.answers[one.id],
-            one,
-            one.trials[quick],
-            RUNS[quick] if one.id in audited else 0,
-            ERROR / len(audited),
+            entry.answers[problem.id],
+            problem,
+            problem.trials[quick],
+            RUNS[quick] if problem.id in audited_ids else 0,
+            ERROR / len(audited_ids),
         )
-        for one in answered
+        for problem in answered
     ]
 
 
-def _cell(problem: Problem, known: Mapping[str, Estimator], *, quick: bool) -> Cell:
+def _build_cell(problem: Problem, estimators: Mapping[str, Estimator], *, quick: bool) -> Cell:
     settings = tuple(
-        Setting(f"{problem.id}={name}", one, problem.budget) for name, one in known.items()
+        Setting(f"{problem.id}={name}", estimator, problem.budget)
+        for name, estimator in estimators.items()
     )
     return cell_at(problem.id, problem.family, problem.n, settings, problem.trials[quick])
 
 
-def _failures(cell: Cell, block: Block) -> list[str]:
+def _format_failures(cell: Cell, block: Block) -> list[str]:
     labels = [setting.label for setting in cell.settings]
     return [f"{labels[row % len(labels)]}: {text}" for row, text in block.failures.items()]
 
 
-def _row(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
-    """Summarise the errors of an entry on a problem, an array of shape (members, trials).
+def _summarise_errors(problem: Problem, name: str, errors: Floats) -> dict[str, Any]:
+    """Summarise the errors of an entry on a problem by a score, its interval, and other statistics.
 
-    The ends of the score's interval are the largest ends over the members: the upper end misses
-    the worst quantile with probability 2.5%, the lower end with 2.5% per equally bad member. A
-    bootstrap replicate is the largest resampled quantile over the members.
+    The errors have the shape (members, trials), where members are the distributions of the problem.
+    The score is the largest 0.9 quantile over the members, divided by the problem's lower bound.
+
+    Each member has a 95% interval for its 0.9 quantile. The largest upper end over the members,
+    divided by the lower bound, is the upper end of the score's interval. This end is below the true
+    score with probability at most 2.5%. The largest lower end, divided by the lower bound, is the
+    lower end of the score's interval. If m members share the largest true quantile, this end
+    exceeds the true score with probability up to about 2.5% m.
+
+    A bootstrap replicate of the score is the largest resampled quantile over the members, divided
+    by the lower bound.
     """
-    found, trials = statistics({"error": errors}), errors.shape[1]
-    at = int(np.argmax(found["q90"]))  # the first member if several are infinite
-    bound, ascending = problem.bound, ordered(errors)
-    known = np.array([quantile_interval(ascending[at], q) for q in LEVELS])
-    rng = stream("suite", problem.id, problem.digest, name)
+    summary, trials = statistics({"error": errors}), errors.shape[1]
+    worst = int(np.argmax(summary["q90"]))  # the first member if several are infinite
+    bound, ascending = problem.bound, sort_errors(errors)
+    quantiles = np.array([quantile_interval(ascending[worst], q) for q in LEVELS])
+    rng = stream("suite", problem.id, problem.digest, first_names().get(name, name))
     draws = quantile_replicates(ascending, 0.9, rng, DRAWS).max(axis=0)
     return {
         "problem": problem.id,
         "digest": problem.digest,
         "trials": trials,
-        "failure_rate": float(np.max(found["failure_rate"])),
-        "score": float(found["q90"][at] / bound.value),
-        "score_low": float(np.max(found["q90_low"]) / bound.value),
-        "score_high": float(np.max(found["q90_high"]) / bound.value),
-        "chance": chance_of(errors, bound.value),
+        "failure_rate": float(np.max(summary["failure_rate"])),
+        "score": float(summary["q90"][worst] / bound.value),
+        "score_low": float(np.max(summary["q90_low"]) / bound.value),
+        "score_high": float(np.max(summary["q90_high"]) / bound.value),
+        "chance": exceedance_p_value(errors, bound.value),
         "bound": bound.value,
         "bound_name": bound.by,
-        "member": list(problem.members)[at],
-        "mean_error": float(found["mean_error"][at]),
-        **dict(zip(("quantiles", "quantiles_low", "quantiles_high"), known.T.copy(), strict=True)),
+        "member": list(problem.members)[worst],
+        "mean_error": float(summary["mean_error"][worst]),
+        **dict(
+            zip(("quantiles", "quantiles_low", "quantiles_high"), quantiles.T.copy(), strict=True)
+        ),
         "draws": draws / bound.value,
     }
 
 
-def chance_of(errors: Floats, bound: float) -> float:
-    """Return the p-value of the number of errors above the bound, if the entry is private.
+def exceedance_p_value(errors: Floats, bound: float) -> float:
+    """Return the p-value of the hypothesis that an entry is private, from its errors.
 
-    Let k of T trials have an error above the lower bound. Under the worst distribution of the
-    class an error exceeds the bound with probability at least 1/10, so at most k exceedances have
-    probability at most P(Binomial(T, 1/10) <= k). The largest p-value over the members is
-    returned, because any member may be the worst distribution.
+    The members are the distributions of the problem. Let k of a member's T trials have an error
+    above the lower bound `bound`. The bound holds for the 0.9 quantile of every private entry,
+    under the worst distribution of the class. An error under this distribution therefore exceeds
+    the bound with probability at least 1/10. Hence k or fewer such errors occur with probability at
+    most P(Binomial(T, 1/10) <= k), the p-value of the member. The function returns the largest
+    p-value over the members, because any member may be the worst distribution.
 
     Parameters
     ----------
     errors : ndarray of shape (members, trials)
         Errors; NaN for a failure, which counts as above the bound.
     bound : float
-        Lower bound on the 0.9 quantile.
+        Lower bound on the 0.9 quantile of the error.
 
     Returns
     -------
@@ -261,15 +308,19 @@ def chance_of(errors: Floats, bound: float) -> float:
     return float(np.max(bdtr(above, errors.shape[1], 0.1)))
 
 
-def _with_times(table: pd.DataFrame, cost: _Timed) -> pd.DataFrame:
-    """Add the seconds of a release and of drawing a dataset; NaN if all blocks were cached."""
+def _add_times(table: pd.DataFrame, cost: _ReleaseTimes) -> pd.DataFrame:
+    """Return the table of scores with two more columns, the mean times of computation.
 
-    def mean(found: dict[str, list[float]], key: str) -> float:
-        seconds, datasets = found.get(key, (0.0, 0.0))
+    The times are the processor seconds of a release, and of drawing a dataset. A time is NaN if no
+    trial of the row was computed in this run, because stored trials have no times.
+    """
+
+    def mean(times: dict[str, list[float]], key: str) -> float:
+        seconds, datasets = times.get(key, (0.0, 0.0))
         return seconds / datasets if datasets else np.nan
 
     labels = [f"{row.problem}={row.entry}" for row in table.itertuples()]
     return table.assign(
         seconds=[mean(cost.releases, label) for label in labels],
-        drawing_seconds=[mean(cost.drawing, one) for one in table.get("problem", [])],
+        drawing_seconds=[mean(cost.drawing, problem) for problem in table.get("problem", [])],
     )

@@ -1,17 +1,19 @@
 """Random places (locations) of a problem's distributions, drawn anew in each run.
 
 With a fixed location an entry could output the known mean and ignore the data. Each run therefore
-moves the distributions by maps under which their class is closed, and stores the seed of the maps.
+moves the distributions by maps that preserve their class, and stores the seed of the maps.
 
 - A scalar distribution is shifted and possibly reflected. A vector distribution is shifted, and
-  its coordinates are permuted and change signs. These isometries preserve the classes "Gaussian of
-  this scale" and "k-th centred moments of at most 1".
-- The p of a Bernoulli distribution is moved to 1/2 plus and minus two distances: a small one,
-  where the sampling error is largest, and a large one, for which the constant 1/2 is wrong.
+  its coordinates are permuted and change signs. These isometries preserve the class of
+  Gaussians with a given scale, and the class with centred moments of order k at most 1.
+- A Bernoulli distribution is replaced by four Bernoulli distributions. Their means are 1/2 plus and
+  minus a small and a large random distance. At the small distance the sampling error is largest. At
+  the large distance an entry that always releases 1/2 has a large error.
 
-A problem has two places on opposite sides of 0, at distances between 0.25 and 0.9 of the public
-radius (of `ANYWHERE` if no radius is public), so that no constant is close to both. The members of
-a family alternate between the places; a single distribution stands at both.
+A problem has two places on opposite sides of 0, so that no constant is close to both. Their
+distances from 0 are between 0.25 and 0.9 of the radius, the public bound on the norm of the mean
+(or `UNKNOWN_RADIUS` if no bound is public). The members of a family of distributions alternate
+between the places. A single distribution stands at both.
 """
 
 from __future__ import annotations
@@ -30,28 +32,28 @@ from dpbench.seeds import stream
 from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family
 
-__all__ = ["ANYWHERE", "placed"]
+__all__ = ["UNKNOWN_RADIUS", "place_family"]
 
-# Radius of the places if no radius is public.
-ANYWHERE = 1e6
+# Radius within which places lie if no radius is public.
+UNKNOWN_RADIUS = 1e6
 # Range of the distance of a place from 0, as a share of the radius.
-INSIDE = 0.25, 0.9
+DISTANCE_RANGE = 0.25, 0.9
 # Ranges of the small and the large distance of p from 1/2.
-NEAR, AWAY = (0.02, 0.08), (0.3, 0.45)
+SMALL_DISTANCES, LARGE_DISTANCES = (0.02, 0.08), (0.3, 0.45)
 
 
 @validated
 class _PlacedFamily(Family):
-    """Family of distributions, moved to random places.
+    """Family of distributions, moved to random locations.
 
     Parameters
     ----------
     of : Family
         Family before the move.
     radius : float, optional
-        Public bound on the norm of the mean.
+        Public bound on the norm of the mean; None if no bound is public.
     seed : int
-        Seed of the places.
+        Seed of the random locations.
     """
 
     of: Any
@@ -60,41 +62,46 @@ class _PlacedFamily(Family):
 
     @property
     def follows_budget(self) -> bool:  # type: ignore[override]
-        """True if the members depend on the budget."""
+        """True if the distributions of the family depend on the privacy budget."""
         return bool(self.of.follows_budget)
 
     @property
     def moment_order(self) -> float | None:
-        found: float | None = self.of.moment_order
-        return found
+        order: float | None = self.of.moment_order
+        return order
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
-        still = self.of.members(label, n, budget)
+        unmoved = self.of.members(label, n, budget)
         rng = stream("places", self.seed, label)
-        laws = list(still.items()) if len(still) > 1 else 2 * list(still.items())
+        laws = list(unmoved.items()) if len(unmoved) > 1 else 2 * list(unmoved.items())
         if isinstance(laws[0][1], Bernoulli):
-            return {f"{label}/p={law.p:.4f}": law for law in _coins(rng)}
-        places = _places(laws[0][1].d, ANYWHERE if self.radius is None else self.radius, rng)
-        turn = int(rng.integers(2))
-        moved = [(name, (i + turn) % 2, law) for i, (name, law) in enumerate(laws)]
-        return {f"{name}@{side}": _moved(law, places[side], rng) for name, side, law in moved}
+            return {f"{label}/p={law.p:.4f}": law for law in _draw_coins(rng)}
+        places = _draw_places(
+            laws[0][1].d, UNKNOWN_RADIUS if self.radius is None else self.radius, rng
+        )
+        first_place = int(rng.integers(2))
+        at_places = [(name, (i + first_place) % 2, law) for i, (name, law) in enumerate(laws)]
+        return {
+            f"{name}@{side}": _move_to_place(law, places[side], rng)
+            for name, side, law in at_places
+        }
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
-        found: ErrorBound = self.of.lower_bound(n, budget, local=local)
-        return found
+        bound: ErrorBound = self.of.lower_bound(n, budget, local=local)
+        return bound
 
 
-def placed(family: Family, radius: float | None, seed: int) -> Family:
-    """Return the family moved to random places.
+def place_family(family: Family, radius: float | None, seed: int) -> Family:
+    """Return the family of distributions, moved to random locations.
 
     Parameters
     ----------
     family : Family
         Family before the move.
     radius : float or None
-        Public bound on the norm of the mean.
+        Public bound on the norm of the mean; None if no bound is public.
     seed : int
-        Seed of the places.
+        Seed of the random locations.
 
     Returns
     -------
@@ -103,23 +110,32 @@ def placed(family: Family, radius: float | None, seed: int) -> Family:
     return _PlacedFamily(of=family, radius=radius, seed=seed)
 
 
-def _coins(rng: np.random.Generator) -> Iterator[Bernoulli]:
-    """Yield Bernoulli distributions on both sides of 1/2, at a small and a large distance."""
-    for low, high in (NEAR, AWAY):
+def _draw_coins(rng: np.random.Generator) -> Iterator[Bernoulli]:
+    """Yield four Bernoulli distributions, with means 1/2 +- a small and 1/2 +- a large distance.
+
+    The two distances are random.
+    """
+    for low, high in (SMALL_DISTANCES, LARGE_DISTANCES):
         distance = float(f"{rng.uniform(low, high):.6g}")
         yield from (Bernoulli(p=0.5 - distance), Bernoulli(p=0.5 + distance))
 
 
-def _places(d: int, radius: float, rng: np.random.Generator) -> list[Floats]:
-    """Return two places of shape (d,) on opposite sides of 0."""
+def _draw_places(d: int, radius: float, rng: np.random.Generator) -> list[Floats]:
+    """Draw two random locations for distributions, on opposite sides of 0.
+
+    The locations are vectors of shape (d,). Their distances from 0 are random shares of `radius`.
+    """
     direction = rng.standard_normal(d)
     direction /= np.linalg.norm(direction)
-    near, far = rng.uniform(*INSIDE, size=2)
-    return [near * radius * direction, -far * radius * direction]
+    near_share, far_share = rng.uniform(*DISTANCE_RANGE, size=2)
+    return [near_share * radius * direction, -far_share * radius * direction]
 
 
-def _moved(law: Distribution, place: Floats, rng: np.random.Generator) -> Any:
-    """Return the distribution moved to a place and randomly reflected."""
+def _move_to_place(law: Distribution, place: Floats, rng: np.random.Generator) -> Any:
+    """Return the distribution moved to a location, and randomly reflected.
+
+    The coordinates of a vector distribution are also permuted, and each may change its sign.
+    """
     sign = 1 if rng.random() < 0.5 else -1
     if isinstance(law, TwoPoint):
         location = float(place[0]) + sign * law.location

@@ -16,7 +16,7 @@ from dpbench.distributions import Distribution
 from dpbench.estimators.public import Public
 from dpbench.package import conf_folder
 from dpbench.privacy import Budget
-from dpbench.privacy.neighbours import under_replacement
+from dpbench.privacy.neighbours import replacement_budget
 from dpbench.registry import (
     ConfigError,
     Count,
@@ -25,24 +25,32 @@ from dpbench.registry import (
     Radius,
     Trials,
     from_mapping,
-    keyed,
+    nested_entry,
     validated,
 )
 from dpbench.seeds import canonical, digest
-from dpbench.suite.places import placed
+from dpbench.suite.places import place_family
 from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family, build_family
 
-__all__ = ["LEFT", "SUITE", "Problem", "ProblemClass", "PublicKnowledge", "Suite", "read_suite"]
+__all__ = [
+    "RETIRED_SUITES",
+    "SUITE",
+    "Problem",
+    "ProblemClass",
+    "PublicKnowledge",
+    "Suite",
+    "read_suite",
+]
 
 SUITE = "dpbench-mean-v2"
-# Earlier suites, which can be read and compared but not entered, and the reason for each.
-LEFT = {
+# Earlier suites, which can be read and compared but not entered, and why each was retired.
+RETIRED_SUITES = {
     "dpbench-mean-v1": "its laws stand at places that never change, so that an entry can answer "
     "them by heart: a constant 0.5 scores 0.93 on a Bernoulli problem"
 }
 # Parameters that give the location of a distribution, or its index in a family; always hidden.
-HIDDEN = {"location", "norm", "p", "c"}
+HIDDEN_PARAMETERS = {"location", "norm", "p", "c"}
 
 
 @validated
@@ -52,8 +60,9 @@ class ProblemClass:
     Parameters
     ----------
     records : {'binary', 'gaussian', 'moments'}
-        Class of distributions of the lower bound: records in {0, 1}; Gaussian with covariance
-        scale^2 I; centred moments of order k at most 1 in every direction.
+        Class of the records' distribution. The problem's lower bound on the error is proved for
+        this class. ``binary``: records in {0, 1}; ``gaussian``: Gaussian with covariance
+        scale^2 I; ``moments``: centred moments of order k at most 1 in every direction.
     scale : float, optional
         Standard deviation of every coordinate, for ``gaussian``.
     k : float, optional
@@ -70,24 +79,24 @@ class ProblemClass:
     radius: Radius | None = None
 
     @model_validator(mode="after")
-    def _what_the_class_needs(self) -> Self:
+    def _check_parameters(self) -> Self:
         needed = {"binary": set(), "gaussian": {"scale"}, "moments": {"k"}}[self.records]
-        given = {name for name in ("scale", "k") if getattr(self, name) is not None}
-        if given != needed:
-            wanted = " ".join(needed) or "neither scale nor k"
-            raise ValueError(f"{self.records} records: give {wanted}")
+        given_parameters = {name for name in ("scale", "k") if getattr(self, name) is not None}
+        if given_parameters != needed:
+            names = " ".join(needed) or "neither scale nor k"
+            raise ValueError(f"{self.records} records: give {names}")
         return self
 
 
 @dataclass(frozen=True)
 class PublicKnowledge(Public):
-    """Knowledge about a problem from which an entry may choose its parameters.
+    """Public knowledge about a problem, from which an entry may choose its parameters.
 
     Attributes
     ----------
     law : mapping or None
-        Open division: kind and shape of the distribution, with the keys of a sweep, without its
-        location. Declared division: None.
+        Kind and shape of the distribution without its location, as a mapping of configuration
+        keys. Entries of the open division may use it. None for entries of the declared division.
     """
 
     law: Mapping[str, Any] | None = None
@@ -95,7 +104,9 @@ class PublicKnowledge(Public):
 
 @validated
 class Problem:
-    """Problem of the suite: a distribution, or the worst of a family, with n and a budget.
+    """Problem of the suite: estimate a mean from n records under a privacy budget.
+
+    The records have one distribution or, if there is a family of distributions, the worst of them.
 
     Parameters
     ----------
@@ -104,21 +115,21 @@ class Problem:
     digest : str
         Digest of the frozen parameters, see `actual_digest`.
     law : mapping
-        Distribution or family of distributions, with the keys of a sweep.
+        Distribution or family of distributions, written as in a sweep.
     n : int
         Number of records.
     budget : Budget
         Budget of a release.
-    known : Known
+    known : ProblemClass
         Public knowledge about the records.
     trials : pair of int
-        Trials per distribution in the whole suite, and with ``quick=true``.
+        Number of trials per distribution, and the smaller number with ``quick=true``.
     local : bool
         Whether only estimators of the local model may answer; False by default.
     placed : bool
-        Whether the distributions are moved to places, see `dpbench.suite.places`.
+        Whether the distributions are moved to random locations, see `dpbench.suite.places`.
     seed : int
-        Seed of the places; not part of the digest, see `Suite.at`.
+        Seed of the random locations; not part of the digest, see `Suite.at_places`.
     """
 
     id: Label
@@ -126,7 +137,7 @@ class Problem:
     law: dict[str, Any]
     n: Count
     budget: Annotated[Budget, PlainValidator(lambda spec: Budget.build(spec, ""))]
-    known: Annotated[ProblemClass, keyed(ProblemClass)]
+    known: Annotated[ProblemClass, nested_entry(ProblemClass)]
     trials: tuple[Trials, Trials]
     local: bool = False
     placed: bool = False
@@ -134,19 +145,19 @@ class Problem:
 
     @cached_property
     def _frozen(self) -> Family:
-        """Family of distributions before it is moved to places."""
+        """Family of distributions before they are moved to random locations."""
         return build_family(self.law, f"{self.id}.law")
 
     @cached_property
     def family(self) -> Family:
-        """Family of distributions over which the worst error is taken."""
+        """Family of the problem's distributions; the score uses the worst error over them."""
         if not self.placed:
             return self._frozen
-        return placed(self._frozen, self.known.radius, self.seed)
+        return place_family(self._frozen, self.known.radius, self.seed)
 
     @cached_property
     def members(self) -> dict[str, Distribution]:
-        """Distributions of `family` by label."""
+        """Distributions of the problem's family, keyed by label."""
         return self.family.members(self.id, self.n, self.budget)
 
     @property
@@ -156,25 +167,30 @@ class Problem:
 
     @cached_property
     def bound(self) -> ErrorBound:
-        """Lower bound on the worst 0.9 quantile over the class, for every private estimator.
+        """Lower bound on every private estimator's 0.9 quantile of the error, in the worst case.
 
-        The bound for Gaussian distributions assumes that the mean may be anywhere; a bound that
-        uses the public radius is smaller by at most 1.2% in `SUITE`. Under add/remove it is the
-        bound for the guarantee that the budget implies under replacement.
+        The worst case is over the distributions of the class. The bound for Gaussian distributions
+        assumes that the mean may be anywhere. If the norm of the mean is publicly bounded, a bound
+        that uses this knowledge is smaller, by at most 1.2% in the suite `SUITE`. An add/remove
+        budget implies a weaker guarantee under replacement. The bound is for this guarantee.
         """
-        budget = under_replacement(self.budget)
+        budget = replacement_budget(self.budget)
         return self.family.lower_bound(self.n, budget, local=self.local)
 
     @property
     def actual_digest(self) -> str:
-        """Digest of all parameters, including defaults, except `seed`."""
-        named = (self.id, canonical(self._frozen), self.n, canonical(self.budget))
+        """Digest of all parameters of the problem except `seed`, including default values."""
+        parts = (self.id, canonical(self._frozen), self.n, canonical(self.budget))
         moves = ("placed",) if self.placed else ()
-        return digest(*named, canonical(self.known), self.trials, self.local, *moves)[:12]
+        return digest(*parts, canonical(self.known), self.trials, self.local, *moves)[:12]
 
     def public_knowledge(self, *, open_division: bool) -> PublicKnowledge:
-        """Return the knowledge that an entry of a division may use."""
-        shape = {key: value for key, value in self.law.items() if key not in HIDDEN}
+        """Return the public knowledge that an entry may use to choose its estimator.
+
+        An entry of the declared division uses public knowledge about the records. An entry of the
+        open division may also use the shape of the distribution.
+        """
+        shape = {key: value for key, value in self.law.items() if key not in HIDDEN_PARAMETERS}
         return PublicKnowledge(
             n=None if self.budget.neighbours == "add_remove" else self.n,
             d=self.d,
@@ -200,22 +216,30 @@ class Suite:
     name: str
     problems: tuple[Problem, ...]
 
-    def at(self, seed: int) -> Suite:
-        """Return the suite with its distributions at the places of this seed."""
-        return Suite(self.name, tuple(replace(one, seed=seed) for one in self.problems))
+    def at_places(self, seed: int) -> Suite:
+        """Return the suite with its distributions moved to random locations, drawn with `seed`."""
+        return Suite(self.name, tuple(replace(problem, seed=seed) for problem in self.problems))
 
-    def chosen(self, patterns: str) -> Suite:
-        """Return the suite of the problems whose ids match one of the comma-separated patterns."""
-        wanted = patterns.split(",")
-        for pattern in wanted:
-            if not any(fnmatchcase(one.id, pattern) for one in self.problems):
+    def select(self, patterns: str) -> Suite:
+        """Return a suite of the selected problems, given by comma-separated patterns of their ids.
+
+        Raises
+        ------
+        ConfigError
+            If no problem matches a pattern.
+        """
+        globs = patterns.split(",")
+        for pattern in globs:
+            if not any(fnmatchcase(problem.id, pattern) for problem in self.problems):
                 raise ConfigError(f"problems: {pattern!r}: no problem of {self.name} matches it")
-        found = (one for one in self.problems if any(fnmatchcase(one.id, p) for p in wanted))
-        return Suite(self.name, tuple(found))
+        matching = (
+            problem for problem in self.problems if any(fnmatchcase(problem.id, p) for p in globs)
+        )
+        return Suite(self.name, tuple(matching))
 
 
 def read_suite(name: str = SUITE, folder: Path | None = None) -> Suite:
-    """Read a suite.
+    """Read a version of the suite from its file.
 
     Parameters
     ----------
@@ -234,16 +258,20 @@ def read_suite(name: str = SUITE, folder: Path | None = None) -> Suite:
         If a problem does not match its digest, or two problems share an id.
     """
     path = (folder or conf_folder() / "suite") / f"{name}.yaml"
-    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found = yaml.load(path.read_text("utf-8"), fast)  # noqa: S506 (both are safe)
-    moves = {"placed": True} if found.get("placed") else {}
-    problems = [from_mapping(Problem, one | moves, f"{name}.problems") for one in found["problems"]]
-    for at, one in enumerate(problems):
-        if one.digest != one.actual_digest:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    content = yaml.load(path.read_text("utf-8"), loader)  # noqa: S506 (both are safe)
+    placement = {"placed": True} if content.get("placed") else {}
+    problems = [
+        from_mapping(Problem, problem | placement, f"{name}.problems")
+        for problem in content["problems"]
+    ]
+    for index, problem in enumerate(problems):
+        if problem.digest != problem.actual_digest:
             raise ConfigError(
-                f"{path.name}: {one.id}: its digest is {one.actual_digest}, not {one.digest}: "
-                "a problem is never edited; add a new one under a new id, in a new suite"
+                f"{path.name}: {problem.id}: its digest is {problem.actual_digest}, not "
+                f"{problem.digest}: a problem is never edited; add a new problem under a new id, "
+                "in a new suite"
             )
-        if one.id in {earlier.id for earlier in problems[:at]}:
-            raise ConfigError(f"{path.name}: {one.id}: two problems have this id")
+        if problem.id in {earlier.id for earlier in problems[:index]}:
+            raise ConfigError(f"{path.name}: {problem.id}: two problems have this id")
     return Suite(name, tuple(problems))

@@ -1,4 +1,8 @@
-"""Client side of an entry's process: send calls to `dpbench.suite.worker` and read answers."""
+"""Client of the separate process that runs the code of entries.
+
+A call runs a task with an entry's file. The client sends calls to `dpbench.suite.worker`, and reads
+the answers.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,9 @@ from dpbench.suite.worker import DONE, HEADER, REFUSED, SECONDS, STATUS
 
 __all__ = ["Answer", "EntryProcess", "entry_process"]
 
-# Longest answer that is read.
-MOST_BYTES = 1 << 28
-START = """\
+# Largest number of bytes of an answer that are read.
+MAX_ANSWER_BYTES = 1 << 28
+START_CODE = """\
 import sys
 sys.path[:] = {path!r}
 from dpbench.suite.worker import main
@@ -32,19 +36,19 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 
 class Answer(NamedTuple):
-    """Answer of a call: the returned bytes, and the processor seconds of the call."""
+    """Answer to a call of an entry: the returned bytes, and the processor time in seconds."""
 
     content: bytes
     seconds: float
 
 
 class EntryProcess:
-    """Process that runs the calls of entries; it starts with the first call.
+    """Separate process that runs the code of entries; it starts with the first call.
 
     Attributes
     ----------
     limit : float
-        Seconds after which a call is killed.
+        Seconds of wall-clock time after which a call is killed.
     """
 
     def __init__(self) -> None:
@@ -52,18 +56,18 @@ class EntryProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket
 
-    def ask(self, path: Path, task: str, records: bytes = b"", **about: Any) -> Answer:
-        """Run a task of `dpbench.suite.worker` in a new process.
+    def ask(self, path: Path, task: str, records: bytes = b"", **arguments: Any) -> Answer:
+        """Run a task on an entry's file in a new child process, and return the answer.
 
         Parameters
         ----------
         path : Path
             File of the entry.
         task : str
-            Key of `dpbench.suite.worker.TASKS`.
+            Name of the task, a key of `dpbench.suite.worker.TASKS` such as ``"release"``.
         records : bytes
             Records that the task reads after it has loaded the file; none by default.
-        **about
+        **arguments
             Arguments of the task.
 
         Returns
@@ -75,30 +79,34 @@ class EntryProcess:
         ConfigError
             If the entry cannot be used, raises, ends early or takes too long.
         """
-        request = pickle.dumps((path, task, about))
+        request = pickle.dumps((path, task, arguments))
         with self._lock:
             self._start()
-            late = threading.Timer(self.limit, self._kill)
-            late.start()
+            timer = threading.Timer(self.limit, self._kill)
+            timer.start()
             try:
                 content, status = self._exchange(request, records)
             except BaseException:  # an unread answer would be taken for the answer to the next call
                 self._end()
                 raise
             finally:
-                late.cancel()
+                timer.cancel()
             if len(status) < STATUS.size:
                 self._end()
                 raise ConfigError(
                     f"{path.name}: no answer in {self.limit:g} s, or its process ended"
                 )
-        return _read(path, content, status)
+        return _read_answer(path, content, status)
 
     def _exchange(self, request: bytes, records: bytes) -> tuple[bytes, bytes]:
-        """Send a call; return its answer and status, each empty if a process ended."""
+        """Send a call to the process that runs entries; return the answer and the exit status.
+
+        `request` holds the name and the arguments of the task. The task reads `records` from a
+        pipe. Answer and status are bytes. Either is empty if the process ended before sending it.
+        """
         read_records, write_records = os.pipe()
         read_answer, write_answer = os.pipe()
-        with open(write_records, "wb", 0) as sent, open(read_answer, "rb", 0) as told:  # noqa: PTH123
+        with open(write_records, "wb", 0) as sink, open(read_answer, "rb", 0) as source:  # noqa: PTH123
             try:
                 pipes = [read_records, write_answer]
                 socket.send_fds(self._control, [HEADER.pack(len(request))], pipes)
@@ -111,10 +119,10 @@ class EntryProcess:
             with contextlib.suppress(OSError):  # the call has ended and does not read any more
                 view = memoryview(records)
                 while view:
-                    view = view[sent.write(view) or 0 :]
-            sent.close()
+                    view = view[sink.write(view) or 0 :]
+            sink.close()
             content = bytearray()
-            while len(content) < MOST_BYTES and (part := told.read(1 << 20)):
+            while len(content) < MAX_ANSWER_BYTES and (part := source.read(1 << 20)):
                 content += part
         try:
             return bytes(content), self._control.recv(STATUS.size, socket.MSG_WAITALL)
@@ -124,17 +132,17 @@ class EntryProcess:
     def _start(self) -> None:
         if self._process is not None:
             return
-        self._control, theirs = socket.socketpair()
-        about = {"control": theirs.fileno(), "path": [str(PACKAGE.parent), *sys.path]}
-        with theirs:
+        self._control, server = socket.socketpair()
+        values = {"control": server.fileno(), "path": [str(PACKAGE.parent), *sys.path]}
+        with server:
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-c", START.format(**about)],
+                [sys.executable, "-c", START_CODE.format(**values)],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()], start_new_session=True, env=os.environ | ONE_THREAD,
+                pass_fds=[server.fileno()], start_new_session=True, env=os.environ | ONE_THREAD,
             )  # fmt: skip
 
     def _kill(self) -> None:
-        """Kill the process, its calls, and all their children."""
+        """Kill the process that runs entries, and all processes that it started."""
         if self._process is not None:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -147,13 +155,13 @@ class EntryProcess:
             self._process = None
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process that runs entries, if there is one."""
         with self._lock:
             self._end()
 
 
-def _read(path: Path, content: bytes, status: bytes) -> Answer:
-    """Return the answer of a call; raise ConfigError if the call refused or ended early."""
+def _read_answer(path: Path, content: bytes, status: bytes) -> Answer:
+    """Return the answer to a call; raise ConfigError if the call failed or ended early."""
     code, seconds = STATUS.unpack(status)
     if content[:1] == REFUSED:
         raise ConfigError(content[1:].decode("utf-8", "replace"))
@@ -162,6 +170,6 @@ def _read(path: Path, content: bytes, status: bytes) -> Answer:
     return Answer(content[1:], seconds)
 
 
-# One for each client process; all entries share it, because starting it takes a second.
+# Each client process has one, and all entries share it, because starting it takes a second.
 entry_process = EntryProcess()
 atexit.register(entry_process.close)

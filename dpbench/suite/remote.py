@@ -1,4 +1,4 @@
-"""Entries in external files: estimators whose code runs in a separate process per call."""
+"""Entries in external files: estimators whose calls each run in a separate process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dpbench.registry import ConfigError, from_mapping, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.base import AddRemoveView
 from dpbench.seeds import digest
-from dpbench.suite.entries import Card, checked_path
+from dpbench.suite.entries import Card, check_path
 from dpbench.suite.problems import Problem
 from dpbench.suite.process import entry_process
 
 __all__ = ["FileEntry", "RemoteMean", "read_entry"]
 
 # Largest `least_records` of an estimator, because checks and audits use that many records.
-MOST_NEEDED = 100_000
+MAX_NEEDED_RECORDS = 100_000
 
 
 @validated
@@ -70,7 +70,7 @@ class _RemoteMean(OneDataset):
     def released(
         self, records: Floats, budget: Budget, rng: np.random.Generator, noise_factor: float = 1.0
     ) -> tuple[Floats, float]:
-        """Release means of datasets in one call.
+        """Release private means of datasets in one call of the entry's code.
 
         Parameters
         ----------
@@ -96,9 +96,13 @@ class _RemoteMean(OneDataset):
             If the entry's code raises, ends early, takes too long or returns another shape.
         """
         request = {"public": self.public, "problem": self.problem, "shape": records.shape}
-        how = {"budget": budget, "seed": int(rng.integers(2**63)), "noise_factor": noise_factor}
+        options = {"budget": budget, "seed": int(rng.integers(2**63)), "noise_factor": noise_factor}
         content, seconds = entry_process.ask(
-            Path(self.path), "release", np.ascontiguousarray(records).tobytes(), **request, **how
+            Path(self.path),
+            "release",
+            np.ascontiguousarray(records).tobytes(),
+            **request,
+            **options,
         )
         shape = records.shape[:1] + records.shape[2:]
         if len(content) != 8 * np.prod(shape):
@@ -116,8 +120,8 @@ class _RemoteMean(OneDataset):
         whole = sample.whole if isinstance(sample, AddRemoveView) else sample
         assert isinstance(whole, DenseSample)
         ledger.pay(f"{self.name}, which runs in a process of its own")
-        given = whole.values, ledger.budget, ledger.rng, ledger.noise_factor
-        value, _ = self.released(*given)
+        arguments = whole.values, ledger.budget, ledger.rng, ledger.noise_factor
+        value, _ = self.released(*arguments)
         return Estimate(value, np.full(value.shape, np.nan))
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
@@ -126,7 +130,11 @@ class _RemoteMean(OneDataset):
         return [Pair(name, np.array(a), np.array(b)) for name, a, b in json.loads(content)]
 
     def broken_promise(self, records: Floats) -> str:
-        """Return the promise broken on a dataset, as reported by the entry's own process."""
+        """Check the estimator on a dataset, and return a rule that it breaks, as text.
+
+        The text is empty if no rule is broken.
+        The entry's own process checks the rules, so a dishonest entry can hide a broken rule.
+        """
         request = {"public": self.public, "problem": self.problem}
         content, _ = entry_process.ask(
             Path(self.path), "check", records.tobytes(), shape=records.shape, **request
@@ -134,31 +142,31 @@ class _RemoteMean(OneDataset):
         return content.decode("utf-8", "replace")
 
 
-RemoteMean = _RemoteMean  # not a kind: no configuration can name it
+RemoteMean = _RemoteMean  # the private class is not a kind, so no configuration can name it
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """Entry in an external file.
+    """Entry of the suite that is defined in an external file.
 
     Parameters
     ----------
     card : Card
         Description of the entry.
     answers : mapping of str to RemoteMean
-        Estimators by id of the problem.
+        Estimators keyed by the id of the problem that they answer.
     """
 
     card: Card
     answers: Mapping[str, RemoteMean]
 
     def estimator(self, problem: Problem) -> RemoteMean | None:
-        """Return the estimator that answers a problem; None if the entry does not."""
+        """Return the estimator that answers a problem; None if the entry does not answer."""
         return self.answers.get(problem.id)
 
 
 def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
-    """Read the card of an entry's file, and its estimator for each problem.
+    """Read an entry's file: its card, and the estimator that it chooses for each problem.
 
     Parameters
     ----------
@@ -174,41 +182,41 @@ def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
     Raises
     ------
     ConfigError
-        If the file cannot be used, or an estimator it chooses does not suit its problem.
+        If the file cannot be used, or a chosen estimator does not suit its problem.
     """
-    path = checked_path(path)
-    both = {
-        one.id: (
-            one.public_knowledge(open_division=False),
-            one.public_knowledge(open_division=True),
+    path = check_path(path)
+    knowledge = {
+        problem.id: (
+            problem.public_knowledge(open_division=False),
+            problem.public_knowledge(open_division=True),
         )
-        for one in problems
+        for problem in problems
     }
-    content, _ = entry_process.ask(path, "describe", problems=both)
+    content, _ = entry_process.ask(path, "describe", problems=knowledge)
     try:
-        found = json.loads(content)
-        card = from_mapping(Card, dict(found["card"]), f"{path.name}: CARD")
+        description = json.loads(content)
+        card = from_mapping(Card, dict(description["card"]), f"{path.name}: CARD")
         text = digest(path.read_text("utf-8", "replace"))
         answers = {
             name: _RemoteMean(
                 path=str(path),
                 text=text,
                 problem=name,
-                public=both[name][card.division == "open"],
-                name=str(one["name"]),
-                least=int(one["least"]),
-                supported=tuple((str(a), str(b)) for a, b in one["honoured"]),
+                public=knowledge[name][card.division == "open"],
+                name=str(answer["name"]),
+                least=int(answer["least"]),
+                supported=tuple((str(a), str(b)) for a, b in answer["honoured"]),
             )
-            for name, one in found["answers"].items()
+            for name, answer in description["answers"].items()
         }
     except (ValueError, TypeError, LookupError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path.name}: its process sent an unreadable answer") from error
-    for name, one in answers.items():
-        if one.least > MOST_NEEDED:
+    for name, estimator in answers.items():
+        if estimator.least > MAX_NEEDED_RECORDS:
             raise ConfigError(
-                f"{path.name}: entry of {name}: {one.name} needs {one.least:g} records; "
-                f"checks and audits have at most {MOST_NEEDED:g}"
+                f"{path.name}: entry of {name}: {estimator.name} needs {estimator.least:g} "
+                f"records; checks and audits have at most {MAX_NEEDED_RECORDS:g}"
             )
     return FileEntry(card, answers)

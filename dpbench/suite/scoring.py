@@ -1,16 +1,17 @@
-"""Scores of an external file on a problem, with audits on the scored datasets.
+"""Scores of an entry in an external file on a problem, with audits on the scored datasets.
 
 Every release is a separate call (`dpbench.suite.worker`) on one dataset. Some calls are scored.
-Others release the mean of one scored dataset and of a neighbour repeatedly, for an audit. All calls
-are made in random order, so that an entry cannot distinguish an audit from a score: an entry with
-too little noise on the data of a problem is refuted on exactly these data.
+For an audit, other calls release the mean of a scored dataset and of a neighbour repeatedly. All
+calls are made in random order, so that an entry cannot distinguish an audit from a score. Hence an
+entry with too little noise on the data of a problem is refuted on exactly these data.
 
-Two neighbours are audited. One differs in an extreme record, far beyond all others. The other
-differs in a group of typical records: the lowest along a random direction are replaced by the
-highest of another dataset. The group is as large as `GROUP` allows by group privacy, because a
-single record has little effect if epsilon is small, and none if the release is rounded. Lower
-bounds are proved by such groups, so an estimator far below the bound is refuted by them. Under
-``add_remove`` typical records are removed, and an extreme record is added.
+Two neighbours are audited. The first differs in an extreme record, far beyond all other records.
+The second differs in a group of typical records: the lowest records along a random direction are
+replaced by the highest records of another dataset. The group is as large as group privacy allows
+for a fixed privacy parameter, `GROUP_PARAMETER`. A single record has little effect if epsilon is
+small, and no effect if the release is rounded. The lower bounds on the error are proved by changing
+groups of records. An audit with a group therefore refutes an estimator whose error is far below the
+lower bound. Under ``add_remove`` typical records are removed, and an extreme record is added.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.audit.attack import Released
-from dpbench.audit.releases import PrivacyBound, Split, judged
+from dpbench.audit.attack import PairReleases
+from dpbench.audit.releases import PrivacyBound, Split, bound_from_releases
 from dpbench.privacy import Budget
 from dpbench.privacy.budgets import Relation
-from dpbench.privacy.neighbours import of_group
+from dpbench.privacy.neighbours import group_budget
 from dpbench.registry import ConfigError
 from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
@@ -35,12 +36,12 @@ from dpbench.suite.problems import Problem
 from dpbench.suite.remote import RemoteMean
 from dpbench.sweep.block import single_threaded_blas
 
-__all__ = ["ScoreTask", "Scored", "score"]
+__all__ = ["ScoreResult", "ScoreTask", "score"]
 
 # Size of an extreme record relative to the largest record of its dataset, or to 1 if larger.
-FAR = 1e6
+EXTREME_RATIO = 1e6
 # Privacy parameter of a group of typical records, by notion; a group has at least one record.
-GROUP = {"pure": 1.0, "approx": 1.0, "gdp": 1.0, "zcdp": 0.5}
+GROUP_PARAMETER = {"pure": 1.0, "approx": 1.0, "gdp": 1.0, "zcdp": 0.5}
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,14 @@ class ScoreTask:
     estimator : RemoteMean
         Estimator of the entry.
     problem : Problem
-        Problem at its places.
+        Problem, with its distributions at their random locations.
     trials : int
-        Scored datasets of each member of the family.
+        Number of scored datasets for each distribution of the problem's family.
     runs : int
         Average number of releases on each dataset of an audited pair; 0 for no audit.
     error : float
-        Probability that any bound of the audits exceeds the true parameter.
+        Largest allowed probability that any lower bound of the task's audits exceeds the true
+        privacy parameter.
     """
 
     estimator: RemoteMean
@@ -69,21 +71,24 @@ class ScoreTask:
 
     @property
     def name(self) -> str:
-        """Digest of the task."""
-        one = self.problem
-        return digest(self.estimator.text, one.id, one.digest, one.seed, self.trials, self.runs)
+        """Digest that identifies the task."""
+        problem = self.problem
+        return digest(
+            self.estimator.text, problem.id, problem.digest, problem.seed, self.trials, self.runs
+        )
 
 
 @dataclass
-class Scored:
-    """Errors and audits of an entry on a problem.
+class ScoreResult:
+    """Errors of an entry on a problem, and results of its audits.
 
     Attributes
     ----------
     errors : ndarray of shape (members, trials)
-        Distances of releases from the target; NaN for a call that released nothing.
-    audits : list of (str, Bound)
-        Name of the pair, and bound.
+        Distances of releases from the true mean; NaN for a call that released nothing. The members
+        are the distributions of the problem.
+    audits : list of (str, PrivacyBound)
+        Name of the pair of datasets, and lower bound on the privacy parameter, for each audit.
     failures : list of str
         Distinct reasons for calls that released nothing.
     seconds, drawing_seconds : float
@@ -98,7 +103,12 @@ class Scored:
 
 
 class _Call(NamedTuple):
-    """Call of an entry: index of its result, and its dataset (of a pair, or a scored dataset)."""
+    """One call of an entry's estimator: the dataset, and the place for the released mean.
+
+    The mean is written to the array `rows` at the index `at`. In a call for an audit, `records` is
+    the dataset. In a call for the score, `records` is None. Then `scored` names a dataset that has
+    been drawn, by the index of its distribution and the index of its trial.
+    """
 
     rows: Floats
     at: tuple[int, ...]
@@ -106,8 +116,12 @@ class _Call(NamedTuple):
     scored: tuple[int, int] = (0, 0)
 
 
-def score(task: ScoreTask) -> Scored:
-    """Release on the scored datasets of a problem and for its audits, in random order."""
+def score(task: ScoreTask) -> ScoreResult:
+    """Score an estimator on a problem, and audit it on a scored dataset.
+
+    The releases for the score and for the audits are made in random order, so the entry cannot
+    distinguish them.
+    """
     problem = task.problem
     # The entry cannot reproduce the streams, because the seed is drawn after it is loaded.
     rng = stream("calls", problem.seed, problem.id)
@@ -117,11 +131,11 @@ def score(task: ScoreTask) -> Scored:
             law.sample(stream("records", problem.seed, label), task.trials, problem.n)
             for label, law in problem.members.items()
         ]
-    drawing = (time.thread_time() - started) / (task.trials * len(samples))
-    d = () if not samples[0].vectors else (samples[0].d,)
-    values = np.full((len(samples), task.trials, *d), np.nan)
+    drawing_seconds = (time.thread_time() - started) / (task.trials * len(samples))
+    record_shape = () if not samples[0].vectors else (samples[0].d,)
+    values = np.full((len(samples), task.trials, *record_shape), np.nan)
     calls = [_Call(values, at, None, at) for at in np.ndindex(values.shape[:2])]
-    audits = list(_audits(task, samples, rng)) if task.runs else []
+    audits = list(_draw_audits(task, samples, rng)) if task.runs else []
     calls += [call for audit in audits for call in audit.calls()]
     failures, seconds = dict[str, None](), 0.0
     for index in rng.permutation(len(calls)):
@@ -131,23 +145,27 @@ def score(task: ScoreTask) -> Scored:
             member, trial = call.scored
             records = samples[member].records(trial, rng)
         try:
-            value, spent = task.estimator.released(records[None], problem.budget, rng)
+            value, call_seconds = task.estimator.released(records[None], problem.budget, rng)
             call.rows[call.at] = value[0]
-            seconds += spent
+            seconds += call_seconds
         except ConfigError as error:
             failures[f"{problem.id}: {error}"] = None
     targets = [law.target for law in problem.members.values()]
-    return Scored(
-        _errors(values, targets),
+    return ScoreResult(
+        _target_distances(values, targets),
         [(audit.name, audit.bound(task.error / len(audits))) for audit in audits],
         list(failures),
         seconds / len(calls),
-        drawing,
+        drawing_seconds,
     )
 
 
-def _errors(values: Floats, targets: list[Any]) -> Floats:
-    """Return the distances of (members, trials[, d]) releases from their targets."""
+def _target_distances(values: Floats, targets: list[Any]) -> Floats:
+    """Return the distance of each release from the true mean of its distribution.
+
+    The releases have the shape (members, trials) or (members, trials, d). There is one target, the
+    true mean, for each member (distribution).
+    """
     if values.ndim == 2:
         return np.asarray(np.abs(values - np.array(targets)[:, None]))
     return np.asarray(np.linalg.norm(values - np.stack(targets)[:, None], axis=-1))
@@ -155,7 +173,7 @@ def _errors(values: Floats, targets: list[Any]) -> Floats:
 
 @dataclass(frozen=True)
 class _Audit:
-    """Releases on a scored dataset, and on a dataset that differs in one record or in a group.
+    """Releases on a scored dataset, and on a dataset that differs in one record or in several.
 
     Attributes
     ----------
@@ -164,7 +182,7 @@ class _Audit:
     data : pair of ndarray
         Left and right dataset.
     budget : Budget
-        Guarantee for this pair, by group privacy.
+        Guarantee that the claimed budget implies for this pair, by group privacy.
     split : Split
         Assignment of the releases to the datasets.
     left, right : ndarray of shape (runs, d)
@@ -179,74 +197,97 @@ class _Audit:
     right: Floats
 
     def calls(self) -> Iterator[_Call]:
-        """Yield the calls that fill `left` and `right`."""
+        """Yield the calls of the entry that fill the arrays of releases on both datasets."""
         for rows, records in zip((self.left, self.right), self.data, strict=True):
             for i in range(len(rows)):
                 yield _Call(rows[:, 0] if records.ndim == 1 else rows, (i,), records)
 
     def bound(self, error: float) -> PrivacyBound:
-        """Return the lower bound on the privacy parameter from the releases."""
-        both = Released(self.left, self.right)
+        """Return the lower bound on the privacy parameter from the releases on both datasets."""
+        releases = PairReleases(self.left, self.right)
         before, after = (records.mean(axis=0) for records in self.data)
         with single_threaded_blas():
-            return judged(both, self.split, np.atleast_1d(after - before), self.budget, error)
+            return bound_from_releases(
+                releases, self.split, np.atleast_1d(after - before), self.budget, error
+            )
 
 
-def _audits(task: ScoreTask, samples: list[Sample], rng: np.random.Generator) -> Iterator[_Audit]:
-    """Yield audits of a random scored dataset: a group of typical records, an extreme record."""
+def _draw_audits(
+    task: ScoreTask, samples: list[Sample], rng: np.random.Generator
+) -> Iterator[_Audit]:
+    """Yield two audits of a randomly chosen scored dataset.
+
+    The first audit replaces or removes a group of typical records. The second replaces a record by
+    an extreme record, or adds an extreme record.
+    """
     sample, budget = samples[rng.integers(len(samples))], task.problem.budget
-    trial, other = rng.choice(sample.trials, 2, replace=False)
-    records, others = sample.records(trial, rng), sample.records(other, rng)
-    many = min(_group(budget), len(records) - 1)
-    for name, data, promised in (
-        (f"{many} typical", _typical(records, others, many, budget.neighbours, rng), many),
-        ("1 extreme", _extreme(records, budget.neighbours, rng), 1),
+    trial, other_trial = rng.choice(sample.trials, 2, replace=False)
+    records, others = sample.records(trial, rng), sample.records(other_trial, rng)
+    group_size = min(_group_size(budget), len(records) - 1)
+    for name, data, changed in (
+        (
+            f"{group_size} typical",
+            _typical_pair(records, others, group_size, budget.neighbours, rng),
+            group_size,
+        ),
+        ("1 extreme", _extreme_pair(records, budget.neighbours, rng), 1),
     ):
-        split = Split.drawn(task.runs, rng)
+        split = Split.draw(task.runs, rng)
         left, right = (np.full((runs, sample.d), np.nan) for runs in split.counts)
-        yield _Audit(name, data, of_group(budget, promised), split, left, right)
+        yield _Audit(name, data, group_budget(budget, changed), split, left, right)
 
 
-def _group(budget: Budget) -> int:
-    """Return the largest group size, at least 1, for which group privacy gives `GROUP`."""
-    share = GROUP[budget.notion] / budget.amounts[0]
+def _group_size(budget: Budget) -> int:
+    """Return the number of typical records that an audit changes together, at least 1.
+
+    Group privacy gives a privacy parameter for datasets that differ in a group of records. The
+    size is the largest for which this parameter is at most `GROUP_PARAMETER[budget.notion]`.
+    """
+    share = GROUP_PARAMETER[budget.notion] / budget.amounts[0]
     return max(1, int((np.sqrt(share) if budget.notion == "zcdp" else share) + 1e-9))
 
 
-def _typical(
-    records: Floats, others: Floats, many: int, relation: Relation, rng: np.random.Generator
+def _typical_pair(
+    records: Floats, others: Floats, group_size: int, relation: Relation, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return a dataset, and the dataset with `many` typical records replaced or removed.
+    """Return a dataset, and this dataset with `group_size` typical records replaced or removed.
 
-    If the replaced records are equal to the old ones (nearly constant data), they are shifted by 1.
+    The chosen records are the lowest records along a random direction. Under replacement the
+    highest records of another dataset take their places. If the new records equal the replaced
+    records (nearly constant data), the new records are shifted by 1.
     """
-    along = rng.standard_normal(records.shape[1:])
-    axes = np.ndim(along)
-    places = np.argsort(np.tensordot(records, along, axes), kind="stable")[:many]
+    direction = rng.standard_normal(records.shape[1:])
+    axes = np.ndim(direction)
+    places = np.argsort(np.tensordot(records, direction, axes), kind="stable")[:group_size]
     if relation == "add_remove":
         return records, np.delete(records, places, axis=0)
-    top = np.argsort(np.tensordot(others, along, axes), kind="stable")[-many:]
-    changed = records.copy()
-    changed[places] = others[top]
-    if np.array_equal(changed, records):
-        changed[places] += 1.0
-    return records, changed
+    replacements = np.argsort(np.tensordot(others, direction, axes), kind="stable")[-group_size:]
+    neighbour = records.copy()
+    neighbour[places] = others[replacements]
+    if np.array_equal(neighbour, records):
+        neighbour[places] += 1.0
+    return records, neighbour
 
 
-def _extreme(
+def _extreme_pair(
     records: Floats, relation: Relation, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Return two neighbouring datasets that differ in a record far beyond all others.
 
-    Under replacement it replaces a record on the opposite side of the mean. Under add/remove it is
-    added to the left dataset.
+    Under replacement the extreme record replaces a record on the opposite side of the mean. Under
+    add/remove only the left dataset has the extreme record, as an additional record.
     """
-    along, place = rng.standard_normal(records.shape[1:]), int(rng.integers(len(records)))
-    if np.sum(along * (records[place] - records.mean(axis=0))) > 0:
-        along = -along
-    far = FAR * max(1.0, float(np.abs(records).max())) * along / np.linalg.norm(along)
+    direction, place = rng.standard_normal(records.shape[1:]), int(rng.integers(len(records)))
+    if np.sum(direction * (records[place] - records.mean(axis=0))) > 0:
+        direction = -direction
+    extreme = (
+        EXTREME_RATIO
+        * max(1.0, float(np.abs(records).max()))
+        * direction
+        / np.linalg.norm(direction)
+    )
     if relation == "add_remove":
-        return np.insert(records, place, far, axis=0), records
-    changed = records.copy()
-    changed[place] = far
-    return records, changed
+        return np.insert(records, place, extreme, axis=0), records
+    neighbour = records.copy()
+    neighbour[place] = extreme
+    return records, neighbour

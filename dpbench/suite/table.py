@@ -1,4 +1,4 @@
-"""Stored scores of entries: the archive, or a new run."""
+"""Scores of entries, stored in the archive of the suite or in the file of a new run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.special import bdtrc
 
+from dpbench.estimators.catalogue import first_names
 from dpbench.output.files import atomic
 from dpbench.package import conf_folder
 from dpbench.registry import ConfigError, from_mapping
@@ -24,9 +25,9 @@ from dpbench.suite.problems import Suite
 __all__ = ["Scores", "archive_path"]
 
 FORMAT = 2
-# Significance levels: of a single row, of all rows of an entry, and of the rows that are counted
-# for an entry.
-ROW, ENTRY, LOW = 1e-4, 1e-6, 0.05
+# Significance levels of a single row, of all rows of an entry, and of the rows that `joint_chance`
+# counts for an entry.
+ROW_LEVEL, ENTRY_LEVEL, COUNTED_LEVEL = 1e-4, 1e-6, 0.05
 COLUMNS = [
     "entry", "problem", "digest", "trials", "failure_rate", "score", "score_low", "score_high",
     "chance", "bound", "bound_name", "member", "mean_error", "quantiles", "quantiles_low",
@@ -35,7 +36,7 @@ COLUMNS = [
 
 
 def archive_path(suite: str) -> Path:
-    """Return the path of a suite's archive in the checkout."""
+    """Return the path of a suite's archive, the file of stored scores in the checkout."""
     return conf_folder().parent / "results" / "archive" / f"{suite}.parquet"
 
 
@@ -49,24 +50,27 @@ class Scores:
         One row for each entry and problem that it answers:
 
         - ``entry``, ``problem``, ``digest`` of the problem, ``trials``;
-        - ``score``: worst 0.9 quantile of the error over the ``bound``; ``score_low`` and
-          ``score_high``: its 95% interval from order statistics (for a family with equally bad
-          members the lower end is too high more often);
+        - ``score``: largest 0.9 quantile of the error over the members (distributions) of the
+          family, divided by the lower ``bound``;
+        - ``score_low``, ``score_high``: 95% interval of the score from order statistics; if several
+          members are equally bad, the lower end exceeds the true score in more than 2.5% of runs;
         - ``chance``: p-value of the number of errors above the bound, see
-          `dpbench.suite.measure.chance_of`;
+          `dpbench.suite.measure.exceedance_p_value`;
         - ``bound_name``: argument that proves the bound;
         - ``member``: worst member of the family; ``mean_error`` over its successful releases;
-          ``quantiles`` at `LEVELS` with ``quantiles_low`` and ``quantiles_high``;
-        - ``failure_rate``: largest over the members; a failure is an infinite error;
+          ``quantiles`` of its error at `LEVELS` with ``quantiles_low`` and ``quantiles_high``;
+        - ``failure_rate``: share of releases that fail, the largest over the members; a failure is
+          an infinite error;
         - ``draws``: bootstrap replicates of the score;
         - ``seconds``, ``drawing_seconds``: processor time of a release, and of drawing its data;
           NaN if not measured.
     cards : dict of str to Card
         Card of each entry.
     about : dict
-        ``suite``; ``seed`` of places, data and noise; ``drawn``: whether the seed was drawn after
-        the entry was loaded; ``quick``; digest of the numerical ``source``, ``machine`` and
-        ``versions``. Runs with equal values have equal rows, except for the seconds.
+        ``suite``: name of the suite; ``seed`` of locations, data and noise; ``drawn``: whether the
+        seed was drawn after the entry was loaded; ``quick``: whether trials were fewer; digest of
+        the numerical ``source``, ``machine`` and ``versions``. Runs with equal values have equal
+        rows, except for the seconds.
     """
 
     rows: pd.DataFrame
@@ -75,46 +79,56 @@ class Scores:
 
     @property
     def is_below(self) -> pd.Series[bool]:
-        """True for each row of the declared division that is significantly below the bound.
+        """True for rows of the declared division with an error significantly below the lower bound.
 
         No private estimator that uses only public knowledge has an error below the bound for all
-        distributions of the class. A row is below the bound if its ``chance`` is below `ROW`; all
-        rows of an entry are if its `joint_chance` is below `ENTRY`. Entries of the open division
-        know the shape of the distribution and may have a smaller error.
+        distributions of the class. A row is below the bound if its p-value ``chance`` is below the
+        level `ROW_LEVEL`. All rows of an entry are below the bound if the entry's p-value
+        `joint_chance` is below `ENTRY_LEVEL`. Entries of the open division use the shape of the
+        distribution and may have a smaller error.
         """
         declared = {name for name, card in self.cards.items() if card.division == "declared"}
-        together = {name for name, chance in self.joint_chance.items() if chance < ENTRY}
-        low = (self.rows["chance"] < ROW) | self.rows["entry"].isin(together)
+        jointly_low = {name for name, chance in self.joint_chance.items() if chance < ENTRY_LEVEL}
+        low = (self.rows["chance"] < ROW_LEVEL) | self.rows["entry"].isin(jointly_low)
         return low & self.rows["entry"].isin(declared)
 
     @property
     def joint_chance(self) -> dict[str, float]:
-        """Joint p-value of each entry, from the number of its rows with a ``chance`` below `LOW`.
+        """Joint p-value of the hypothesis that an entry is private, for each entry.
 
-        The data of the problems are independent, and a private entry has a ``chance`` below `LOW`
-        with probability at most `LOW`. Hence c or more of m rows have this with probability at most
-        P(Binomial(m, LOW) >= c). Rows far above the bound change it little, so that an entry cannot
-        hide a violation behind them.
+        A row of the scores is for one entry on one problem. Its p-value ``chance`` is small if the
+        error is below the lower bound for private estimators. Let c be the number of rows of the
+        entry with a p-value below the level `COUNTED_LEVEL`. The data of the entry's m problems are
+        independent. If the entry is private, the p-value of a row is below the level with
+        probability at most `COUNTED_LEVEL`. Hence c or more p-values are below the level with
+        probability at most P(Binomial(m, COUNTED_LEVEL) >= c), the joint p-value. Rows with an
+        error far above the lower bound hardly change the joint p-value, so an entry cannot hide a
+        violation behind such rows.
         """
-        low = (self.rows["chance"] < LOW).groupby(self.rows["entry"])
-        return {str(name): float(bdtrc(one.sum() - 1, len(one), LOW)) for name, one in low}
+        low = (self.rows["chance"] < COUNTED_LEVEL).groupby(self.rows["entry"])
+        return {
+            str(name): float(bdtrc(entry_rows.sum() - 1, len(entry_rows), COUNTED_LEVEL))
+            for name, entry_rows in low
+        }
 
     @property
     def ranked(self) -> pd.DataFrame:
-        """Rows that count in rankings and profiles: all except `is_below`."""
+        """Rows that count in rankings and profiles: all rows for which `is_below` is False."""
         return self.rows[~self.is_below].reset_index(drop=True)
 
-    def of(self, suite: Suite) -> Scores:
-        """Return the scores on the problems of `suite`, which may be a selection."""
-        chosen = self.rows["problem"].isin([one.id for one in suite.problems])
+    def select(self, suite: Suite) -> Scores:
+        """Return the scores on those problems that are in `suite`."""
+        chosen = self.rows["problem"].isin([problem.id for problem in suite.problems])
         return replace(self, rows=self.rows[chosen].reset_index(drop=True))
 
     def write(self, path: Path) -> None:
-        """Write the scores to a Parquet file atomically."""
+        """Write the scores to a Parquet file; an older file is replaced only by a complete file."""
         table = pa.Table.from_pandas(self.rows[COLUMNS], preserve_index=False)
         cards = {name: asdict(card) for name, card in self.cards.items()}
-        known = {"format": FORMAT, "levels": LEVELS, **self.about, "cards": cards}
-        table = table.replace_schema_metadata({"dpbench-suite": json.dumps(known, sort_keys=True)})
+        metadata = {"format": FORMAT, "levels": LEVELS, **self.about, "cards": cards}
+        table = table.replace_schema_metadata(
+            {"dpbench-suite": json.dumps(metadata, sort_keys=True)}
+        )
         with atomic(path) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
@@ -141,24 +155,39 @@ class Scores:
         where = f"'{path}'"
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                about = json.loads((file.schema_arrow.metadata or {})[b"dpbench-suite"])
+                metadata = json.loads((file.schema_arrow.metadata or {})[b"dpbench-suite"])
                 rows = file.read().to_pandas()
-            given, known = about.pop("format"), about.pop("cards")
-            if given == 1:  # files of dpbench-mean-v1 lack the column chance
-                rows["chance"], given = np.nan, FORMAT
+            file_format, card_fields = metadata.pop("format"), metadata.pop("cards")
+            if file_format == 1:  # files of dpbench-mean-v1 lack the column chance
+                rows["chance"], file_format = np.nan, FORMAT
             rows = rows.rename(columns={"bound_by": "bound_name"})[COLUMNS]  # of version 0.1
-            cards = {name: from_mapping(Card, card, where) for name, card in known.items()}
+            renamed = _renamed_entries(card_fields)
+            rows["entry"] = rows["entry"].replace(renamed)
+            card_fields = {renamed.get(name, name): card for name, card in card_fields.items()}
+            cards = {
+                name: from_mapping(Card, {**card, "name": name}, where)
+                for name, card in card_fields.items()
+            }
         except FileNotFoundError as error:
             raise ConfigError(f"{where}: no such file; suite run makes one") from error
         except (OSError, pa.ArrowException, LookupError, ValueError, TypeError) as error:
             raise ConfigError(f"{where}: no scores of a suite, or damaged") from error
-        if given != FORMAT or about["suite"] != suite.name:
+        if file_format != FORMAT or metadata["suite"] != suite.name:
             raise ConfigError(
-                f"{where}: scores of {about['suite']}, format {given}, and not of {suite.name}: "
-                f"give suite={about['suite']}, or make them again by suite run"
+                f"{where}: scores of {metadata['suite']}, format {file_format}, and not of "
+                f"{suite.name}: give suite={metadata['suite']}, or make them again by suite run"
             )
-        digests = {one.id: one.digest for one in suite.problems}
-        for name, found in zip(rows["problem"], rows["digest"], strict=True):
-            if digests.get(name) != found:
+        digests = {problem.id: problem.digest for problem in suite.problems}
+        for name, row_digest in zip(rows["problem"], rows["digest"], strict=True):
+            if digests.get(name) != row_digest:
                 raise ConfigError(f"{where}: {name}: another problem than that of {suite.name}")
-        return cls(rows, cards, about)
+        return cls(rows, cards, metadata)
+
+
+def _renamed_entries(cards: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the new names of renamed entries of the package, keyed by their stored names."""
+    return {
+        old: name
+        for name, old in first_names().items()
+        if old in cards and cards[old]["proof"].startswith("dpbench.")
+    }

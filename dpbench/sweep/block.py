@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from dpbench.arrays import Floats
 from dpbench.distributions import Distribution
-from dpbench.errors import one_line
+from dpbench.errors import to_one_line
 from dpbench.estimators import Estimate, Estimator
 from dpbench.estimators.regression import least_squares
 from dpbench.privacy import Budget, Ledger
@@ -32,17 +32,18 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Numbers held at once: 24 MB of float64. From 32 MB on the allocator asks the system for fresh
-# pages for every array, which cost a third more time here; smaller blocks were no faster.
+# Largest number of values in memory at once: 24 MB of float64. For arrays of 32 MB or more the
+# allocator asks the system for fresh pages each time, which took a third more time on the author's
+# machine; smaller blocks were no faster.
 BLOCK_NUMBERS = 3 << 20
 BLOCK_TRIALS = 200
-# Shares above this count as the whole budget; the rest is rounding of conversions.
-WHOLE = 1 - 1e-6
+# Shares above this count as the whole budget, because conversions of budgets round.
+WHOLE_BUDGET = 1 - 1e-6
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Estimator with a budget, under the estimator's label."""
+    """Estimator with a budget, and the label of the estimator."""
 
     label: str
     estimator: Estimator
@@ -50,12 +51,15 @@ class Setting:
 
     @cached_property
     def stream_name(self) -> tuple[str, str]:
-        """Parameters of the estimator and of the budget, which name the stream of the noise."""
+        """Two texts: the estimator with its parameters, and the budget with its parameters.
+
+        The noise is drawn from a random stream, and the stream's name contains both texts.
+        """
         return canonical(self.estimator), canonical(self.budget)
 
     @property
     def name(self) -> str:
-        """Label and all parameters."""
+        """Label, estimator and budget with all parameters, as one text."""
         return "|".join((self.label, *self.stream_name))
 
 
@@ -76,9 +80,11 @@ class BlockTask:
     index : int
         Number of the block within its cell.
     name : str
-        Digest of everything else except `index`.
+        Digest of all other fields except `index`.
     followed : str
-        Budget that the members follow, if they do; it is part of the name of the data.
+        Text of the privacy budget on which the members' distributions depend; empty (the default)
+        if they depend on none. This text is part of the name of the random stream from which the
+        data are drawn.
     """
 
     members: tuple[tuple[str, Distribution], ...]
@@ -96,43 +102,54 @@ class BlockTask:
 
     @property
     def keys(self) -> list[tuple[str, Distribution, Setting]]:
-        """Member label, distribution and setting of every row of the arrays, ordered by member."""
-        return [(label, law, one) for label, law in self.members for one in self.settings]
+        """List of (label of a member, its distribution, setting), one for each pair of these.
+
+        Entry i describes row i of the arrays in `Block`. Entries are ordered by member, then by
+        setting.
+        """
+        return [(label, law, setting) for label, law in self.members for setting in self.settings]
 
 
 @dataclass
 class Block:
-    """Errors of one block and their parts, in (keys, trials) arrays; see `BlockTask.keys`.
+    """Errors of one block of trials, with the parts due to sampling, bias and noise.
+
+    A key is a pair of a member (a distribution) and a setting (an estimator with a budget). Each
+    array has one row for each key, ordered as in `BlockTask.keys`, and one column for each trial.
 
     Attributes
     ----------
     values : dict of str to ndarray of shape (keys, trials)
-        The first five are norms, or absolute values, and NaN if nothing was released:
+        Each of the first five arrays holds the size of a difference: the absolute value of a
+        number, or the norm of an array. The target is the value to estimate. The release is the
+        estimator's output. In a trial without a release ``noise``, ``private`` and ``error`` are
+        NaN:
 
         - ``sampling``: empirical mean - target;
-        - ``bias``: value before noise - empirical mean;
+        - ``bias``: value before noise - empirical mean, NaN if the value before noise is unknown;
         - ``noise``: release - value before noise;
         - ``private``: release - empirical mean, that is bias + noise;
         - ``error``: release - target.
 
-        The others are present if any setting has them, and NaN for settings without them. If
-        nothing was released they are infinite (``missed`` is 1), except ``core``, ``spent`` and
-        ``sign``:
+        Each of the other arrays is present if any setting of the block has it, and NaN in the rows
+        of settings without it. In a trial without a release ``missed`` is 1, ``sign`` is NaN, and
+        ``core`` and ``spent`` keep their values. All others are infinite in this trial:
 
         - ``width``: width of a released interval;
         - ``missed``: 1 if the target is outside the interval, else 0;
         - ``outside``: share of the records outside the interval;
-        - ``width_ratio``: width over that of mean +- z sigma/sqrt(n) with the same miss
-          probability;
-        - ``tv``: total-variation distance of a learned Gaussian from the distribution;
-        - ``promise``: error over the accuracy that the estimator promises;
-        - ``core``: mean weight that a filter gives to the records;
-        - ``spent``: share of the budget that is spent, if it is below 1;
-        - ``sign``: sign of the error of a number.
+        - ``width_ratio``: width divided by the width of the non-private interval mean +-
+          z sigma/sqrt(n), where z is the normal quantile of the same miss probability;
+        - ``tv``: total-variation distance between a learned Gaussian and the distribution;
+        - ``promise``: error divided by the accuracy that the estimator promises;
+        - ``core``: mean weight of the records, if the estimator weights them by a filter;
+        - ``spent``: fraction of the budget that the estimator spends, if it is below 1;
+        - ``sign``: sign of release - target, if both are numbers.
     failures : dict of int to str
-        Error messages of settings that raised, by index of the key.
+        Error messages of settings that raised an exception, keyed by row of the arrays.
     seconds : dict of str to float
-        Processor time of the releases, in seconds, by the estimator's label.
+        Processor time of the releases and of measuring their errors, in seconds, keyed by the label
+        of the estimator.
     cpu_seconds : float
         Processor time of the whole block, in seconds.
     peak_bytes : float
@@ -147,7 +164,7 @@ class Block:
 
 
 def block_trials(n: int, distribution: Distribution) -> int:
-    """Return the number of trials in a block, which depends on n and the distribution only.
+    """Return the number of trials in a block, which depends only on n and the distribution.
 
     Parameters
     ----------
@@ -159,53 +176,61 @@ def block_trials(n: int, distribution: Distribution) -> int:
     Returns
     -------
     int
-        Between 1 and 200; few if datasets are large.
+        Number from 1 to 200. A block of more than one trial holds at most about 3 million values.
     """
     return max(1, min(BLOCK_TRIALS, int(BLOCK_NUMBERS // distribution.held(n))))
 
 
 def run_block(task: BlockTask) -> Block:
-    """Draw the data of every member once and run every setting on them.
+    """Compute one block of trials: run every setting on the data of every member.
 
-    A setting that raises is recorded as failed, and the others go on.
+    A member is a distribution of a family, and a setting is an estimator with a budget. The data of
+    each member are drawn once. A setting that raises an exception is recorded as failed; the other
+    settings still run.
     """
-    started = time.thread_time()
+    block_start = time.thread_time()
     shape = (len(task.keys), task.trials)
     block = Block({name: np.full(shape, np.nan) for name in ERRORS})
     with single_threaded_blas():
         for row, (_, law, setting) in enumerate(task.keys):
             if row % len(task.settings) == 0:  # the first on this law's data
-                drawn, undrawn = _attempt(partial(_drawn, task, law))
-            began = time.thread_time()
-            found, failed = None, undrawn
-            if drawn is not None:
-                found, failed = _attempt(partial(_errors, setting, drawn, law, task))
-            spent = block.seconds.get(setting.label, 0.0)
-            block.seconds[setting.label] = spent + time.thread_time() - began
-            if found is None:
-                block.failures[row] = failed
+                sample, draw_error = _attempt(partial(_draw_sample, task, law))
+            start = time.thread_time()
+            measurements, error = None, draw_error
+            if sample is not None:
+                measurements, error = _attempt(partial(_measure_errors, setting, sample, law, task))
+            earlier_seconds = block.seconds.get(setting.label, 0.0)
+            block.seconds[setting.label] = earlier_seconds + time.thread_time() - start
+            if measurements is None:
+                block.failures[row] = error
                 continue
-            for name, values in found.items():
+            for name, values in measurements.items():
                 if name not in block.values:
                     block.values[name] = np.full(shape, np.nan)
                 block.values[name][row] = values
-    block.cpu_seconds = time.thread_time() - started
+    block.cpu_seconds = time.thread_time() - block_start
     block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return block
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, str]:
-    """Return the result of `work` and "", or None and the error that it raised, as text."""
+    """Call `work`; return its result and "", or None and the text of the error that it raised.
+
+    A MemoryError is raised again, because it shows a limit of this machine.
+    """
     try:
         return work(), ""
     except MemoryError:  # a limit of this machine, not a fault of the setting
         raise
     except Exception as error:  # noqa: BLE001, whatever a plug-in raises becomes a row
-        return None, one_line(f"{type(error).__name__}: {error}")
+        return None, to_one_line(f"{type(error).__name__}: {error}")
 
 
 def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
-    """Return a word that identifies one setting on one member's block, and ends in n.
+    """Return a name by which `replay` can repeat the run of a setting on a member's data.
+
+    The run covers one block, a batch of trials. The name consists of "f", ten hexadecimal digits of
+    a digest, "n" and the number of records.
 
     Parameters
     ----------
@@ -226,24 +251,27 @@ def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
 
 
 def replay(task: BlockTask, name: str) -> Estimate | None:
-    """Run the setting of that name on its data again; an error that it raises is not caught.
+    """Repeat the run that `replay_name` named, without catching its exceptions.
+
+    The run is an estimator with a budget (a setting), on one distribution's data in one block of
+    trials.
 
     Parameters
     ----------
     task : BlockTask
-        Block that may hold the setting.
+        Block of trials in which the run is searched.
     name : str
-        Word that `replay_name` returned.
+        Name of the run, as returned by `replay_name`.
 
     Returns
     -------
     Estimate or None
-        None if the block holds no setting of that name.
+        Estimates of all trials; None if the block holds no run of this name.
     """
     for label, law, setting in task.keys:
         if replay_name(label, task.n, setting, task.index) == name:
             with single_threaded_blas():
-                return _released(setting, _drawn(task, law), law, task)[0]
+                return _release_estimate(setting, _draw_sample(task, law), law, task)[0]
     return None
 
 
@@ -251,14 +279,14 @@ def _stream_name(task: BlockTask, law: Distribution) -> tuple[int, str, str, int
     return task.seed, canonical(law), task.followed, task.n, task.index
 
 
-def _drawn(task: BlockTask, law: Distribution) -> Sample:
+def _draw_sample(task: BlockTask, law: Distribution) -> Sample:
     return law.sample(stream("data", *_stream_name(task, law)), task.trials, task.n)
 
 
-def _released(
+def _release_estimate(
     setting: Setting, sample: Sample, law: Distribution, task: BlockTask
 ) -> tuple[Estimate, float]:
-    """Return the estimate of a setting, and the share of its budget that it spends."""
+    """Run a setting on a sample; return its estimate and the share of its budget that it spends."""
     rng = stream("noise", *_stream_name(task, law), *setting.stream_name)
     ledger = Ledger(setting.budget, rng)
     return setting.estimator.run(sample, ledger), ledger.share
@@ -266,13 +294,16 @@ def _released(
 
 @contextlib.contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Use one thread for linear algebra, so that results do not vary, and silence warnings."""
+    """Use one thread for linear algebra and ignore numpy's warnings, inside this context only.
+
+    The last bits of a result could vary if several threads shared the work.
+    """
     with _one_thread(), np.errstate(all="ignore"):
         yield
 
 
 class _OneThread:
-    """Context in which linear algebra has one thread; several threads may be inside at once.
+    """Context in which linear algebra uses one thread; several Python threads may enter at once.
 
     The limit is lifted when the last thread leaves, because a dask worker may run many blocks at
     once.
@@ -280,7 +311,7 @@ class _OneThread:
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
-        self._pools = ThreadpoolController()  # finding them takes milliseconds
+        self._pools = ThreadpoolController()  # made once, because the search takes milliseconds
         self._limit: Any = None
 
     def __enter__(self) -> None:
@@ -299,10 +330,17 @@ class _OneThread:
 _one_thread = cache(_OneThread)
 
 
-def _errors(
+def _measure_errors(
     setting: Setting, sample: Sample, law: Distribution, task: BlockTask
 ) -> dict[str, Floats]:
-    estimate, share = _released(setting, sample, law, task)
+    """Run a setting and return its measurements by name, each of shape (trials,).
+
+    See `Block` for the names. The size of an error matrix M of a covariance is the Frobenius norm
+    |S^(-1/2) M S^(-1/2)|_F, where S is the true covariance. The size of an error of a regression is
+    the square root of its excess risk. An error of a mean is first multiplied by the matrix
+    `Distribution.whitening`, if the distribution has one.
+    """
+    estimate, share = _release_estimate(setting, sample, law, task)
     empirical, target = sample.mean(), law.target_of(sample)
     estimand = setting.estimator.estimand
     if estimand != "mean":
@@ -317,10 +355,10 @@ def _errors(
         "private": estimate.value - empirical,
     }
     if estimand == "covariance":
-        # |S^(-1/2) M S^(-1/2)|_F is the same for every root of S
+        # |S^(-1/2) M S^(-1/2)|_F is equal for every square root of S, here the covariance.
         root = np.linalg.inv(np.linalg.cholesky(law.covariance))
         parts = {name: root @ part @ root.T for name, part in parts.items()}
-    # |S^(1/2) theta|, S the second moment of the features, is the root of the excess risk.
+    # With S the second moment of the features, |S^(1/2) theta| is the root of the excess risk.
     if estimand == "regression":
         root = np.linalg.cholesky(law.covariance[:-1, :-1])
         parts = {name: part @ root for name, part in parts.items()}
@@ -331,35 +369,40 @@ def _errors(
         name: np.linalg.norm(part, axis=axes) if axes else np.abs(part)
         for name, part in parts.items()
     }
-    found = sizes | _extras(estimate, sample, law, sizes["error"])
-    if share < WHOLE and np.isfinite(estimate.value).any():
-        found["spent"] = np.full(sample.trials, share)
+    measurements = sizes | _measure_outputs(estimate, sample, law, sizes["error"])
+    if share < WHOLE_BUDGET and np.isfinite(estimate.value).any():
+        measurements["spent"] = np.full(sample.trials, share)
     if empirical.ndim == 1:
-        found["sign"] = np.sign(parts["error"])
-    return found
+        measurements["sign"] = np.sign(parts["error"])
+    return measurements
 
 
-def _extras(
+def _measure_outputs(
     estimate: Estimate, sample: Sample, law: Distribution, error: Floats
 ) -> dict[str, Floats]:
-    """Measure the optional outputs of an estimator, each (trials,); see `Block`."""
-    found: dict[str, Floats] = {}
+    """Return measurements of the optional outputs of an estimator, such as an interval, by name.
+
+    Each has the shape (trials,); see `Block` for the names.
+    """
+    measurements: dict[str, Floats] = {}
     if estimate.interval is not None:
         low, high = estimate.interval
         inside = (low <= law.target) & (law.target <= high)
         share = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
-        found["width"] = high - low
-        found["missed"] = 1.0 - np.asarray(inside, dtype=float)
-        found["outside"] = np.where(np.isnan(low), np.nan, share)
+        measurements["width"] = high - low
+        measurements["missed"] = 1.0 - np.asarray(inside, dtype=float)
+        measurements["outside"] = np.where(np.isnan(low), np.nan, share)
     if estimate.interval is not None and estimate.miss is not None:
-        usual = -2 * ndtri(estimate.miss / 2) * np.sqrt(law.variance / sample.n)
-        found["width_ratio"] = found["width"] / usual
+        usual_width = -2 * ndtri(estimate.miss / 2) * np.sqrt(law.variance / sample.n)
+        measurements["width_ratio"] = measurements["width"] / usual_width
     if estimate.scale is not None:
         distance = law.distance_to_gaussian(estimate.value, estimate.scale)
         if distance is not None:
-            found["tv"] = distance
+            measurements["tv"] = distance
     if estimate.accuracy is not None:
-        found["promise"] = error / estimate.accuracy
+        measurements["promise"] = error / estimate.accuracy
     if estimate.core is not None:
-        found["core"] = estimate.core
-    return {name: np.where(np.isnan(values), np.inf, values) for name, values in found.items()}
+        measurements["core"] = estimate.core
+    return {
+        name: np.where(np.isnan(values), np.inf, values) for name, values in measurements.items()
+    }

@@ -1,4 +1,7 @@
-"""Entries of a sweep's sections, expanded into variants: families, estimators, budgets."""
+"""Expand the entries of a sweep's families, estimators and budgets into variants.
+
+An entry with a list of values for a parameter gives one variant for each value.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,21 @@ from pydantic import PlainValidator
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
-from dpbench.registry import ConfigError, Nested, Registered, usable_label
+from dpbench.registry import ConfigError, Nested, Registered, check_label
 from dpbench.sweep.selection import Variant
 from dpbench.theory.families import Family, build_family
 
-__all__ = ["Budgets", "Estimators", "Families", "expanded"]
+__all__ = ["Budgets", "Estimators", "Families", "expand_entry"]
 
-MOST_VARIANTS = 10_000
+MAX_VARIANTS = 10_000
 
 
-def expanded(
+def expand_entry(
     name: str, spec: Mapping[str, Any], kinds: Iterable[type[Registered]]
 ) -> list[tuple[Mapping[str, Any], tuple[str, ...]]]:
-    """Expand an entry into one specification for each combination of listed values.
+    """Expand an entry into one specification for each combination of its listed values.
 
-    A parameter is expanded if it is given a list although it takes one value.
+    A parameter is expanded if it takes a single value but the entry gives a list of values.
 
     Parameters
     ----------
@@ -34,7 +37,7 @@ def expanded(
     spec : mapping
         Kind and parameters of the entry.
     kinds : iterable of type
-        Registries in which the kind is looked up.
+        Base classes whose registries are searched for the kind, in this order.
 
     Returns
     -------
@@ -46,67 +49,79 @@ def expanded(
     ConfigError
         If a list is empty, or more than 10,000 specifications result.
     """
-    chosen = next(filter(None, (kind.find(spec) for kind in kinds)), None)
-    # A class that is no dataclass has no such fields; it is refused when it is built.
-    takes = vars(chosen or object).get("__dataclass_fields__", {})
+    kind_class = next(filter(None, (kind.find(spec) for kind in kinds)), None)
+    # A class that is no dataclass has no such fields; building it raises an error later.
+    fields = vars(kind_class or object).get("__dataclass_fields__", {})
     specs, swept = [dict(spec)], []
     for key, values in spec.items():
-        if not isinstance(values, list) or key not in takes or "list[" in str(takes[key].type):
+        if not isinstance(values, list) or key not in fields or "list[" in str(fields[key].type):
             continue
         if not values:
             raise ConfigError(f"{name}.{key}: []: an empty grid; give at least one value")
-        if len(specs) * len(values) > MOST_VARIANTS:
-            raise ConfigError(f"{name}.{key}: more than {MOST_VARIANTS} entries from its lists")
-        specs = [{**one, key: value} for one in specs for value in values]
+        if len(specs) * len(values) > MAX_VARIANTS:
+            raise ConfigError(f"{name}.{key}: more than {MAX_VARIANTS} entries from its lists")
+        specs = [{**partial_spec, key: value} for partial_spec in specs for value in values]
         swept.append(key)
-    return [(one, tuple(swept)) for one in specs]
+    return [(partial_spec, tuple(swept)) for partial_spec in specs]
 
 
-def _variants(
+def _variants_validator(
     make: Callable[[Any, str], Any], *kinds: type[Registered], optional: tuple[str, ...] = ()
 ) -> Any:
-    """Return a validator of a section, which turns mappings or instances into variants by label."""
+    """Return a pydantic validator for one section of a sweep, for example its estimators.
+
+    The validator expands each entry of the section into variants, one for each combination of the
+    values that the entry lists. It returns all variants, keyed by label. An entry is a mapping or
+    an object.
+    """
 
     def build(entries: Any) -> dict[str, Variant[Any]]:
         if not isinstance(entries, Mapping):
             raise ValueError("expected a mapping of names")
         if not entries:
             raise ValueError("at least one entry is needed")
-        if all(isinstance(one, Variant) for one in entries.values()):  # made before
+        if all(isinstance(variant, Variant) for variant in entries.values()):  # validated before
             return dict(entries)
-        found: dict[str, Variant[Any]] = {}
-        for key, given in entries.items():
-            name, entry = str(key), given
+        variants: dict[str, Variant[Any]] = {}
+        for key, text in entries.items():
+            name, entry = str(key), text
             for kind in kinds:
-                entry = kind.current(entry, name)
-            alone = not isinstance(entry, Mapping)
-            for spec, swept in [(entry, ())] if alone else expanded(name, entry, kinds):
-                made = make(spec, name)
-                one = Variant(name, made, _parameters(made), swept)
-                label = usable_label(one.label())
-                if label in found:
+                entry = kind.replace_old_names(entry, name)
+            is_instance = not isinstance(entry, Mapping)
+            for spec, swept in [(entry, ())] if is_instance else expand_entry(name, entry, kinds):
+                value = make(spec, name)
+                variant = Variant(name, value, _parameters(value), swept)
+                label = check_label(variant.label())
+                if label in variants:
                     raise ConfigError(f"{name}: two entries would be called {label!r}")
-                found[label] = one
-        return found
+                variants[label] = variant
+        return variants
 
     check = PlainValidator(build)
     return Nested(of=kinds, check=check, by_label=True, variants=True, optional=optional)
 
 
-def _parameters(made: Any) -> Mapping[str, Any]:
-    """Return the parameters of a specification or an instance, including defaults."""
-    if isinstance(made, Mapping):
-        known = vars(Estimator.lookup(made, ""))["__pydantic_fields__"]
-        defaults = {name: one.default for name, one in known.items() if not one.is_required()}
-        return {**defaults, **made}
-    law = getattr(made, "distribution", made)  # a family of one distribution has its parameters
+def _parameters(value: Any) -> Mapping[str, Any]:
+    """Return the parameters of an estimator's specification or of an object, including defaults."""
+    if isinstance(value, Mapping):
+        fields = vars(Estimator.lookup(value, ""))["__pydantic_fields__"]
+        defaults = {
+            name: field_info.default
+            for name, field_info in fields.items()
+            if not field_info.is_required()
+        }
+        return {**defaults, **value}
+    # A family of one distribution has the parameters of that distribution.
+    law = getattr(value, "distribution", value)
     return {field.name: getattr(law, field.name) for field in dataclasses.fields(law)}
 
 
-def _estimator(spec: Any, where: str) -> Any:
-    """Return an estimator's specification, checked; it is built later for each family.
+def _check_estimator_entry(spec: Any, where: str) -> Any:
+    """Check an entry of the section `estimators` of a sweep, and return the entry.
 
-    A sweep takes the moment order k of the family if none is given.
+    If the entry is a mapping, only its kind is checked. The sweep builds the estimator later, once
+    for each family. The reason is that the entry may lack the moment order k or the number m of
+    records of a person; then the family's value is used.
     """
     if isinstance(spec, Estimator):
         return Estimator.build(spec, where)
@@ -114,9 +129,12 @@ def _estimator(spec: Any, where: str) -> Any:
     return spec
 
 
-Families = Annotated[dict[str, Variant[Family]], _variants(build_family, Family, Distribution)]
-# A sweep takes a family's k and m for an estimator that needs them and is given none.
-Estimators = Annotated[
-    dict[str, Variant[Any]], _variants(_estimator, Estimator, optional=("k", "m"))
+Families = Annotated[
+    dict[str, Variant[Family]], _variants_validator(build_family, Family, Distribution)
 ]
-Budgets = Annotated[dict[str, Variant[Budget]], _variants(Budget.build, Budget)]
+# k and m are optional, because a sweep takes them from the family if an estimator needs them.
+Estimators = Annotated[
+    dict[str, Variant[Any]],
+    _variants_validator(_check_estimator_entry, Estimator, optional=("k", "m")),
+]
+Budgets = Annotated[dict[str, Variant[Budget]], _variants_validator(Budget.build, Budget)]

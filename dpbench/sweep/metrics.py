@@ -1,6 +1,6 @@
-"""Per-trial measurements, the summary columns derived from them, and the variables of exponents.
+"""Per-trial measurements, the summary columns derived from them, and variables of power laws.
 
-To add an output of estimators, measure it in `dpbench.sweep.block` and add a line to `METRICS`.
+To add an output of estimators, measure it in `dpbench.sweep.block` and add an entry to `METRICS`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["ERRORS", "EXTRAS", "METRICS", "VARIABLES", "Metric", "MetricName", "
 ERRORS = ("error", "sampling", "bias", "noise", "private")
 
 # Descriptions of the confidence intervals of a column.
-ORDER = "95 per cent intervals of the quantile from order statistics"
-NORMAL = "95 per cent intervals of the mean, 1.96 standard errors to each side"
-TRIMMED = "95 per cent intervals of the trimmed mean, 1.96 standard errors to each side"
-JEFFREYS = "Jeffreys' 95 per cent intervals of the share"
+ORDER_INTERVAL = "95 per cent intervals of the quantile from order statistics"
+NORMAL_INTERVAL = "95 per cent intervals of the mean, 1.96 standard errors to each side"
+TRIMMED_INTERVAL = "95 per cent intervals of the trimmed mean, 1.96 standard errors to each side"
+JEFFREYS_INTERVAL = "Jeffreys' 95 per cent intervals of the share"
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,18 @@ class Metric:
     Parameters
     ----------
     of : str
-        Measurement, a key of `Block.values`.
+        Name of the measurement: a key of `Block.values`, or ``signed`` for errors with their sign.
     words : str
-        Label of the axis.
+        Label of the axis in figures.
     statistic : {'quantile', 'rate', 'mean', 'rms', 'sd', 'trimmed_mean'}
-        Statistic over the trials.
+        Statistic over the trials. ``rate`` is the share of trials with an event, for example a
+        miss.
     q : float
-        Level, if it is a quantile.
+        Level of the quantile, in [0, 1]; 0.9 by default. Other statistics ignore it.
     interval : str, optional
-        Description of the confidence interval in the summary; None if it has none.
+        Description of the confidence interval in the summary; None (the default) if there is none.
     share : bool
-        If True, values are in [0, 1] and the axis is linear.
+        If True, values are in [0, 1] and the axis is linear. False by default.
     """
 
     of: str
@@ -57,30 +58,35 @@ class Metric:
 
     @property
     def resampled(self) -> bool:
-        """True if claims can be about this metric, because the resampler supports its statistic."""
-        unknown = self.statistic in ("trimmed_mean", "sd")
-        return not unknown and (self.statistic, self.of) != ("rate", "error")
+        """True if the bootstrap supports this metric, so that a claim may name it.
+
+        A claim is a prediction of a theorem that is compared with measurements.
+        """
+        unsupported = self.statistic in ("trimmed_mean", "sd")
+        return not unsupported and (self.statistic, self.of) != ("rate", "error")
 
     @property
     def signed(self) -> bool:
-        """True if values may be negative; the axis is then linear."""
+        """True if values of this metric may be negative; figures then use a linear axis."""
         return self.of == "signed" and self.statistic == "mean"
 
 
 METRICS = {
-    "mean_error": Metric("error", "mean error", "mean", interval=NORMAL),
+    "mean_error": Metric("error", "mean error", "mean", interval=NORMAL_INTERVAL),
     "rmse": Metric("error", "root mean square error", "rms"),
     "q50": Metric("error", "error (median)", q=0.5),
-    "q90": Metric("error", "error (0.9 quantile)", interval=ORDER),
-    "trimmed_mean": Metric("error", "error\n(10% trimmed mean)", "trimmed_mean", interval=TRIMMED),
-    "failure_rate": Metric("error", "failure rate", "rate", interval=JEFFREYS, share=True),
+    "q90": Metric("error", "error (0.9 quantile)", interval=ORDER_INTERVAL),
+    "trimmed_mean": Metric(
+        "error", "error\n(10% trimmed mean)", "trimmed_mean", interval=TRIMMED_INTERVAL
+    ),
+    "failure_rate": Metric("error", "failure rate", "rate", interval=JEFFREYS_INTERVAL, share=True),
     "sampling_q90": Metric("sampling", "sampling error\n(0.9 quantile)"),
     "bias_q90": Metric("bias", "bias (0.9 quantile)"),
     "noise_q90": Metric("noise", "noise (0.9 quantile)"),
     "private_q90": Metric("private", "bias + noise\n(0.9 quantile)"),
     "width_q50": Metric("width", "interval width\n(median)", q=0.5),
     "miss_rate": Metric(
-        "missed", "share of intervals\nthat miss", "rate", interval=JEFFREYS, share=True
+        "missed", "share of intervals\nthat miss", "rate", interval=JEFFREYS_INTERVAL, share=True
     ),
     "width_ratio_q50": Metric("width_ratio", "width over the\nnon-private one (median)", q=0.5),
     "outside_q90": Metric("outside", "share of records outside\n(0.9 quantile)", share=True),
@@ -92,40 +98,40 @@ METRICS = {
         "spent", "share of the budget\nthat is spent", q=0.0, share=True
     ),
     # Signed errors exist for numbers only: the mean error of vectors would be a vector.
-    "bias": Metric("signed", "bias (mean signed error)", "mean", interval=NORMAL),
+    "bias": Metric("signed", "bias (mean signed error)", "mean", interval=NORMAL_INTERVAL),
     "signed_sd": Metric("signed", "standard deviation", "sd"),
 }
-# Measurements that only some trials have: those with an interval, a scale, a promised accuracy, a
+# Measurements that only some settings have: with an interval, a scale, a promised accuracy, a
 # filter, or an unspent part of the budget. For numbers the sign of the error is stored, because it
 # takes a thirtieth of the space of a signed error.
 EXTRAS = (*dict.fromkeys(m.of for m in METRICS.values() if m.of not in ERRORS), "sign")
 
 
-def _known(name: str) -> str:
+def _check_metric(name: str) -> str:
     if name not in METRICS:
         raise ValueError(f"choose from {', '.join(METRICS)}")
     return name
 
 
-MetricName = Annotated[str, AfterValidator(_known)]
+MetricName = Annotated[str, AfterValidator(_check_metric)]
 
 
 @dataclass(frozen=True)
 class Variable:
-    """Variable x in which an exponent s is fitted: n ~ x^s.
+    """Variable x of a power law y ~ x^s, in which the exponent s is fitted to measured y.
 
     Parameters
     ----------
     column : str
-        Column of results that holds the amount.
+        Column of results with the quantity from which x is computed.
     x : callable
-        Function from the amounts to x.
+        Function that maps an array of these quantities to an array of x.
     base : str
         Formula of x in plain text.
     axis : str
-        Label of the axis in mathematical text: x if `shows_x`, otherwise the amount.
+        Label of the axis in LaTeX: x if `shows_x`, otherwise the quantity.
     shows_x : bool
-        If True, figures show x instead of the amount.
+        If True, figures show x instead of the quantity. False by default.
     """
 
     column: str
@@ -135,14 +141,14 @@ class Variable:
     shows_x: bool = False
 
 
-def _inverse(one: Symbol) -> Variable:
-    """Return the variable 1/x of a quantity x written as a Greek letter."""
-    return Variable(one.name, np.reciprocal, f"(1/{one.unicode})", f"${one.tex}$")
+def _inverse_variable(symbol: Symbol) -> Variable:
+    """Return the variable x = 1/q for a quantity q with a Greek symbol, for example epsilon."""
+    return Variable(symbol.name, np.reciprocal, f"(1/{symbol.unicode})", f"${symbol.tex}$")
 
 
 VARIABLES = {
     "n": Variable("n", np.positive, "n", "$n$"),
-    **{name: _inverse(SYMBOLS[name]) for name in ("alpha", "epsilon", "rho", "mu")},
+    **{name: _inverse_variable(SYMBOLS[name]) for name in ("alpha", "epsilon", "rho", "mu")},
     "delta": Variable("delta", lambda delta: -np.log(delta), "ln(1/δ)", r"$\ln(1/\delta)$", True),
     "radius": Variable("radius", np.positive, "R", "$R$"),
     "log_radius": Variable("radius", np.log, "(ln R)", r"$\ln R$"),

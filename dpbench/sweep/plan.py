@@ -1,17 +1,17 @@
-"""Plan of a sweep: expand its configuration into the cells to run, and check them before running.
+"""Plan of a sweep: expand its configuration into cells, and check all cells before any runs.
 
 Vocabulary:
 
     sweep ── part         families x n x estimators x budgets, as configured
              │
-             └─ cell      one family at one n; if the family follows a budget, under that budget
+             └─ cell      one family at one n; also at one budget, if the members depend on it
                 ├─ members   the family's distributions, each with its own data
                 ├─ settings  estimators with budgets, all run on the same data
                 └─ blocks    batches of its trials: the unit of work and of storage
 
-    variant   one of several values that an entry stands for if a parameter has a list of values
+    variant   an entry with one value for each parameter; a list of values gives several variants
     key       identifies a row of results: a member, a setting, n and the swept parameters
-    curve     keys that differ in n (or in the variable of an exponent) only, worst over members
+    curve     errors, worst over members, at keys that differ only in n or in one parameter
     claim     prediction of a theorem about curves, compared with the measurement
 """
 
@@ -30,19 +30,19 @@ from pydantic import Discriminator, Field, Tag
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, NonPrivate
-from dpbench.privacy.neighbours import under_replacement
+from dpbench.privacy.neighbours import replacement_budget
 from dpbench.registry import (
-    MOST_RECORDS,
+    MAX_RECORDS,
     ConfigError,
     Count,
     Label,
     Trials,
     as_config_error,
-    keyed,
-    named,
+    labelled_entries,
+    nested_entry,
     validated,
 )
-from dpbench.samples.streamed import MOST_STREAMED
+from dpbench.samples.streamed import MAX_STREAMED_RECORDS
 from dpbench.seeds import canonical, digest
 from dpbench.sweep.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.sweep.entries import Budgets, Estimators, Families
@@ -54,11 +54,11 @@ __all__ = [
     "Cell", "Part", "Sweep", "cell_at", "key_table", "largest_n", "lower_bound", "make_cells",
 ]  # fmt: skip
 
-# Largest number of numbers in a trial of dense data: 0.8 GB.
-MOST_DENSE = 32 * BLOCK_NUMBERS
+# Largest number of values in a trial of dense data: 0.8 GB.
+MAX_DENSE_NUMBERS = 32 * BLOCK_NUMBERS
 # Upper limits for one sweep: number of settings over all cells, number of blocks.
-MOST_SETTINGS = 1_000_000
-MOST_BLOCKS = 1_000_000
+MAX_SETTINGS = 1_000_000
+MAX_BLOCKS = 1_000_000
 
 
 @validated
@@ -70,7 +70,7 @@ class Grid:
     low, high : int >= 1
         Ends of the grid, which are included.
     points : int in [2, 10000]
-        Number of points; points that round to the same whole number are run once.
+        Number of points before rounding. If several points round to one number, it is run once.
     """
 
     low: Count
@@ -80,24 +80,24 @@ class Grid:
 
 @validated
 class Part(Selection):
-    """Product of families, sample sizes, estimators and budgets.
+    """Part of a sweep: all combinations of its families, sample sizes, estimators and budgets.
 
     Parameters
     ----------
     n : list of int, or Grid
-        Numbers of records of a dataset.
+        Sample sizes: numbers of records of a dataset.
     trials : int >= 1
         Number of independent datasets for each family and n, rounded up to whole blocks.
     families, estimators, budgets : optional
-        See `Selection`. An estimator runs only under budgets whose neighbour relation it supports.
-        An estimator that is named has to support the notions of all of these budgets; an estimator
-        that a pattern matches runs under the budgets that it supports. Estimators without privacy
-        run once and without budget, except on families that follow a budget, where they are left
-        out.
+        Choices as in `Selection`. An estimator runs only under budgets whose neighbour relation it
+        supports. If `estimators` gives its name, it must support the privacy notion of each of
+        these budgets. If `estimators` matches it by a pattern, unsupported budgets are skipped.
+        Estimators without privacy run once, without budget. They do not run on families that depend
+        on the budget.
     """
 
     n: Annotated[
-        Annotated[Grid, keyed(Grid), Tag("[grid]")]
+        Annotated[Grid, nested_entry(Grid), Tag("[grid]")]
         | Annotated[list[Count], Field(min_length=1), Tag("[list]")],
         Discriminator(lambda n: "[grid]" if isinstance(n, Mapping | Grid) else "[list]"),
     ]
@@ -105,7 +105,7 @@ class Part(Selection):
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Sample sizes, increasing."""
+        """Sample sizes, in increasing order."""
         if isinstance(self.n, Grid):
             return [round(x) for x in np.geomspace(self.n.low, self.n.high, self.n.points)]
         return sorted(set(self.n))
@@ -113,12 +113,12 @@ class Part(Selection):
 
 @dataclass(frozen=True)
 class Cell:
-    """Family at one n, with all settings that run on its data.
+    """Family at one sample size n, with all settings that run on its data.
 
     Parameters
     ----------
     family_label, family : str, Family
-        Family of distributions, and its label.
+        Label of the family of distributions, and the family.
     n : int
         Number of records of a dataset.
     members : tuple of (str, Distribution)
@@ -126,7 +126,7 @@ class Cell:
     settings : tuple of Setting
         Estimators with budgets.
     trials : int
-        Least number of trials.
+        Smallest number of trials to run.
     """
 
     family_label: str
@@ -142,14 +142,21 @@ class Cell:
         return -(-self.trials // min(block_trials(self.n, law) for _, law in self.members))
 
     def tasks(self, seed: int) -> list[BlockTask]:
-        """Return the blocks of the cell, which together hold at least `trials` trials."""
+        """Return the tasks of the cell's blocks under the sweep's `seed`, ordered by block."""
         followed, members, settings = self.names
-        name, at = digest(seed, followed, self.n, members, settings), (self.n, self.settings, seed)
-        return [BlockTask(self.members, *at, i, name, followed) for i in range(self.blocks)]
+        name, arguments = (
+            digest(seed, followed, self.n, members, settings),
+            (self.n, self.settings, seed),
+        )
+        return [BlockTask(self.members, *arguments, i, name, followed) for i in range(self.blocks)]
 
     @cached_property
     def names(self) -> tuple[str, list[tuple[str, str]], list[str]]:
-        """Names of the parts: the budget that the family follows or "", members, settings."""
+        """Texts that describe the budget, each labelled member and each setting, in this order.
+
+        The name of the cell's blocks is a digest of these texts, n and the seed. The text of the
+        budget is "" if the members do not depend on a budget.
+        """
         followed = canonical(self.settings[0].budget) if self.family.follows_budget else ""
         members = [(label, canonical(member)) for label, member in self.members]
         return followed, members, [setting.name for setting in self.settings]
@@ -157,7 +164,7 @@ class Cell:
 
 @validated
 class Sweep:
-    """Configuration of a sweep, checked, with its entries made.
+    """Configuration of a sweep, checked, with its entries expanded into variants.
 
     Parameters
     ----------
@@ -165,20 +172,23 @@ class Sweep:
         Name of the run's folder.
     families, estimators, budgets : mapping
         Entries by name: a ``kind`` with its parameters, where a list of values gives one variant
-        for each value. An estimator that needs a moment order k, or the number m of records of a
-        person, takes that of the family if none is given.
+        for each value. If the entry of an estimator lacks the moment order k or the number m of
+        records of a person, the family's value is used.
     parts : mapping of str to Part
-        Parts by name; every part is a product to run.
+        Parts by name. The sweep runs all combinations of the values that a part lists.
     """
 
     name: Label = "sweep"
     families: Families
     estimators: Estimators
     budgets: Budgets
-    parts: Annotated[Mapping[str, Part], named(Part, least=1, title="a part")]
+    parts: Annotated[Mapping[str, Part], labelled_entries(Part, least=1, title="a part")]
 
     def estimator(self, label: str, family: str) -> Estimator:
-        """Return the estimator of a label as it runs on a family, which may give it k and m.
+        """Return the estimator that runs on a family.
+
+        If the entry of the estimator lacks the moment order k or the number m of records of a
+        person, the family's value is used.
 
         Parameters
         ----------
@@ -192,33 +202,35 @@ class Sweep:
         Raises
         ------
         ConfigError
-            If the estimator needs k and neither its entry nor the family has one.
+            If the estimator needs k, and neither its entry nor the family has a value.
         """
-        one = self.estimators[label]
-        spec, where = one.value, f"sweep.estimators.{one.name}"
+        variant = self.estimators[label]
+        spec, where = variant.value, f"sweep.estimators.{variant.name}"
         if isinstance(spec, Estimator):
             return spec
-        needed = {field.name for field in dataclasses.fields(Estimator.lookup(spec, where))}  # type: ignore[arg-type]
-        if "k" in needed - set(spec):
+        keys = {field.name for field in dataclasses.fields(Estimator.lookup(spec, where))}  # type: ignore[arg-type]
+        if "k" in keys - set(spec):
             k = self.families[family].value.moment_order
             if k is None:
                 raise ConfigError(
                     f"{where}.k: this key is required: the family {family} has no moment order"
                 )
             spec = {**spec, "k": k}
-        if "m" in needed - set(spec):
+        if "m" in keys - set(spec):
             spec = {**spec, "m": self.families[family].value.person_records}
         return Estimator.build(spec, where)
 
-    def about(self, what: Selection, table: pd.DataFrame, where: str = "") -> pd.Series[bool]:
+    def select_rows(
+        self, selection: Selection, table: pd.DataFrame, where: str = ""
+    ) -> pd.Series[bool]:
         """Return a mask of the rows of a table that a selection includes.
 
         Parameters
         ----------
-        what, table : Selection, DataFrame
-            Families, estimators and budgets, and table of results.
+        selection, table : Selection, DataFrame
+            Selected families, estimators and budgets; and table of results.
         where : str
-            Place of the selection in the configuration, with which messages begin.
+            Place of the selection in the configuration; error messages begin with it.
 
         Returns
         -------
@@ -229,28 +241,33 @@ class Sweep:
         ConfigError
             If the selection names something that the sweep does not have.
         """
-        budgets = select_labels(what.budgets, self.budgets, f"{where}.budgets")
-        paid = table["privacy"] == "none"
+        budgets = select_labels(selection.budgets, self.budgets, f"{where}.budgets")
+        in_budgets = table["privacy"] == "none"
         for label in budgets:
-            paid |= rows_of_budget(table, self.budgets[label].value)
-        families = select_labels(what.families, self.families, f"{where}.families")
-        estimators = select_labels(what.estimators, self.estimators, f"{where}.estimators")
-        return paid & table["family"].isin(families) & table["estimator"].isin(estimators)
+            in_budgets |= rows_of_budget(table, self.budgets[label].value)
+        families = select_labels(selection.families, self.families, f"{where}.families")
+        estimators = select_labels(selection.estimators, self.estimators, f"{where}.estimators")
+        return in_budgets & table["family"].isin(families) & table["estimator"].isin(estimators)
 
     def shares_data(self, families: Iterable[str]) -> bool:
-        """Return True if all budgets share their data on any of these families."""
+        """Return True if the data of at least one given family do not depend on the budget."""
         return any(not self.families[label].value.follows_budget for label in families)
 
 
 def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd.DataFrame:
-    """Return the keys of all cells, a row each, in the order of `BlockTask.keys`.
+    """Return a table with one row for each key of all cells.
+
+    A key is a member (a distribution of a family) and a setting (an estimator with a budget) at one
+    n. A row holds the key and its parameters. The rows of a cell are in the order of
+    `BlockTask.keys`.
 
     Parameters
     ----------
     sweep, cells : Sweep, sequence of Cell
         Configuration and cells of the sweep.
     bounds : bool
-        If False, leave out ``lower_bound`` and ``bound_name``; one bound may take 0.2 s.
+        If False, leave out the columns ``lower_bound`` and ``bound_name``, because computing one
+        bound may take 0.2 s. True by default.
 
     Returns
     -------
@@ -259,18 +276,18 @@ def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd
     families, estimators = swept_columns(sweep.families.values(), sweep.estimators.values())
     rows = []
     for cell in cells:
-        known = sweep.families[cell.family_label].parameters
-        of_family = {column: known.get(name) for name, column in families.items()}
+        family_parameters = sweep.families[cell.family_label].parameters
+        family_columns = {column: family_parameters.get(name) for name, column in families.items()}
         k, d = cell.family.moment_order, cell.members[0][1].d
         settings = []
-        for one in cell.settings:
-            given = sweep.estimators[one.label].parameters
-            swept = {column: given.get(name) for name, column in estimators.items()}
-            columns = {**of_family, **swept}
+        for setting in cell.settings:
+            parameters = sweep.estimators[setting.label].parameters
+            swept = {column: parameters.get(name) for name, column in estimators.items()}
+            columns = {**family_columns, **swept}
             if bounds:
-                bound = _bound(sweep, cell.family_label, cell.n, one.estimator, one.budget)
+                bound = _bound(sweep, cell.family_label, cell.n, setting.estimator, setting.budget)
                 columns = {"lower_bound": bound.value, "bound_name": bound.by, **columns}
-            settings.append((one.label, one.budget, columns))
+            settings.append((setting.label, setting.budget, columns))
         rows += [
             {
                 "distribution": member,
@@ -289,48 +306,50 @@ def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd
 
 
 def lower_bound(sweep: Sweep, row: Mapping[Hashable, Any]) -> float:
-    """Return the lower bound of a row of `key_table`.
+    """Return the lower bound on the error for the family, estimator and budget of a row.
 
     Parameters
     ----------
     sweep, row : Sweep, mapping
-        Configuration of the sweep, and row of the table.
+        Configuration of the sweep, and one row of its `key_table`.
 
     Returns
     -------
     float
         NaN if no bound is known.
     """
-    budgets = (one.value for one in sweep.budgets.values())
-    budget = next((one for one in budgets if rows_of_budget(row, one)), NonPrivate())
+    budgets = (variant.value for variant in sweep.budgets.values())
+    budget = next((b for b in budgets if rows_of_budget(row, b)), NonPrivate())
     estimator = sweep.estimator(row["estimator"], row["family"])
     return _bound(sweep, row["family"], row["n"], estimator, budget).value
 
 
 def _bound(sweep: Sweep, family: str, n: int, estimator: Estimator, budget: Budget) -> ErrorBound:
-    """Return the lower bound of a setting on a family at n, and its name."""
+    """Return the lower bound on the error of an estimator with a budget, on a family at `n`."""
     model = estimator.bounded_in
     if model is None:
         return ErrorBound()
     # An estimator that may not read n cannot do better than one that may, so the bound for the
     # implied replacement guarantee applies.
-    implied = under_replacement(budget)
+    implied = replacement_budget(budget)
     with as_config_error(f"sweep.families.{family}: at n = {n}"):
         return sweep.families[family].value.lower_bound(n, implied, local=model == "local")
 
 
 def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
-    """Return all cells of a sweep, sorted by family, n and budget.
+    """Return all cells of a sweep, sorted by family, n and the budget on which the members depend.
 
-    Parts that meet at the same family and n share their data: the cell runs the settings of both,
-    with the larger number of trials.
+    A cell is a family at one sample size n, with the settings that run on its data. A member is a
+    distribution of the family, and a setting is an estimator with a budget. Parts of the sweep with
+    the same family and n share a cell. The cell runs the settings of all these parts, with their
+    largest number of trials.
 
     Parameters
     ----------
     sweep : Sweep
         Configuration of the sweep.
     trials : int, optional
-        Number of trials of every cell, instead of those of the parts.
+        Number of trials of every cell; by default the parts determine it.
 
     Returns
     -------
@@ -339,48 +358,56 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     Raises
     ------
     ConfigError
-        If a cell cannot be run, or if there are too many.
+        If a cell cannot be run, an estimator runs in no part, or the sweep is too large.
     """
-    settings: dict[tuple[str, int, str], dict[str, Setting]] = {}  # by name, so that each runs once
-    wanted = blocks = 0
-    about: dict[tuple[str, int, str], tuple[int, str]] = {}
+    # Settings by name, because a setting of several parts runs once.
+    settings: dict[tuple[str, int, str], dict[str, Setting]] = {}
+    setting_count = block_count = 0
+    part_trials: dict[tuple[str, int, str], tuple[int, str]] = {}
     for name, part in sweep.parts.items():
         where = f"sweep.parts.{name}"
         for label in select_labels(part.families, sweep.families, f"{where}.families"):
             follows = sweep.families[label].value.follows_budget
-            for setting in _settings(sweep, part, where, label):
-                wanted += len(part.sizes)
-                if wanted > MOST_SETTINGS:
-                    raise ConfigError(
-                        f"{where}: more than {MOST_SETTINGS} estimators x budgets x n"
-                    )
+            for setting in _make_settings(sweep, part, where, label):
+                setting_count += len(part.sizes)
+                if setting_count > MAX_SETTINGS:
+                    raise ConfigError(f"{where}: more than {MAX_SETTINGS} estimators x budgets x n")
                 for n in part.sizes:
                     key = (label, n, str(setting.budget) if follows else "")
                     settings.setdefault(key, {})[setting.name] = setting
-                    most = max(part.trials, about.get(key, (0, ""))[0])
-                    about[key] = (most, where)
+                    largest = max(part.trials, part_trials.get(key, (0, ""))[0])
+                    part_trials[key] = (largest, where)
     cells = []
     for key in sorted(settings):
-        (label, n, _), (most, where) = key, about[key]
+        (label, n, _), (largest, where) = key, part_trials[key]
         group = tuple(settings[key][name] for name in sorted(settings[key]))
         with as_config_error(f"{where}: {label} at n = {n}"):
-            cells.append(cell_at(label, sweep.families[label].value, n, group, trials or most))
-            _check(cells[-1], where)
-            blocks += cells[-1].blocks
-        if blocks > MOST_BLOCKS:
+            cells.append(cell_at(label, sweep.families[label].value, n, group, trials or largest))
+            _check_cell(cells[-1], where)
+            block_count += cells[-1].blocks
+        if block_count > MAX_BLOCKS:
             at = f"{where}.trials: {cells[-1].trials}"
-            raise ConfigError(f"{at}: more than {MOST_BLOCKS} batches of trials in the sweep")
+            raise ConfigError(f"{at}: more than {MAX_BLOCKS} batches of trials in the sweep")
     _check_use(sweep, {setting.label for cell in cells for setting in cell.settings})
     return cells
 
 
 def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], trials: int) -> Cell:
-    """Return the cell of a family at n; the members follow the budget of the first setting.
+    """Return the cell of one family at one sample size n.
+
+    A cell holds the family's distributions, and the settings that run on their data. If the
+    distributions depend on a budget, the budget of the first setting is used.
 
     Parameters
     ----------
-    label, family, n, settings, trials
-        See `Cell`.
+    label, family : str, Family
+        Label of the family, and the family.
+    n : int
+        Number of records of a dataset.
+    settings : tuple of Setting
+        Estimators with budgets, at least one.
+    trials : int
+        Smallest number of trials to run.
 
     Returns
     -------
@@ -391,54 +418,65 @@ def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], t
 
 
 def largest_n(family: Family, n: int, setting: Setting) -> int:
-    """Return the largest n at which a family can be drawn and a setting run.
+    """Return the largest n at which a family can be drawn and a setting can run.
 
     Parameters
     ----------
     family, setting : Family, Setting
         Family of distributions, and estimator with a budget.
     n : int
-        Sample size whose members are examined if there is a limit.
+        Sample size for which the family makes its distributions. The default choice is
+        `MAX_RECORDS`, dpbench's limit on n. `n` is used only if the family cannot be drawn, or the
+        setting cannot run, at this limit.
 
     Returns
     -------
     int
     """
-    far = family.members("", MOST_RECORDS, setting.budget).values()
-    if all(_most(member, MOST_RECORDS, setting) >= MOST_RECORDS for member in far):
-        return MOST_RECORDS
-    here = family.members("", n, setting.budget).values()
-    return min(_most(member, n, setting) for member in here)
+    members_at_limit = family.members("", MAX_RECORDS, setting.budget).values()
+    if all(_largest_n(member, MAX_RECORDS, setting) >= MAX_RECORDS for member in members_at_limit):
+        return MAX_RECORDS
+    members_at_n = family.members("", n, setting.budget).values()
+    return min(_largest_n(member, n, setting) for member in members_at_n)
 
 
-def _most(law: Distribution, n: int, setting: Setting) -> int:
-    """Return the largest n for one distribution, a member of the family at n."""
-    most = setting.estimator.most_records or MOST_RECORDS
-    if law.streams(MOST_STREAMED):
-        return min(most, MOST_STREAMED, setting.estimator.most_at_once or MOST_STREAMED)
-    return min(most, int(MOST_DENSE / ((law.held(n) if law.counted else n * law.d) / n)))
+def _largest_n(law: Distribution, n: int, setting: Setting) -> int:
+    """Return the largest number of records that one setting can use from the distribution `law`.
+
+    `n` is the sample size for which the family made the distribution.
+    """
+    limit = setting.estimator.most_records or MAX_RECORDS
+    if law.streams(MAX_STREAMED_RECORDS):
+        return min(
+            limit, MAX_STREAMED_RECORDS, setting.estimator.most_at_once or MAX_STREAMED_RECORDS
+        )
+    return min(limit, int(MAX_DENSE_NUMBERS / ((law.held(n) if law.counted else n * law.d) / n)))
 
 
-def _check(cell: Cell, where: str) -> None:
-    """Raise a ConfigError if data are too large, or a distribution does not suit an estimator."""
-    at = f"{where}.n: {cell.n}"
+def _check_cell(cell: Cell, where: str) -> None:
+    """Raise a ConfigError if a cell cannot run.
+
+    The reasons are: no members, too many or too few records, or a distribution that
+    does not suit an estimator of the cell.
+    """
+    key = f"{where}.n: {cell.n}"
     if not cell.members:
-        raise ConfigError(f"{at}: the family {cell.family_label} has no member at this n")
+        raise ConfigError(f"{key}: the family {cell.family_label} has no member at this n")
     for setting in cell.settings:
-        _check_size(cell, setting, at)
+        _check_size(cell, setting, key)
         _check_moment(cell, setting, where)
         for label, law in cell.members if setting.estimator.estimand != "mean" else ():
             try:
-                known = np.all(law.mean == 0) and law.covariance.size > 0
+                is_supported = np.all(law.mean == 0) and law.covariance.size > 0
             except ValueError:
-                known = False
-            if not known:
-                needed = "vectors of mean 0 and a known covariance"
-                raise ConfigError(f"{where}.families: {label!r}: {setting.label} needs {needed}")
+                is_supported = False
+            if not is_supported:
+                needs = "vectors of mean 0 and a known covariance"
+                raise ConfigError(f"{where}.families: {label!r}: {setting.label} needs {needs}")
 
 
 def _check_moment(cell: Cell, setting: Setting, where: str) -> None:
-    """Raise a ConfigError if an estimator needs a moment of order k that is infinite."""
+    """Raise a ConfigError if an estimator needs a moment that is infinite for a member."""
     k = getattr(setting.estimator, "k", None)
     if k is None or k <= (cell.family.moment_order or 0):
         return
@@ -450,52 +488,62 @@ def _check_moment(cell: Cell, setting: Setting, where: str) -> None:
             )
 
 
-def _check_size(cell: Cell, setting: Setting, at: str) -> None:
-    """Raise a ConfigError if a setting takes fewer or more records, or the data exceed memory."""
-    taken = setting.estimator.most_records or cell.n
-    if cell.n > taken:
-        raise ConfigError(f"{at}: {setting.label} takes at most {taken} records")
+def _check_size(cell: Cell, setting: Setting, key: str) -> None:
+    """Raise a ConfigError if the number of records of a cell does not suit a setting.
+
+    The cell has too few records if the setting needs more. It has too many if they exceed the
+    maximum of the setting, or if their data are too large to draw or to hold in memory.
+    """
+    most_records = setting.estimator.most_records or cell.n
+    if cell.n > most_records:
+        raise ConfigError(f"{key}: {setting.label} takes at most {most_records} records")
     least = setting.estimator.least_records(cell.members[0][1].d, setting.budget)
     if cell.n < least:
-        raise ConfigError(f"{at}: {setting.label} needs at least {least} records")
-    most = min(_most(law, cell.n, setting) for _, law in cell.members)
-    if cell.n > most:
-        line = f"{at}: {cell.family_label} draws every record"
+        raise ConfigError(f"{key}: {setting.label} needs at least {least} records")
+    limit = min(_largest_n(law, cell.n, setting) for _, law in cell.members)
+    if cell.n > limit:
+        message = f"{key}: {cell.family_label} draws every record"
         if not any(law.streams(cell.n) for _, law in cell.members):
-            raise ConfigError(f"{line}; at most {MOST_DENSE} numbers per trial")
-        whole = f" and {setting.label} takes all at once" if most < MOST_STREAMED else ""
-        raise ConfigError(f"{line}{whole}; at most {most}")
+            raise ConfigError(f"{message}; at most {MAX_DENSE_NUMBERS} numbers per trial")
+        addition = f" and {setting.label} takes all at once" if limit < MAX_STREAMED_RECORDS else ""
+        raise ConfigError(f"{message}{addition}; at most {limit}")
 
 
 def _check_use(sweep: Sweep, run: set[str]) -> None:
-    """Raise a ConfigError if no part runs an estimator of the sweep."""
-    for label, one in sweep.estimators.items():
+    """Raise a ConfigError if no part of the sweep runs one of its estimators.
+
+    `run` holds the labels of the estimators that run.
+    """
+    for label, variant in sweep.estimators.items():
         if label not in run:
-            spec = one.value
+            spec = variant.value
             kind = spec if isinstance(spec, Estimator) else Estimator.lookup(spec, label)
             supports = ", ".join(notion.notion for notion in kind.notions)
-            at = f"sweep.estimators.{one.name}"
-            told = f"no part of the sweep runs it; it supports: {supports}"
-            raise ConfigError(f"{at}: {told}; a part that chooses its estimators has to name it")
+            key = f"sweep.estimators.{variant.name}"
+            fact = f"no part of the sweep runs it; it supports: {supports}"
+            raise ConfigError(f"{key}: {fact}; a part that chooses its estimators has to name it")
 
 
-def _settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:
-    """Return the estimators of a part with the budgets under which they run, for one family."""
+def _make_settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:
+    """Return the settings of a part on one family: each estimator with each budget it supports.
+
+    Raise a ConfigError if the part names an estimator that does not support a selected budget.
+    """
     follows = sweep.families[family_label].value.follows_budget
     budgets = select_labels(part.budgets, sweep.budgets, f"{where}.budgets")
-    found: list[Setting] = []
+    settings: list[Setting] = []
     for label in select_labels(part.estimators, sweep.estimators, f"{where}.estimators"):
         estimator = sweep.estimator(label, family_label)
         if estimator.supports(NonPrivate()):
-            found += [] if follows else [Setting(label, estimator, NonPrivate())]
+            settings += [] if follows else [Setting(label, estimator, NonPrivate())]
             continue
-        given = [sweep.budgets[one].value for one in budgets]
-        for budget in [b for b in given if b.neighbours in estimator.relations] or given:
+        selected = [sweep.budgets[name].value for name in budgets]
+        for budget in [b for b in selected if b.neighbours in estimator.relations] or selected:
             if estimator.supports(budget):
-                found.append(Setting(label, estimator, budget))
+                settings.append(Setting(label, estimator, budget))
             elif sweep.estimators[label].name in (part.estimators or ()):
                 raise ConfigError(
                     f"{where}.budgets: {budget}: the estimator {label} cannot honour the notion "
                     f"{budget.label!r}; it supports: {estimator.promises}"
                 )
-    return found
+    return settings

@@ -1,7 +1,8 @@
-"""Columns that identify a row of results (its key), and selections of rows.
+"""Key of a row of results (the columns that identify the row), and selections of rows.
 
-Planning makes the keys, and every later table begins with them. Claims, figures and audits select
-rows by a `Selection`. Labels are for display only and are never parsed.
+`dpbench.sweep.plan` makes the keys. Every later table begins with the columns of the key. Claims,
+figures and audits select rows by a `Selection`. Labels of rows are for display only, so no code
+parses them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
     "Choice",
     "Selection",
     "Variant",
-    "completed",
+    "add_missing_columns",
     "rows_of_budget",
     "select_labels",
     "swept_columns",
@@ -38,18 +39,20 @@ BUDGET = ["privacy", *AMOUNTS]
 KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
 
 
-def completed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with the columns that tables of earlier versions lack."""
-    # Missing column: (a column beside which it belongs, value to fill in).
-    of = {"mu": ("rho", np.nan), "bound_name": ("sampling_q90", "")}
-    lacking: dict[str, Any] = {
-        name: text for name, (near, text) in of.items() if near in table and name not in table
+def add_missing_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns that tables of earlier versions lack, each filled with a default value."""
+    # Missing column: (column of the tables that need it, default value).
+    defaults = {"mu": ("rho", np.nan), "bound_name": ("sampling_q90", "")}
+    missing: dict[str, Any] = {
+        name: default
+        for name, (neighbour, default) in defaults.items()
+        if neighbour in table and name not in table
     }
-    return table.assign(**lacking)
+    return table.assign(**missing)
 
 
 def rows_of_budget(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
-    """Return a mask of the rows of a budget; for a single row True or False.
+    """Return a mask of the rows with the given budget; for a single row return True or False.
 
     Parameters
     ----------
@@ -62,24 +65,27 @@ def rows_of_budget(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> A
     -------
     Series of bool or bool
     """
-    same = table["privacy"] == budget.label
+    mask = table["privacy"] == budget.label
     for name, amount in budget.named_amounts.items():
-        same &= table[name] == amount
-    return same
+        mask &= table[name] == amount
+    return mask
 
 
 @dataclass(frozen=True)
 class Variant(Generic[T]):
-    """Value that an entry of a configuration stands for; one of several if a parameter has a list.
+    """Variant of a configuration entry, with one value for each parameter.
+
+    An entry that lists several values for a parameter has one variant for each value.
 
     Parameters
     ----------
     name : str
         Name of the entry.
     value : object
-        Value: a family, a budget, or an estimator or its specification.
+        Object that the variant describes: a family, a budget, an estimator, or the specification
+        of an estimator.
     parameters : mapping
-        Parameters of the value, given or by default.
+        Parameters of the object by name, including defaults.
     swept : tuple of str
         Parameters for which the entry gives a list of values.
     """
@@ -90,7 +96,10 @@ class Variant(Generic[T]):
     swept: tuple[str, ...] = ()
 
     def label(self, *without: str) -> str:
-        """Return the name with the swept values to display, but those of `without`."""
+        """Return the label: the entry's name, then the names and values of swept parameters.
+
+        The parameters named in `without` are left out.
+        """
         shown = {name: self.parameters[name] for name in self.swept if name not in without}
         if "path" in shown:  # a data file is shown by its name, without folders
             shown["path"] = str(shown["path"]).rpartition("/")[2]
@@ -103,25 +112,32 @@ class Variant(Generic[T]):
 def swept_columns(
     families: Iterable[Variant[Any]], estimators: Iterable[Variant[Any]]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the columns of swept parameters, by parameter.
+    """Map each swept parameter to the column of the results table that holds its values.
+
+    A parameter is swept if an entry of the sweep gives a list of values for it.
 
     Parameters
     ----------
     families, estimators : iterable of Variant
-        Variants of the two sections.
+        Variants of the sweep's families and estimators.
 
     Returns
     -------
     tuple of two dict of str to str
-        For families and for estimators. A parameter ``k`` of estimators has the column
-        ``estimator_k`` if ``k`` is another column.
+        Column names keyed by parameter: one dict for families, one for estimators. A parameter of
+        families is left out if it is in `KEY`, because every table has the columns in `KEY`. An
+        estimator's parameter ``p`` has the column ``estimator_p`` if a column ``p`` exists already.
     """
-    of_families = {p: p for one in families for p in one.swept if p not in KEY}
-    taken, swept = {*KEY, *of_families}, [p for one in estimators for p in one.swept]
-    return of_families, {p: f"estimator_{p}" if p in taken else p for p in swept}
+    family_columns = {p: p for variant in families for p in variant.swept if p not in KEY}
+    taken, estimator_parameters = (
+        {*KEY, *family_columns},
+        [p for variant in estimators for p in variant.swept],
+    )
+    return family_columns, {p: f"estimator_{p}" if p in taken else p for p in estimator_parameters}
 
 
-# Names or patterns, with ``!`` before an exclusion; or names with the values of their parameters.
+# Names: a list of names or patterns, with ``!`` before an excluded name. Values: names with the
+# values of their parameters.
 Names = Annotated[list[str], Field(min_length=1)]
 Values = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
 Choice = Annotated[
@@ -140,11 +156,11 @@ class Selection:
     Parameters
     ----------
     families, estimators, budgets : optional
-        By default all. A list of names (``[minimax, rate]``), which may be shell patterns
-        (``clip_*``); ``!`` before a name excludes it. Or a mapping of names to values of their
+        All by default. A choice is a list of names or shell patterns (``[minimax, clip_*]``), where
+        ``!`` before a name excludes it. It may also be a mapping of names to values of their
         parameters, ``{pure: {epsilon: [0.1, 1]}}``, where ``{low: 1, high: 10}`` stands for all
-        values between and ``{}`` for no restriction. Estimators without privacy have no budget and
-        are always included.
+        values in [1, 10] and ``{}`` for no restriction. Estimators without privacy have no budget,
+        so every choice of budgets includes them.
     """
 
     families: Choice | None = None
@@ -157,16 +173,18 @@ def select_labels(
     section: Mapping[str, Variant[Any]],
     where: str = "",
 ) -> list[str]:
-    """Return the labels of a section that a selection includes, in the section's order.
+    """Return the labels of one section that a selection includes, in the section's order.
+
+    A section is the families, the estimators or the budgets of a sweep.
 
     Parameters
     ----------
     choice : list of str, mapping or None
         One field of a `Selection`; None selects all.
     section : mapping of str to Variant
-        Variants by label.
+        Variants of the section, keyed by label.
     where : str
-        Place of the choice in the configuration, with which messages begin.
+        Place of the choice in the configuration; error messages begin with it.
 
     Returns
     -------
@@ -180,49 +198,63 @@ def select_labels(
     if choice is None:
         return list(section)
     if isinstance(choice, Mapping):
-        wanted = [_with_values(name, given or {}, section, where) for name, given in choice.items()]
-        return [label for label in section if any(label in labels for labels in wanted)]
-    chosen = dict.fromkeys(section, all(pattern.startswith("!") for pattern in choice))
+        label_groups = [
+            _match_values(name, values or {}, section, where) for name, values in choice.items()
+        ]
+        return [label for label in section if any(label in labels for labels in label_groups)]
+    included = dict.fromkeys(section, all(pattern.startswith("!") for pattern in choice))
     for pattern in sorted(choice, key=lambda p: p.startswith("!")):
-        for label in _named(pattern.removeprefix("!"), section, where):
-            chosen[label] = not pattern.startswith("!")
-    return [label for label, meant in chosen.items() if meant]
+        for label in _match_names(pattern.removeprefix("!"), section, where):
+            included[label] = not pattern.startswith("!")
+    return [label for label, is_included in included.items() if is_included]
 
 
-def _named(pattern: str, section: Mapping[str, Variant[Any]], where: str) -> list[str]:
-    found = [label for label, one in section.items() if fnmatchcase(one.name, pattern)]
-    if not found:
-        names = dict.fromkeys(one.name for one in section.values())
+def _match_names(pattern: str, section: Mapping[str, Variant[Any]], where: str) -> list[str]:
+    """Return the labels of variants with a name that matches a shell pattern.
+
+    Raise ConfigError if there is none.
+    """
+    labels = [label for label, variant in section.items() if fnmatchcase(variant.name, pattern)]
+    if not labels:
+        names = dict.fromkeys(variant.name for variant in section.values())
         raise ConfigError(f"{where}: {pattern!r}: no such name; {choose_from(pattern, names)}")
-    return found
+    return labels
 
 
-def _with_values(
+def _match_values(
     name: str, values: Mapping[str, Any], section: Mapping[str, Variant[Any]], where: str
 ) -> list[str]:
-    """Return the labels of a name whose parameters each have one of the given values."""
-    found = _named(name, section, where)
-    for parameter, wanted in values.items():
-        at = f"{where}.{name}.{parameter}"
-        names = dict.fromkeys(key for label in found for key in section[label].parameters)
+    """Return the labels of the variants of one entry that have the requested parameter values.
+
+    A parameter may have any of several requested values. Raise ConfigError if a requested
+    value matches no variant.
+    """
+    labels = _match_names(name, section, where)
+    for parameter, requested in values.items():
+        place = f"{where}.{name}.{parameter}"
+        names = dict.fromkeys(key for label in labels for key in section[label].parameters)
         if parameter not in names:
-            raise ConfigError(f"{at}: no such parameter; {choose_from(parameter, names)}")
-        known = {label: section[label].parameters.get(parameter) for label in found}
-        meant: set[str] = set()
-        for value in wanted if isinstance(wanted, list) else [wanted]:
-            same = {label for label, has in known.items() if _matches(has, value)}
-            if not same:
-                texts = [f"{v:g}" if isinstance(v, float) else str(v) for v in known.values()]
+            raise ConfigError(f"{place}: no such parameter; {choose_from(parameter, names)}")
+        actual = {label: section[label].parameters.get(parameter) for label in labels}
+        matching: set[str] = set()
+        for value in requested if isinstance(requested, list) else [requested]:
+            equal = {label for label, has in actual.items() if _matches(has, value)}
+            if not equal:
+                texts = [f"{v:g}" if isinstance(v, float) else str(v) for v in actual.values()]
                 choices = ", ".join(dict.fromkeys(texts))
-                raise ConfigError(f"{at}: {value!r}: no such value; choose from {choices}")
-            meant |= same
-        found = [label for label in found if label in meant]
-    return found
+                raise ConfigError(f"{place}: {value!r}: no such value; choose from {choices}")
+            matching |= equal
+        labels = [label for label in labels if label in matching]
+    return labels
 
 
-def _matches(has: Any, wanted: Any) -> bool:
-    if not isinstance(wanted, Mapping):
-        return bool(has == wanted)
-    if not isinstance(has, int | float) or not set(wanted) <= {"low", "high"}:
+def _matches(actual: Any, requested: Any) -> bool:
+    """Return whether a parameter's value equals the requested value or lies in the requested range.
+
+    A range is a mapping with the keys ``low``, ``high`` or both; it includes its ends.
+    """
+    if not isinstance(requested, Mapping):
+        return bool(actual == requested)
+    if not isinstance(actual, int | float) or not set(requested) <= {"low", "high"}:
         return False
-    return bool(wanted.get("low", -np.inf) <= has <= wanted.get("high", np.inf))
+    return bool(requested.get("low", -np.inf) <= actual <= requested.get("high", np.inf))

@@ -11,7 +11,7 @@ from dpbench import OneDataset, validated
 class MyMean(OneDataset):
     """Mean of records in [0, 1]."""
 
-    # Set to False if the library draws from another source than `rng`, such as the system's.
+    # Set to False if the library draws from a source other than `rng`, such as the system.
     seeded: ClassVar[bool] = True
 
     def one(self, x, budget, rng):

@@ -1,9 +1,9 @@
 """Checks for authors of estimators.
 
 `check_estimator` tests the properties that the base class `Estimator` promises of all estimators.
-It cannot prove privacy: on extreme datasets it compares the stated sensitivities with the values
-that the ledger's mechanisms receive. Everything else is left to the estimator's own tests and to
-the audit.
+It cannot prove privacy. It only checks on extreme neighbouring datasets that the inputs of the
+ledger's mechanisms differ by at most the stated sensitivities. Other reasons for a loss of privacy
+need tests of the estimator, or the audit (`dpbench.audit`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["check_estimator"]
 
 APPROX = ApproxDP(1.0, 1e-5)
 REPLACE: tuple[Any, ...] = (PureDP(1.0), ZCDP(0.5), GDP(1.0), APPROX)
-ADD_REMOVE = [replace(one, neighbours="add_remove") for one in REPLACE]
+ADD_REMOVE = [replace(budget, neighbours="add_remove") for budget in REPLACE]
 NOTIONS: tuple[Budget, ...] = (NonPrivate(), *REPLACE, *ADD_REMOVE)
 RECORDS, DIMENSION = 60, 3
 
@@ -39,33 +39,35 @@ def check_estimator(
     translation: bool = False,
     scale: bool = False,
 ) -> None:
-    """Check that an estimator keeps the promises of its base class.
+    """Check that an estimator has the properties that its base class promises.
 
-    The checks are:
+    These properties are checked:
 
-    - Releases have the right shape, and are finite numbers or NaN for all records.
+    - Releases have the right shape, and are finite numbers or NaN, however large the records are.
     - The whole budget is spent, and unsupported notions of privacy are refused.
-    - No input of a mechanism moves by more than its stated sensitivity if a record is replaced by
-      a distant one or removed. The stated sensitivity is equal on both datasets.
-    - Releases under a small budget differ, so that there is noise.
-    - The records of a trial do not change other trials, and equal seeds give equal bits.
-    - The caller's array is not written to; NaN and infinite records are refused.
+    - If a record is replaced by a distant record or removed, no input of a mechanism moves by more
+      than the mechanism's stated sensitivity. This sensitivity is equal on both datasets.
+    - Releases under a small budget differ, so there is noise.
+    - The records of a trial do not change the estimates of other trials. Runs with equal seeds
+      give equal estimates, bit by bit.
+    - The caller's array is not changed; NaN and infinite records are refused.
 
     Parameters
     ----------
     estimator : Estimator
         Estimator to check.
     records : array_like of shape (n,) or (n, d), optional
-        Dataset within the estimator's assumptions, with as many records as it needs. By default 60
-        standard normal numbers and, if the estimator takes vectors, 60 vectors of 3 coordinates.
+        Dataset within the estimator's assumptions, with as many records as the estimator needs. By
+        default 60 standard normal numbers and, if the estimator takes vectors, also 60 standard
+        normal vectors of 3 coordinates.
     d : int, optional
-        Check on 60 vectors of d coordinates only. Not used if `records` are given.
+        If given, check only on 60 vectors of d coordinates. Not used if `records` are given.
     budgets : sequence of Budget, optional
-        Budgets to check; unsupported ones must be refused. By default the non-private budget, and
-        every notion of privacy under both neighbouring relations.
+        Budgets to check. The estimator must refuse unsupported budgets. By default the non-private
+        budget, and every notion of privacy under both neighbouring relations.
     translation, scale : bool
-        Also check that the estimate is translation or scale equivariant; a covariance scales by
-        the square. False by default.
+        If True, also check that the estimate is translation or scale equivariant. An estimated
+        covariance scales by the square. By default False.
 
     Raises
     ------
@@ -91,30 +93,32 @@ def check_estimator(
         for budget in budgets:
             case = Case(estimator, budget, data)
             if budget not in honoured:
-                promises.check_refused(case)
+                promises.check_refusal(case)
                 continue
             promises.check_shapes(case)
             promises.check_spending(case)
             promises.check_failures(case)
-            if case.given is not None:
+            if case.release_budget is not None:
                 neighbours.check_sensitivity(case)
                 neighbours.check_noise(case)
             promises.check_trials(case)
-            promises.check_caller(case)
+            promises.check_caller_array(case)
             if translation:
-                promises.check_follows(case, "move", shift=4.0)
+                promises.check_equivariance(case, "move", shift=4.0)
             if scale:
-                promises.check_follows(case, "grow", factor=4.0)
+                promises.check_equivariance(case, "grow", factor=4.0)
 
 
 def _datasets(estimator: Estimator, records: ArrayLike | None, d: int | None) -> list[Floats]:
-    """Return the datasets to check on, of shape (n,) and (n, d), read-only."""
+    """Return the datasets for the checks, as read-only arrays of shape (n,) or (n, d)."""
     rng = fresh_rng()
     shapes = [(RECORDS,), (RECORDS, DIMENSION)] if estimator.multivariate else [(RECORDS,)]
     if records is not None:
-        found = [np.array(records, dtype=float)]
+        datasets = [np.array(records, dtype=float)]
     else:
-        found = [rng.standard_normal(one) for one in (shapes if d is None else [(RECORDS, d)])]
-    for data in found:
+        datasets = [
+            rng.standard_normal(shape) for shape in (shapes if d is None else [(RECORDS, d)])
+        ]
+    for data in datasets:
         data.flags.writeable = False  # all checks share the dataset
-    return found
+    return datasets

@@ -15,14 +15,14 @@ from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.privacy.replay import ROUNDING
 from dpbench.samples import DenseSample
 
-__all__ = ["TRIALS", "Case", "fresh_rng", "is_close", "largest", "refuses"]
+__all__ = ["TRIALS", "Case", "fresh_rng", "is_close", "largest", "raises_value_error"]
 
 TRIALS = 4
 
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator, a budget and a dataset to run it on.
+    """Estimator, budget and dataset of a check.
 
     Parameters
     ----------
@@ -39,24 +39,24 @@ class Case:
     data: Floats
 
     @property
-    def given(self) -> Budget | None:
-        """Budget as `release` takes it: None for the non-private budget."""
+    def release_budget(self) -> Budget | None:
+        """Budget to pass to the function `release`; None for the non-private budget."""
         return None if isinstance(self.budget, NonPrivate) else self.budget
 
-    def fail(self, what: str) -> AssertionError:
+    def fail(self, failure: str) -> AssertionError:
         """Return an error that names the estimator, the budget and the failed property."""
         where = f"under {self.budget.label} on {('numbers', 'vectors')[self.data.ndim - 1]}"
-        return AssertionError(f"{type(self.estimator).__name__} {where}: {what}")
+        return AssertionError(f"{type(self.estimator).__name__} {where}: {failure}")
 
     def run(self, values: Floats, ledger: Ledger | None = None) -> Estimate:
-        """Run the estimator.
+        """Run the estimator on datasets, one for each trial.
 
         Parameters
         ----------
         values : ndarray of shape (trials, n) or (trials, n, d)
-            Records.
+            Datasets of n records, numbers or vectors of d coordinates.
         ledger : Ledger, optional
-            Ledger of the budget. By default a new one with a fixed seed.
+            Ledger of the budget; by default a new ledger with a fixed seed.
 
         Returns
         -------
@@ -76,13 +76,17 @@ class Case:
 
     @property
     def batch(self) -> Floats:
-        """Bootstrap resamples of the dataset, of shape (TRIALS, n) or (TRIALS, n, d)."""
+        """Four bootstrap resamples of the dataset, an array (4, n) or (4, n, d)."""
         n = len(self.data)
         return np.asarray(self.data[np.random.default_rng(1).integers(n, size=(TRIALS, n))])
 
     @cached_property
-    def once(self) -> tuple[Estimate, Ledger, bool]:
-        """Estimate on the batch, the ledger it spent, and whether the batch is unchanged."""
+    def batch_run(self) -> tuple[Estimate, Ledger, bool]:
+        """Tuple of the estimate of a run on `batch`, its ledger, and a boolean.
+
+        The array `batch` holds four resamples of the dataset. The boolean is True if the run leaves
+        the array unchanged.
+        """
         values, ledger = self.batch, Ledger(self.budget, fresh_rng())
         return self.run(values, ledger), ledger, np.array_equal(values, self.batch)
 
@@ -92,33 +96,33 @@ def fresh_rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def refuses(ask: Callable[..., object], *given: Any, **options: Any) -> bool:
+def raises_value_error(function: Callable[..., object], *arguments: Any, **options: Any) -> bool:
     """Return whether a call raises ValueError.
 
     Parameters
     ----------
-    ask : callable
+    function : callable
         Function to call.
-    *given, **options
-        Its arguments.
+    *arguments, **options
+        Arguments of the function.
 
     Returns
     -------
     bool
     """
     try:
-        ask(*given, **options)
+        function(*arguments, **options)
     except ValueError:
         return True
     return False
 
 
-def is_close(one: Floats, other: Floats) -> bool:
+def is_close(left: Floats, right: Floats) -> bool:
     """Return whether two arrays agree up to rounding.
 
     Parameters
     ----------
-    one, other : ndarray
+    left, right : ndarray
         Arrays of equal shape. NaN agrees with NaN.
 
     Returns
@@ -126,10 +130,10 @@ def is_close(one: Floats, other: Floats) -> bool:
     bool
     """
     return np.allclose(
-        one, other, rtol=ROUNDING, atol=1e-11 * max(1.0, largest(one)), equal_nan=True
+        left, right, rtol=ROUNDING, atol=1e-11 * max(1.0, largest(left)), equal_nan=True
     )
 
 
 def largest(values: Floats) -> float:
-    """Return the largest absolute value that is not NaN."""
+    """Return the largest absolute value in an array, in which NaN counts as 0."""
     return float(np.abs(np.nan_to_num(values)).max())

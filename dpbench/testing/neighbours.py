@@ -17,24 +17,36 @@ from dpbench.testing.case import Case, fresh_rng
 
 __all__ = ["check_noise", "check_sensitivity"]
 
-# LARGE: noise is negligible, so that data-dependent choices agree on neighbouring datasets.
-# SMALL: noise is so large that it shows in every release.
-LARGE = {one.notion: one for one in (PureDP(1e4), ZCDP(1e4), GDP(200.0), ApproxDP(1e4, 1e-5))}
-SMALL = {one.notion: one for one in (PureDP(0.01), ZCDP(1e-5), GDP(0.01), ApproxDP(0.01, 1e-5))}
-# Absolute values that replace a record: a distant one, and one near the end of the float range.
-NEAR, WILD = 1e6, 1e150
+# Under large budgets noise is negligible, so that data-dependent choices agree on neighbouring
+# datasets. Under small budgets noise shows in every release.
+LARGE_BUDGETS = {
+    budget.notion: budget for budget in (PureDP(1e4), ZCDP(1e4), GDP(200.0), ApproxDP(1e4, 1e-5))
+}
+SMALL_BUDGETS = {
+    budget.notion: budget for budget in (PureDP(0.01), ZCDP(1e-5), GDP(0.01), ApproxDP(0.01, 1e-5))
+}
+# Absolute values of a distant record, and of a record near the end of the range of squares.
+DISTANT_RECORD, EXTREME_RECORD = 1e6, 1e150
 
 
 def check_sensitivity(case: Case) -> None:
-    """Check that no record moves the input of a mechanism by more than its sensitivity."""
+    """Check that changing one record moves a mechanism's input by at most the stated sensitivity.
+
+    The record is replaced by distant records or, for add/remove neighbours, removed.
+    """
     n, tail = len(case.data), case.data.shape[1:]
     near, far = np.eye(*tail)[0] if tail else np.ones(()), np.ones(tail)
-    places = [NEAR * near, -NEAR * near, WILD * far, -WILD * far]
+    places = [
+        DISTANT_RECORD * near,
+        -DISTANT_RECORD * near,
+        EXTREME_RECORD * far,
+        -EXTREME_RECORD * far,
+    ]
     flat = np.repeat(case.data[:1], n, axis=0)  # n copies of the first record
 
     def steps(values: Floats, earlier: Sequence[Step] = ()) -> list[Step]:
         tape = Tape(earlier)
-        case.run(values[None], Ledger(_of_size(case, LARGE), fresh_rng(), tape=tape))
+        case.run(values[None], Ledger(_budget_of_case(case, LARGE_BUDGETS), fresh_rng(), tape=tape))
         return tape.steps
 
     first = steps(flat)
@@ -44,20 +56,24 @@ def check_sensitivity(case: Case) -> None:
             neighbour = flat.copy()
             neighbour[record] = place
             tapes.append(steps(neighbour, first))
-        both = list(itertools.combinations([*tapes, first], 2))
+        pairs = list(itertools.combinations([*tapes, first], 2))
         if case.budget.neighbours == "add_remove":
             fewer = steps(np.delete(flat, record, axis=0), first)
-            both = [(one, fewer) for one in [*tapes, first]]
-        for one, other in both:
-            _compare(case, one, other, record)
+            pairs = [(left, fewer) for left in [*tapes, first]]
+        for left, right in pairs:
+            _compare(case, left, right, record)
 
 
-def _compare(case: Case, one: list[Step], other: list[Step], record: int) -> None:
-    """Check that runs on neighbouring datasets differ by at most the stated sensitivities."""
-    found = compare_steps(one, other)
-    if found.difference:
-        raise case.fail(f"{found.difference} depends on record {record}")
-    move = found.largest
+def _compare(case: Case, left: list[Step], right: list[Step], record: int) -> None:
+    """Check that the inputs of mechanisms in two runs differ by at most the stated sensitivities.
+
+    `left` and `right` are the recorded calls of mechanisms in the two runs. The datasets of the
+    runs differ in the record with index `record`.
+    """
+    comparison = compare_steps(left, right)
+    if comparison.difference:
+        raise case.fail(f"{comparison.difference} depends on record {record}")
+    move = comparison.largest
     if move is not None and move.too_far:
         changing = "replacing" if case.budget.neighbours == "replace" else "removing"
         raise case.fail(
@@ -67,13 +83,16 @@ def _compare(case: Case, one: list[Step], other: list[Step], record: int) -> Non
 
 
 def check_noise(case: Case) -> None:
-    """Check that releases under a small budget differ, as noise makes them."""
+    """Check that releases from one dataset under a small budget differ, because of noise."""
     copies = np.broadcast_to(case.data, (50, *case.data.shape))
-    value = case.run(copies, Ledger(_of_size(case, SMALL), fresh_rng())).value
+    value = case.run(copies, Ledger(_budget_of_case(case, SMALL_BUDGETS), fresh_rng())).value
     if np.isfinite(value).all() and np.all(value == value[0]):
         raise case.fail("50 releases under a small budget are equal: there is no noise")
 
 
-def _of_size(case: Case, sizes: dict[str, Any]) -> Budget:
-    """Return the budget in `sizes` of the case's notion and neighbouring relation."""
+def _budget_of_case(case: Case, sizes: dict[str, Any]) -> Budget:
+    """Look up the budget for a check in `sizes`, which maps notions of privacy to budgets.
+
+    The budget has the notion of privacy and the relation of neighbours of the case's budget.
+    """
     return replace(sizes[case.budget.notion], neighbours=case.budget.neighbours)  # type: ignore[no-any-return]

@@ -1,1 +1,1 @@
-"""What theorems predict: rates, instance families, lower bounds and exact errors."""
+"""Predictions of theorems: rates, instance families, lower bounds and exact errors."""

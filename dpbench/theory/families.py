@@ -21,7 +21,12 @@ from dpbench.distributions.multivariate import Dimension
 from dpbench.errors import choose_from
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, Label, MomentOrder, Registered, validated
-from dpbench.theory.bounds.class_bound import ErrorBound, class_bound, heavy_tailed, of_people
+from dpbench.theory.bounds.class_bound import (
+    ErrorBound,
+    class_bound,
+    heavy_tail_bound,
+    user_level_bound,
+)
 from dpbench.theory.bounds.numbers import BETA, sampling_lower_bound, two_point_lower_bound
 
 __all__ = [
@@ -29,8 +34,8 @@ __all__ = [
     "build_family",
 ]  # fmt: skip
 
-# Largest sample size for which bounds are computed.
-MOST = 10**15
+# Largest n for which bounds are computed (`largest_untestable_tv`).
+MAX_SAMPLE_SIZE = 10**15
 
 
 class Family(Registered, ABC):
@@ -41,61 +46,67 @@ class Family(Registered, ABC):
     Attributes
     ----------
     follows_budget : bool
-        Whether the members depend on the budget. If so, every budget has its own data.
+        Whether the members depend on the budget. If so, data are drawn anew for every budget.
     """
 
     follows_budget: ClassVar[bool] = False
 
     @property
     def moment_order(self) -> float | None:
-        """Order k of the moment that is at most 1; None if there is none."""
+        """Order k of the central moment that is at most 1 for all members; None without one."""
         return getattr(self, "k", None)
 
     @property
     def person_records(self) -> int:
-        """Number m of records of each person."""
+        """Number m of records of each person; 1 unless people have several records."""
         return int(getattr(self, "m", 1))
 
     @abstractmethod
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
-        """Return the distributions at this n and budget.
+        """Return the members of the family at a given number of records and budget.
 
         Parameters
         ----------
         label : str
-            Name of the family, with which the labels of the members begin.
+            Name of the family, the prefix of its members' labels.
         n : int
             Number of records.
         budget : Budget
-            Privacy guarantee.
+            Privacy guarantee of the estimators.
 
         Returns
         -------
         dict of str to Distribution
-            Members by label.
+            Members, keyed by label.
         """
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
-        """Return a lower bound on the error of every estimator over the family or its class.
+        """Return a lower bound on an estimator's largest error over the family or a larger class.
+
+        An estimator often does not know the family, but only a larger class of distributions that
+        contains the family. The bound may then be on the largest error over this class.
 
         Parameters
         ----------
         n : int
             Number of records.
         budget : Budget
-            Privacy guarantee.
+            Privacy guarantee of the estimators; in the local model, of each person's message.
         local : bool, default False
             Whether the bound is for estimators in the local model.
 
         Returns
         -------
-        Bound
-            NaN if no bound is known.
+        ErrorBound
+            Bound in the unit of the data; NaN if none is known.
         """
         return ErrorBound()
 
     def crossing(self, budget: Budget) -> float:
-        """Return the n from which sampling, not privacy, dominates the bound; NaN if not known."""
+        """Return the smallest n at which sampling alone gives a larger lower bound than privacy.
+
+        The result is NaN if this n is not known.
+        """
         return float("nan")
 
 
@@ -127,14 +138,16 @@ class _Single(Family):
 class Laws(Family):
     """Listed distributions of one class, such as Bernoulli distributions of several p.
 
-    A single distribution is easier than its class: the constant estimator that returns its mean
-    makes no error. If the means are far apart, every constant errs by half their distance, so the
-    worst error over the members may exceed the lower bound of the class.
+    The lower bound for the class need not hold for a single distribution, because an estimator
+    that always returns the mean of this distribution makes no error. For two members, every
+    constant estimator has at one of them an error of at least half the distance of the two means.
+    So if the means are far apart, the worst error over the members may be compared with the lower
+    bound for the class.
 
     Parameters
     ----------
     laws : mapping of str to distribution or its configuration
-        Members by name; their means must not all be equal.
+        Members, keyed by name; their means must not all be equal.
     """
 
     laws: Annotated[dict[Label, Any], Field(min_length=2)]
@@ -142,52 +155,63 @@ class Laws(Family):
     @field_validator("laws")
     @classmethod
     def _several_means(cls, laws: dict[str, Any]) -> dict[str, Distribution]:
-        made = {
+        distributions = {
             name: Distribution.build(law, name) if isinstance(law, Mapping) else law
             for name, law in laws.items()
         }
-        if not all(isinstance(law, Distribution) for law in made.values()):
+        if not all(isinstance(law, Distribution) for law in distributions.values()):
             raise ValueError("give each law as a mapping with its kind")
-        if len({law.d for law in made.values()}) > 1:
+        if len({law.d for law in distributions.values()}) > 1:
             raise ValueError("the laws differ in dimension; give laws of one d")
-        if len({tuple(np.ravel(law.target)) for law in made.values()}) == 1:
+        if len({tuple(np.ravel(law.target)) for law in distributions.values()}) == 1:
             raise ValueError("all laws have one mean, which a constant answers; vary the mean")
-        return made
+        return distributions
 
     @property
-    def _each(self) -> list[_Single]:
+    def _single_families(self) -> list[_Single]:
         return [_Single(distribution=law) for law in self.laws.values()]
 
     @property
     def moment_order(self) -> float | None:
-        """Order of the moment that all members bound by 1; None if they differ."""
-        orders = {one.moment_order for one in self._each}
+        """Order k of the central moment that is at most 1 for all members; None if they differ."""
+        orders = {family.moment_order for family in self._single_families}
         return orders.pop() if len(orders) == 1 else None
 
     @property
     def person_records(self) -> int:
-        return max(one.person_records for one in self._each)
+        return max(family.person_records for family in self._single_families)
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {f"{label}/{name}": law for name, law in self.laws.items()}
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
-        """Return the largest bound of a member's class: each holds for the union of the classes."""
-        bounds = [one.lower_bound(n, budget, local=local) for one in self._each]
-        return max(bounds, key=lambda one: -1.0 if np.isnan(one.value) else one.value)
+        """Return the largest of the lower bounds on the error for the members' classes.
+
+        Each bound also holds for the union of the classes.
+        """
+        bounds = [family.lower_bound(n, budget, local=local) for family in self._single_families]
+        return max(bounds, key=lambda bound: -1.0 if np.isnan(bound.value) else bound.value)
 
 
-def _digits(p: float) -> float:
-    # Parameters seed the random streams, so rounding of a logarithm should not change the data.
+def _round_digits(p: float) -> float:
+    """Return |p| rounded to six significant digits, for a probability p with a sign.
+
+    The sign of p only says on which side of 0 the rare point lies. A distribution's parameters seed
+    its random numbers. So, without rounding, an error in the last digit of p would change the data.
+    """
     return float(f"{abs(p):.6g}")
 
 
-def _signed(
+def _signed_distributions(
     law: type[TwoPoint | SignedTwoPoint], label: str, signed: Mapping[str, float], **options: Any
 ) -> dict[str, Distribution]:
-    """Return distributions with these p and signs; p above 1/2 and NaN are dropped."""
+    """Return a distribution with a rare point for each signed probability, keyed by label.
+
+    `signed` maps names to probabilities of the rare point. A negative number stands for the
+    opposite sign of the point. Numbers above 1/2 in absolute value and NaN are dropped.
+    """
     return {
-        f"{label}/{name}": law(p=_digits(p), sign=-1 if p < 0 else 1, **options)
+        f"{label}/{name}": law(p=_round_digits(p), sign=-1 if p < 0 else 1, **options)
         for name, p in signed.items()
         if abs(p) <= 0.5
     }
@@ -195,14 +219,16 @@ def _signed(
 
 @validated
 class TwoPointFamily(Family):
-    """Two-point distributions whose rare point is hardest for privacy at this n and budget.
+    """Two-point distributions whose rare point is hardest for privacy at a given n and budget.
 
-    Let beta = 0.1, q the 1 - beta quantile of the budget's noise at sensitivity 1, and
-    e = ln(1/beta)/q, which is epsilon under pure DP. The rare point has probability p = c/(e n), or
-    p = c/(e sqrt(n)) in the local model. KSU20, Claim 3.9, proves a lower bound with this pair.
-    Rare points isolate the cost of privacy, because the empirical mean has a far smaller error than
-    private estimators. They are not the worst distributions with E|X - mean|^k <= 1 if n is so
-    large that sampling costs more than privacy.
+    Each member has a rare point, tau or -tau. A record X is the rare point with probability p, and
+    else 0. The number tau makes E|X - mean|^k equal to 1. Let q be the 0.9 quantile of the absolute
+    noise that the privacy budget requires at sensitivity 1. Let e = ln(10)/q, which is epsilon
+    under pure DP. Then p = c/(e n), or p = c/(e sqrt(n)) in the local model. KSU20, Claim 3.9,
+    proves a lower bound with a pair of rare points of opposite signs. Rare points isolate the cost
+    of privacy, because the empirical mean has a far smaller error than private estimators. If n is
+    so large that sampling costs more than privacy, other distributions with E|X - mean|^k <= 1 are
+    worse.
 
     Parameters
     ----------
@@ -211,17 +237,20 @@ class TwoPointFamily(Family):
     c : list of float
         Values of c; members with p > 1/2 are dropped. A negative c puts the rare point at -tau.
     scaling : {'central', 'local'}
-        Scaling of p. ``central`` adds the members with c = +-2 ln(1/beta) and with p = +-p* of the
-        lower bound, at most 1/2.
+        ``local``: p = c/(e sqrt(n)). ``central``: p = c/(e n). ``central`` also adds members of
+        both signs at c = 2 ln(10), and at the p of the lower bound `two_point_lower_bound`, but at
+        most 1/2.
     location : float
         Constant that is added to every record.
     sampling : bool
-        Whether to add the fair coin on +-1, which no clip above 1 changes and whose mean cannot be
-        estimated much better than within 1.645/sqrt(n). The lower bound is then that of all
-        distributions with E|X - mean|^k <= 1; otherwise of those with a point as rare as the
-        members'.
+        Whether to add the fair coin on +-1. A clip above 1 does not change the coin's records. For
+        the mean of the coin, the 0.9 quantile of the error of every estimator is about
+        1.645/sqrt(n) or more. With the coin, `lower_bound` is for all distributions with
+        E|X - mean|^k <= 1. Without the coin, `lower_bound` is for distributions in which a non-zero
+        record is at most as probable as in the members.
     m : int
-        Records of each of n people; the estimator sees their means, and p = c/(e n m).
+        Number of records of each of n people, 1 by default. The estimator sees the people's means,
+        and p = c/(e n m).
     """
 
     k: MomentOrder
@@ -247,7 +276,7 @@ class TwoPointFamily(Family):
             p_star = min(two_point_lower_bound(n, self.k, budget).p_star, 0.5) / self.m
             signed |= {"+worst": worst, "-worst": -worst, "+p_star": p_star, "-p_star": -p_star}
         coin = {f"{label}/coin": TwoPoint(p=0.5, k=self.k, location=self.location - 1)}
-        rare = _signed(TwoPoint, label, signed, k=self.k, location=self.location)
+        rare = _signed_distributions(TwoPoint, label, signed, k=self.k, location=self.location)
         laws = rare | (coin if self.sampling else {})
         return {
             name: UserMeans(of=law, m=self.m) if self.m > 1 else law for name, law in laws.items()
@@ -255,42 +284,54 @@ class TwoPointFamily(Family):
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
         if self.m > 1:
-            return ErrorBound() if local else of_people(n, self.m, self.k, budget, self.sampling)
+            return (
+                ErrorBound()
+                if local
+                else user_level_bound(n, self.m, self.k, budget, self.sampling)
+            )
         if self.sampling or local:
-            return heavy_tailed(n, self.k, budget, local=local, rare=float(self.sampling))
+            return heavy_tail_bound(n, self.k, budget, local=local, rare=float(self.sampling))
         members: Any = self.members("", n, budget)
-        return heavy_tailed(n, self.k, budget, rare=max(law.p for law in members.values()))
+        return heavy_tail_bound(n, self.k, budget, rare=max(law.p for law in members.values()))
 
     def crossing(self, budget: Budget) -> float:
-        """Return the n from which sampling exceeds the bound by privacy alone, if below 1e15."""
+        """Return the smallest n at which sampling gives a larger lower bound than privacy.
 
-        def sampled(n: int) -> bool:
-            private = heavy_tailed(n, self.k, budget, rare=0).value
+        Two lower bounds on the error are compared: for sampling without privacy, and for privacy
+        without the cost of sampling. The result is NaN if the smallest n is above 1e15. It is also
+        NaN if the family has no fair coin, or if people have several records.
+        """
+
+        def sampling_dominates(n: int) -> bool:
+            private = heavy_tail_bound(n, self.k, budget, rare=0).value
             return not sampling_lower_bound(n, self.k) < private
 
-        if not (self.sampling and self.m == 1 and sampled(MOST)):
+        if not (self.sampling and self.m == 1 and sampling_dominates(MAX_SAMPLE_SIZE)):
             return float("nan")
-        return float(1 + bisect_left(range(1, MOST), x=True, key=sampled))
+        return float(1 + bisect_left(range(1, MAX_SAMPLE_SIZE), x=True, key=sampling_dominates))
 
 
 @validated
 class SignedTwoPointFamily(Family):
-    """`SignedTwoPoint` distributions that are hard for a clip to a ball at this n and budget.
+    """Distributions of rare sign vectors, hard for clipping to a ball, at a given n and budget.
 
-    Let q be the 1 - beta quantile of the budget's noise at sensitivity 1, beta = 0.1. A vector is
-    not zero with probability p = c d q/n. The best ball around the mean has the radius sqrt(d) T
-    with T^k ~ n/(d q); its bias is largest for a distribution whose non-zero vectors lie outside
-    the ball.
+    A record is 0 with probability 1 - p. Else the record is a vector with random signs, but the
+    sign of its first coordinate is fixed (see `SignedTwoPoint`). Let q be the 0.9 quantile of the
+    absolute noise that the budget requires at sensitivity 1. Then p = |c| d q/n. Non-zero records
+    have the norm tau sqrt(d), where tau makes the central moment of order k at most 1 in every
+    direction. An estimator that clips records to a ball around the mean does best at a radius
+    sqrt(d) T, where T^k is of the order of n/(d q). Clipping to this ball has the largest bias if
+    all non-zero records lie outside the ball.
 
     Parameters
     ----------
     d : int
-        Dimension.
+        Number of coordinates of a record.
     k : float >= 2
-        Order of the moment.
+        Order of the central moment that is at most 1 in every direction.
     c : list of float
         Values of c; members with p > 1/2 are dropped. A negative c flips the sign of the mean, and
-        0 is the point mass.
+        c = 0 is the point mass at 0.
     """
 
     d: Dimension
@@ -300,28 +341,34 @@ class SignedTwoPointFamily(Family):
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         unit = self.d * budget.noise_quantile(BETA) / n
-        return _signed(
+        return _signed_distributions(
             SignedTwoPoint, label, {f"c={c:g}": c * unit for c in self.c}, d=self.d, k=self.k
         )
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
-        """Return the bound of the class, without sampling as for `TwoPointFamily`."""
-        return ErrorBound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
+        """Return a lower bound on the error of the mean that counts only the cost of privacy.
+
+        The bound is for the class of distributions whose central moment of order k is at most 1 in
+        every direction. It leaves out the sampling error. It is NaN in the local model.
+        """
+        return ErrorBound() if local else heavy_tail_bound(n, self.k, budget, d=self.d, rare=0)
 
 
 @validated
 class ProductTwoPointFamily(Family):
-    """Product two-point distributions of KSU20, Theorem 6.1, at this n and budget.
+    """Product two-point distributions of KSU20, Theorem 6.1, at a given n and budget.
 
-    A coordinate in the code word is not zero with probability p = c q/n, where q is the 1 - beta
-    quantile of the budget's noise at sensitivity 1, beta = 0.1. In KSU20, alpha^2 = p d.
+    A code word is a 0-1 vector of length d. Coordinates are independent: where the code word is 1,
+    a coordinate is p^(-1/2) with probability p, and else 0. All other coordinates are 0. Here p is
+    c q/n, where q is the 0.9 quantile of the absolute noise that the privacy budget requires at
+    sensitivity 1. In KSU20, p is alpha^2/d for an error alpha.
 
     Parameters
     ----------
     d : int
-        Dimension.
+        Number of coordinates of a record.
     c : list of float >= 0
-        Values of c; members with p > 1/2 are dropped, and c = 0 is the point mass.
+        Values of c; members with p > 1/2 are dropped, and c = 0 is the point mass at 0.
     words : int
         Number of random code words for each c.
     """
@@ -335,15 +382,20 @@ class ProductTwoPointFamily(Family):
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         unit = budget.noise_quantile(BETA) / n
         return {
-            f"{label}/c={c:g},{word}": ProductTwoPoint(d=self.d, p=_digits(c * unit), word=word)
+            f"{label}/c={c:g},{word}": ProductTwoPoint(
+                d=self.d, p=_round_digits(c * unit), word=word
+            )
             for c in self.c
             if c * unit <= 0.5
             for word in range(self.words if c else 1)
         }
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
-        """Return the bound of the class, without sampling."""
-        return ErrorBound() if local else heavy_tailed(n, self.k, budget, d=self.d, rare=0)
+        """Return the lower bound on the error for moments of order 2, without the cost of sampling.
+
+        The bound is NaN in the local model.
+        """
+        return ErrorBound() if local else heavy_tail_bound(n, self.k, budget, d=self.d, rare=0)
 
 
 def build_family(spec: Mapping[str, Any], where: str) -> Family:
@@ -354,7 +406,7 @@ def build_family(spec: Mapping[str, Any], where: str) -> Family:
     spec : mapping or Family
         Configuration with its ``kind``; see `Registered.build`.
     where : str
-        Key of the configuration, for error messages.
+        Key of `spec` in the configuration, for error messages.
 
     Returns
     -------
@@ -369,6 +421,6 @@ def build_family(spec: Mapping[str, Any], where: str) -> Family:
     if isinstance(spec, Family) or (isinstance(spec, Mapping) and Family.find(spec, whole=False)):
         return Family.build(spec, where)
     if isinstance(spec, Mapping) and "kind" in spec and not Distribution.find(spec, whole=False):
-        known = sorted([*Distribution.kinds(), *Family.kinds()])
-        raise ConfigError(f"{where}.kind: {spec['kind']!r}: {choose_from(spec['kind'], known)}")
+        kinds = sorted([*Distribution.kinds(), *Family.kinds()])
+        raise ConfigError(f"{where}.kind: {spec['kind']!r}: {choose_from(spec['kind'], kinds)}")
     return _Single(distribution=Distribution.build(spec, where))

@@ -9,33 +9,50 @@ from typing import Literal
 
 __all__ = ["THEOREMS", "Subject", "Theorem"]
 
-# The subject of a claim: a theorem, or the code against the formula that it computes.
+# A claim is about a theorem, or about the code, which is compared with an exact formula.
 Subject = Literal["theorem", "code"]
 
 
 @dataclass(frozen=True)
 class Theorem:
-    """Relation of n, the error alpha, the budget, the radius R and the moment order k.
+    """Prediction of a theorem about an error, for example an exponent or an upper limit.
+
+    The error alpha of an estimator depends on the number n of records, the budget and other
+    variables. Examples are the moment order k and the radius R, a public bound on the mean.
 
     Attributes
     ----------
     source : str
-        Key of the source, and the number of the theorem where it was checked.
+        Key of the publication, with the number of the theorem or a remark that the number was not
+        checked.
     variable : str
-        ``alpha``: `predicted` is the e in n ~ (1/alpha)^e. Another of
-        `dpbench.sweep.metrics.VARIABLES`: the s in n ~ x^s at fixed alpha. ``n``: the exponent of
-        the error in n. ``level``, ``factor``, ``ratio``, ``limit``: see `dpbench.analysis.kinds`.
+        Meaning of the predicted number:
+
+        - ``alpha``: the exponent e in n ~ (1/alpha)^e.
+        - ``n``: the exponent of the error in n.
+        - another key of `dpbench.sweep.metrics.VARIABLES`, such as ``epsilon``: the exponent s in
+          n ~ x^s at fixed alpha. For the keys ``epsilon``, ``rho``, ``mu`` and ``m`` (records of a
+          person), x is 1/epsilon, 1/rho, 1/mu and 1/m. For ``delta``, x is ln(1/delta). For
+          ``log_radius``, x is ln R. For keys such as ``radius`` or ``d``, x is the value itself.
+        - ``level``: the measured value of `metric`, divided by the exact value.
+        - ``factor``: the error divided by its lower bound.
+        - ``ratio``: the error of one estimator divided by the error of another.
+        - ``limit``: the worst value of `metric`.
     predicted : callable
-        Function of the moment order k that returns the predicted number.
+        Function of the moment order k that returns the predicted number. NaN if the configuration
+        of the claim has to give the number.
     metric : str
-        Column of the summary that holds the error; the worst member of a family counts.
+        Column of the summary that holds the error; ``q90``, the 0.9 quantile, by default. The
+        largest error over the members of a family counts.
     of : {'error', 'samples', 'fixed_n'}
-        Data of the fit: errors at given n; the smallest n for given alpha (a threshold); or, with
-        ``fixed_n``, errors at one n, for the c in error ~ x^c.
+        Data from which the measured number is computed, to be compared with the prediction.
+        ``error`` (the default): errors at several n. ``samples``: the smallest n with an error of
+        at most alpha. ``fixed_n``: errors at one n; the predicted number is then the s in
+        error ~ x^s, with the x of `variable`.
     at_most : bool
-        Whether the prediction is an upper limit.
+        Whether the prediction is an upper limit. False by default.
     lowest : float
-        Lower limit that holds together with an upper limit.
+        Lower limit that the theorem predicts in addition to an upper limit; 0 by default.
     """
 
     source: str
@@ -48,34 +65,41 @@ class Theorem:
 
     @property
     def kind(self) -> str:
-        """Kind of claim that tests the theorem."""
+        """Kind of claim that tests the theorem, such as ``exponent`` or ``factor``."""
         if self.variable in ("level", "factor", "ratio", "limit"):
             return "level_of_n" if self.of == "samples" else self.variable
         return "smallest_n" if self.of == "samples" else "exponent"
 
     @property
     def subject(self) -> Subject:
-        """Default subject of a claim: ``code`` if the code has the exact value at every n."""
+        """Default subject of a claim: ``code`` for a prediction of exact values, else ``theorem``.
+
+        A claim with the subject ``code`` tests the code, because the exact value is known at every
+        n.
+        """
         return "code" if self.kind in ("level", "level_of_n") else "theorem"
 
     @property
     def leaves_open(self) -> bool:
-        """Whether the claim has to give the number."""
+        """True if the theorem states no number; the claim's configuration then gives it."""
         return math.isnan(self.predicted(2.0))
 
     @property
     def floor(self) -> float | None:
-        """Lower limit of an upper limit's region; None for a prediction of a value."""
+        """Lower limit of a prediction that also has an upper limit; None for other predictions."""
         return self.lowest if self.at_most else None
 
 
 def _rate(k: float) -> float:
-    """Return k/(k-1), the exponent of heavy tails."""
+    """Return k/(k-1), the exponent e in n ~ (1/alpha)^e for bounded k-th moments.
+
+    n is the number of records for an error alpha.
+    """
     return k / (k - 1)
 
 
 def _is(value: float) -> Callable[[float], float]:
-    """Return a function of k that is constant."""
+    """Return the constant function that maps every moment order k to `value`."""
     return lambda _: value
 
 
@@ -94,7 +118,7 @@ THEOREMS = {
     "heavy_tail_guarantee": Theorem(
         KSU20, "limit", _is(1), metric="error_over_guarantee_q90", at_most=True
     ),
-    # The guaranteed error is only a bound, but error/guarantee has an exact value.
+    # The guaranteed error is a bound only, but the quotient error/guarantee has an exact value.
     "exact_promise": Theorem(EXACT, "level", _is(1), metric="error_over_guarantee_q90"),
     # Clipping at tau = n^(1/k): alpha ~ tau/(epsilon n), so n ~ (1/(alpha epsilon))^(k/(k-1)).
     "keep_all_alpha": Theorem("L15, handwritten notes", "alpha", _rate),
@@ -107,7 +131,7 @@ THEOREMS = {
     "near_optimal": Theorem(BOUND, "factor", _is(1.25), at_most=True, lowest=1.0),
     # The claim gives the number; its reason says if the number comes from earlier runs.
     "within": Theorem(BOUND, "factor", _is(math.nan), at_most=True, lowest=1.0),
-    # n = 1/alpha^2 + 1/(alpha epsilon), in both regimes and term by term.
+    # n = 1/alpha^2 + 1/(alpha epsilon), tested in both regimes and term by term.
     "sampling_regime": Theorem("L15, binary mean estimation", "alpha", _is(2)),
     "private_regime": Theorem("L15, binary mean estimation", "alpha", _is(1)),
     "bounded_private_part": Theorem(
@@ -147,7 +171,7 @@ THEOREMS = {
     "range_margin": Theorem(
         "KSU20, Theorem 3.3", "limit", _is(1), "error_over_guarantee_q90", at_most=True
     ),
-    # At most alpha n records are outside; the claim gives alpha as the limit.
+    # At most alpha n records are outside of the range; the claim gives alpha as the limit.
     "range_outside": Theorem(
         "KSU20, Theorem 3.3", "limit", _is(math.nan), "outside_q90", at_most=True
     ),
@@ -223,25 +247,27 @@ THEOREMS = {
     # is for all distributions with k = 2.
     "smooth_alpha": Theorem("BS19, on rare points (number not checked)", "alpha", _rate),
     "inverse_ratio": Theorem("AD20 (number not checked)", "ratio", _is(math.nan), "noise_q90"),
-    # Measured value over the exact value of `dpbench.theory.exact.value`.
+    # Measured value divided by the exact value of `dpbench.theory.exact.value`.
     "exact_error": Theorem(EXACT, "level", _is(1)),
     "exact_mean_error": Theorem(EXACT, "level", _is(1), "mean_error"),
     "exact_bias": Theorem(EXACT, "level", _is(1), "bias"),
     "exact_rmse": Theorem(EXACT, "level", _is(1), "rmse"),
-    # Laplace noise and mean m: (n epsilon)^2 MSE = 2 (m^2 + (1-m)^2). A sum and a count have twice
-    # that.
+    # Laplace noise and mean m: (n epsilon)^2 MSE = 2 (m^2 + (1-m)^2). A noisy sum of x - 1/2 over a
+    # noisy count has twice this MSE.
     "transformed_noise": Theorem("KSW23 (number not checked)", "level", _is(1), "rmse"),
     "sum_and_count": Theorem("KSW23, G20 (numbers not checked)", "ratio", _is(math.nan), "rmse"),
     "minimax_risk": Theorem("GRS09, GS10 (numbers not checked)", "level", _is(1), "rmse"),
     "exact_noise": Theorem(EXACT, "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem(EXACT, "level", _is(1), "private_q90"),
     "exact_samples": Theorem(EXACT, "level", _is(1), of="samples"),
-    # sd -> sqrt(pi/2) (e^epsilon + 1)/(e^epsilon - 1)/sqrt(n), the smallest in the local model.
+    # The standard deviation tends to sqrt(pi/2) (e^epsilon + 1)/(e^epsilon - 1)/sqrt(n), the
+    # smallest in the local model.
     "sign_constant": Theorem("KS25 (number not checked)", "level", _is(1), "rmse"),
     # Local model: n ~ d/(alpha^2 min(epsilon, epsilon^2)) for vectors of norm 1.
     "unit_dimension": Theorem("AFT22 (number not checked)", "d", _is(1 / 2), "rmse", "fixed_n"),
     "unit_epsilon": Theorem("AFT22 (number not checked)", "epsilon", _is(1), "rmse", "fixed_n"),
     # n = 1/(alpha^2 m) + 1/(epsilon alpha sqrt(m)) + 1/(epsilon alpha^(k/(k-1)) m) + 1/epsilon
+    # people with m records each.
     "person_light_alpha": Theorem("AKMMSU24 (number not checked)", "alpha", _is(1)),
     "person_light_m": Theorem("AKMMSU24 (number not checked)", "m", _is(1 / 2)),
     "person_heavy_alpha": Theorem("AKMMSU24 (number not checked)", "alpha", _rate),

@@ -1,10 +1,11 @@
 """Regression tests of accuracy: errors of a sweep against a stored baseline.
 
 - `compare` (comparison.py) compares two tables of errors and needs no sweep.
-- baseline.py stores a table of errors with its origin, and reads errors of a finished run.
+- baseline.py stores a table of errors with its origin (source, versions and machine), and reads
+  errors of a finished run.
 - check.py is ``track=check`` and ``track=update``; report.py writes their output.
-- changes.py finds where the errors of a row change over commits; history_figure.py draws them.
-- power.py computes how large a loss a comparison would detect.
+- changes.py finds commits at which the errors of a row change; history_figure.py draws them.
+- power.py computes the share of rows in which a comparison would detect a loss of accuracy.
 """
 
 from dpbench.tracking.comparison import compare

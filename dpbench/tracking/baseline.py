@@ -20,23 +20,23 @@ from dpbench.runner.origin import Origin
 from dpbench.runner.store import Memory, Store
 from dpbench.seeds import canonical, digest
 from dpbench.sweep.plan import Cell
-from dpbench.sweep.selection import completed
-from dpbench.tracking.comparison import KEY, LEAST_TRIALS, trimmed_mean
+from dpbench.sweep.selection import add_missing_columns
+from dpbench.tracking.comparison import KEY, MIN_BOOTSTRAP_TRIALS, trimmed_mean
 
-__all__ = ["Baseline", "baseline_path", "check_replaceable", "errors_of"]
+__all__ = ["Baseline", "baseline_path", "check_replaceable", "collect_errors"]
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The errors of every trial of a sweep, and their origin.
+    """Errors of every trial of a sweep, and their origin.
 
     Attributes
     ----------
     rows : DataFrame
-        The columns of `dpbench.tracking.compare`, and ``first``: the trimmed mean of the row's
-        errors in the first baseline that had the row.
+        Columns of the tables for `dpbench.tracking.compare`, and ``first``: the trimmed mean of the
+        row's errors in the first baseline that had the row.
     sweep : str
         Name of the sweep.
     seed : int
@@ -52,14 +52,14 @@ class Baseline:
 
     @classmethod
     def read(cls, path: Path, sweep: str | None) -> Baseline:
-        """Read the baseline of a sweep, or of any sweep.
+        """Read a baseline from its file, and check the sweep that it belongs to.
 
         Parameters
         ----------
         path : Path
-            The baseline's file.
+            File of the baseline.
         sweep : str or None
-            Name that the baseline's sweep must have; None for any.
+            Name that the baseline's sweep must have; None for any name.
 
         Returns
         -------
@@ -71,154 +71,172 @@ class Baseline:
             If the file does not exist, is damaged, is not a baseline, has another format, or
             belongs to another sweep.
         """
-        again = "make one with track=update"
+        remedy = "make one with track=update"
         if not path.exists():
-            raise ConfigError(f"baseline: '{path}': no such file; {again}")
-        about = _about(path)
-        if about.pop("format") != FORMAT:
-            raise ConfigError(f"baseline: '{path}': written by another version; {again}")
+            raise ConfigError(f"baseline: '{path}': no such file; {remedy}")
+        metadata = _read_metadata(path)
+        if metadata.pop("format") != FORMAT:
+            raise ConfigError(f"baseline: '{path}': written by another version; {remedy}")
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 rows = file.read().to_pandas()
-            of, seed = str(about["sweep"]), int(about["seed"])
-            origin = Origin(about["source"], about["machine"], stored=_unfolded(about["about"]))
-            rows = _with_first(completed(rows))[[*KEY, "stream", "errors", "first"]]
-            if rows.empty or min(map(len, rows["errors"])) < LEAST_TRIALS:
+            stored_sweep, seed = str(metadata["sweep"]), int(metadata["seed"])
+            origin = Origin(
+                metadata["source"], metadata["machine"], stored=_unflatten_about(metadata["about"])
+            )
+            rows = _add_first(add_missing_columns(rows))[[*KEY, "stream", "errors", "first"]]
+            if rows.empty or min(map(len, rows["errors"])) < MIN_BOOTSTRAP_TRIALS:
                 raise ValueError("no errors to compare with")
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
-            raise ConfigError(f"baseline: '{path}': damaged; {again}") from error
-        if sweep is not None and of != sweep:
-            raise ConfigError(f"baseline: '{path}': it is of the sweep {of!r}, not {sweep!r}")
-        return cls(rows, of, seed, origin)
+            raise ConfigError(f"baseline: '{path}': damaged; {remedy}") from error
+        if sweep is not None and stored_sweep != sweep:
+            raise ConfigError(
+                f"baseline: '{path}': it is of the sweep {stored_sweep!r}, not {sweep!r}"
+            )
+        return cls(rows, stored_sweep, seed, origin)
 
     @classmethod
-    def after(cls, before: Baseline | None, new: Baseline) -> Baseline:
-        """Return the `new` baseline, with the first errors of rows that the baseline before it has.
+    def with_first_errors(cls, before: Baseline | None, new: Baseline) -> Baseline:
+        """Return the `new` baseline with the column ``first`` taken from `before` where possible.
+
+        The column holds the trimmed mean of a row's errors in the first baseline that had the row.
+        Rows that `before` lacks have the trimmed mean of their new errors.
 
         Parameters
         ----------
         before : Baseline or None
-            The baseline to be replaced.
+            Baseline to be replaced; None if there is no such baseline.
         new : Baseline
-            The baseline of the finished run.
+            Baseline of the finished run.
 
         Returns
         -------
         Baseline
         """
-        rows = _with_first(new.rows)
+        rows = _add_first(new.rows)
         if before is not None:  # a row with another stream has other parameters: it is new
-            same = [*KEY, "stream"]
-            known = rows[same].merge(before.rows[[*same, "first"]], "left", same)["first"]
-            rows["first"] = known.fillna(rows["first"]).to_numpy()
+            keys = [*KEY, "stream"]
+            first_errors = rows[keys].merge(before.rows[[*keys, "first"]], "left", keys)["first"]
+            rows["first"] = first_errors.fillna(rows["first"]).to_numpy()
         return replace(new, rows=rows)
 
     @property
     def drift(self) -> pd.Series[float]:
-        """Trimmed mean of every row over that of the row's first baseline."""
+        """Ratio of each row's trimmed mean error to its value in the row's first baseline."""
         now = self.rows["errors"].map(trimmed_mean)
         return (now / self.rows["first"]).where(now != self.rows["first"], 1.0)
 
     def write(self, path: Path) -> None:
         """Write the baseline to a file, atomically."""
-        rows = _with_first(self.rows)
+        rows = _add_first(self.rows)
         errors = pa.array(list(rows["errors"]), pa.list_(pa.float64()))
         table = pa.table({name: pa.array(rows[name]) for name in (*KEY, "stream", "first")})
-        found = {name: getattr(self.origin, name) for name in ("source", "machine")}
-        found |= {"sweep": self.sweep, "seed": self.seed, "about": _folded(self.origin.about)}
-        about = json.dumps({"format": FORMAT, **found}, sort_keys=True)
-        table = table.append_column("errors", errors).replace_schema_metadata({"dpbench": about})
+        fields = {name: getattr(self.origin, name) for name in ("source", "machine")}
+        fields |= {
+            "sweep": self.sweep,
+            "seed": self.seed,
+            "about": _flatten_about(self.origin.about),
+        }
+        metadata = json.dumps({"format": FORMAT, **fields}, sort_keys=True)
+        table = table.append_column("errors", errors).replace_schema_metadata({"dpbench": metadata})
         with atomic(path) as temporary:
             pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
-def _folded(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the commits and versions of `Origin.about`, flat, as stored in a baseline."""
-    kept = {key: about[key] for key in about if _of_commit(key)}
-    return {**kept, **about.get("versions", {})}
+def _flatten_about(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the commits and versions in a run's origin as one flat mapping, to be stored."""
+    commits = {key: about[key] for key in about if _is_commit_key(key)}
+    return {**commits, **about.get("versions", {})}
 
 
-def _unfolded(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a baseline's file in the form of `Origin.about`."""
-    kept = {key: about[key] for key in about if _of_commit(key)}
-    return kept | {"versions": {key: about[key] for key in about if key not in kept}}
+def _unflatten_about(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a flat mapping of stored commits and versions to the form of `Origin.about`."""
+    commits = {key: about[key] for key in about if _is_commit_key(key)}
+    return commits | {"versions": {key: about[key] for key in about if key not in commits}}
 
 
-def _of_commit(key: str) -> bool:
-    """Return True if a key of `Origin.about` describes a commit."""
+def _is_commit_key(key: str) -> bool:
+    """Return True if a key in the description of a run's origin is about a commit."""
     return "commit" in key or key == "dirty"
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise ConfigError if the file exists and is not a baseline; any version or sweep passes."""
+    """Raise ConfigError if a file exists that is not a baseline and must not be overwritten.
+
+    A baseline of any format version and of any sweep may be overwritten.
+    """
     if path.exists():
-        _about(path)
+        _read_metadata(path)
 
 
-def _about(path: Path) -> dict[str, Any]:
+def _read_metadata(path: Path) -> dict[str, Any]:
     """Return the metadata of a baseline's file; raise ConfigError if it is not a baseline."""
     try:
-        about = json.loads((pq.read_schema(path).metadata or {})[b"dpbench"])
-        return {**about, "format": about["format"]}
+        metadata = json.loads((pq.read_schema(path).metadata or {})[b"dpbench"])
+        return {**metadata, "format": metadata["format"]}
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
         hint = "name another file, or move it away"
         raise ConfigError(f"baseline: '{path}': not a baseline of dpbench; {hint}") from error
 
 
-def _with_first(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the column ``first``; if it is missing, these rows are the first."""
+def _add_first(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with a column ``first``, the trimmed mean error in their first baseline.
+
+    If the column is missing, it is filled with the trimmed means of the rows' own errors.
+    """
     return rows if "first" in rows else rows.assign(first=rows["errors"].map(trimmed_mean))
 
 
-def baseline_path(given: str | None, sweep: str) -> Path:
+def baseline_path(path: str | None, sweep: str) -> Path:
     """Return the file of a sweep's baseline.
 
     Parameters
     ----------
-    given : str or None
-        Path set by the user, which is returned.
+    path : str or None
+        Path set by the user; None if the user set none.
     sweep : str
-        Name of the sweep. Without `given` the file is results/baselines/SWEEP.parquet below the
-        checkout, or below the working folder if the package is installed.
+        Name of the sweep.
 
     Returns
     -------
     Path
+        `path` if it is set. Otherwise results/baselines/SWEEP.parquet below the checkout, or
+        below the working folder if the package is installed.
     """
-    if given is not None:
-        return Path(given)
+    if path is not None:
+        return Path(path)
     checkout = conf_folder().parent
     root = checkout if (checkout / "pyproject.toml").exists() else Path()
     return root / "results" / "baselines" / f"{sweep}.parquet"
 
 
-def errors_of(cells: Iterable[Cell], store: Store | Memory, seed: int) -> pd.DataFrame:
-    """Return the errors of a finished run, read from its blocks, with the names of their streams.
+def collect_errors(cells: Iterable[Cell], store: Store | Memory, seed: int) -> pd.DataFrame:
+    """Return a table of the errors of a finished run, with the names of their random streams.
 
     Parameters
     ----------
     cells : iterable of Cell
-        Cells of the run.
+        Cells of the run; a cell is a family of distributions at one n, with estimators and budgets.
     store : Store or Memory
-        Store of the run's blocks.
+        Store of results, from which the errors are read.
     seed : int
         Seed of the run.
 
     Returns
     -------
     DataFrame
-        The columns of `dpbench.tracking.compare`. ``stream`` is empty if the estimator has its
-        own source of randomness.
+        Columns of the tables for `dpbench.tracking.compare`. ``stream`` names the random stream of
+        data and noise; it is empty if the estimator has its own source of randomness.
     """
-    found = []
+    rows = []
     for cell in cells:
         tasks = cell.tasks(seed)
         errors = np.concatenate([store.read(task).values["error"] for task in tasks], axis=1)
-        one = tasks[0]
-        for i, (label, law, setting) in enumerate(one.keys):
-            data = (seed, canonical(law), one.followed, cell.n, one.trials)
+        first_task = tasks[0]
+        for i, (label, law, setting) in enumerate(first_task.keys):
+            data = (seed, canonical(law), first_task.followed, cell.n, first_task.trials)
             stream = digest(*data, *setting.stream_name)
-            found.append(
+            rows.append(
                 {
                     "estimator": setting.label,
                     "distribution": label,
@@ -228,4 +246,4 @@ def errors_of(cells: Iterable[Cell], store: Store | Memory, seed: int) -> pd.Dat
                     "errors": errors[i, : cell.trials],
                 }
             )
-    return pd.DataFrame(found).sort_values(list(KEY), kind="stable", ignore_index=True)
+    return pd.DataFrame(rows).sort_values(list(KEY), kind="stable", ignore_index=True)

@@ -1,4 +1,4 @@
-"""Run ``track=check`` and ``track=update``: a sweep's errors against its stored baseline."""
+"""Run ``track=check`` and ``track=update``: compare a sweep's errors with a stored baseline."""
 
 from __future__ import annotations
 
@@ -12,30 +12,34 @@ import numpy as np
 import pandas as pd
 
 from dpbench.output.files import atomic, check_writable
-from dpbench.output.verdicts import TRACKING, failing
+from dpbench.output.verdicts import TRACKING, failing_words
 from dpbench.registry import ConfigError
 from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
 from dpbench.sweep.plan import Cell
-from dpbench.tracking.baseline import Baseline, baseline_path, check_replaceable, errors_of
-from dpbench.tracking.comparison import LEAST_TRIALS, SMALLEST, compare
+from dpbench.tracking.baseline import Baseline, baseline_path, check_replaceable, collect_errors
+from dpbench.tracking.comparison import MIN_BOOTSTRAP_TRIALS, SMALLEST_CHANGE, compare
 from dpbench.tracking.power import power, power_sentence
-from dpbench.tracking.report import in_print, junit, markdown, row_name
+from dpbench.tracking.report import format_terminal, junit, markdown, row_name
 
-__all__ = ["FILES", "Judgement", "Tracking", "suspects"]
+__all__ = ["FILES", "Judgement", "Tracking", "find_suspects"]
 
 FILES = ("tracking.csv", "tracking.md", "junit.xml", "tracking_power.csv")
-TOO_GOOD = 0.05  # relative gain above which a private row may no longer be private
+SUSPICIOUS_GAIN = 0.05  # relative gain above which a private row may no longer be private
 
 
-def suspects(table: pd.DataFrame) -> list[int]:
-    """Return the places of private rows that are better by more than `TOO_GOOD`."""
-    better = (table["verdict"] == "better") & (table["trimmed_mean_high"] < 1 - TOO_GOOD)
-    return [int(place) for place in np.flatnonzero(better & (table["privacy"] != "none"))]
+def find_suspects(table: pd.DataFrame) -> list[int]:
+    """Return the indices of private rows with an error that fell by more than `SUSPICIOUS_GAIN`.
+
+    A private row has the errors of an estimator under a privacy budget. If they fell so much, the
+    estimator may no longer be private.
+    """
+    improved = (table["verdict"] == "better") & (table["trimmed_mean_high"] < 1 - SUSPICIOUS_GAIN)
+    return [int(place) for place in np.flatnonzero(improved & (table["privacy"] != "none"))]
 
 
 class Judgement(NamedTuple):
-    """A comparison with its notes, failures and power.
+    """Result of a comparison with a baseline: table, notes, failing rows and power.
 
     Attributes
     ----------
@@ -44,9 +48,9 @@ class Judgement(NamedTuple):
     notes : list of str
         Sentences about the baseline and the comparison.
     reasons : dict of int to str
-        Reason of every row that fails, by its place in the table.
+        Reason why a row fails, keyed by the index of the row in the table.
     power : DataFrame or None
-        Table of `dpbench.tracking.power`; None on the baseline's processor.
+        Table of `dpbench.tracking.power`; None if the run used the baseline's processor.
     """
 
     table: pd.DataFrame
@@ -57,16 +61,16 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True)
 class Tracking:
-    """Compare the errors of a sweep with a baseline, or store them as a new baseline.
+    """Comparison of a sweep's errors with a baseline, or storage of the errors as a new baseline.
 
     Attributes
     ----------
     sweep : str
         Name of the sweep.
     path : Path
-        The baseline's file.
+        File of the baseline.
     stored : Baseline or None
-        The baseline to compare with, if there is one.
+        Baseline to compare with; None if the file has no usable baseline.
     update : bool
         True to store the run's errors as the new baseline.
     fail_on_inconsistent : bool
@@ -83,33 +87,34 @@ class Tracking:
     def prepare(
         cls, settings: Settings, sweep: str, trials: int, fail_on_inconsistent: bool
     ) -> Self | None:
-        """Read the baseline before anything is computed.
+        """Read the baseline, and check the options, before anything is computed.
 
         Parameters
         ----------
         settings : Settings
-            `track` and `baseline` of the command line.
+            Settings of the command line, with the keys `track` and `baseline`.
         sweep : str
             Name of the sweep.
         trials : int
-            Trials of the row that has fewest.
+            Smallest number of trials of a row.
         fail_on_inconsistent : bool
-            See `Tracking`; set by the sweep.
+            True if a private row that became better fails the run; set by the sweep.
 
         Returns
         -------
         Tracking or None
-            None if nothing is to be tracked.
+            None if `track` is not set.
 
         Raises
         ------
         ConfigError
-            If the baseline cannot be read, the new one cannot be written, or trials are too few.
+            If the baseline cannot be read, a new baseline cannot be written, or the trials are too
+            few.
         """
         if settings.track is None:
             return None
-        if trials < LEAST_TRIALS:
-            raise ConfigError(f"track: {trials} trials: {LEAST_TRIALS} or more are needed")
+        if trials < MIN_BOOTSTRAP_TRIALS:
+            raise ConfigError(f"track: {trials} trials: {MIN_BOOTSTRAP_TRIALS} or more are needed")
         path = baseline_path(settings.baseline, sweep)
         if path.is_dir():
             raise ConfigError(f"baseline: '{path}': is a folder")
@@ -123,7 +128,7 @@ class Tracking:
         return cls(sweep, path, stored, True, fail_on_inconsistent)
 
     def run(self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Say) -> int:
-        """Compare a finished run with the baseline; store it as the new one if `update` is set.
+        """Compare a finished run with the baseline; store it as the new baseline if `update`.
 
         Parameters
         ----------
@@ -134,42 +139,43 @@ class Tracking:
         failed : bool
             True if estimators failed; such a run is not stored.
         say : callable
-            Prints a line.
+            Function that prints a line.
 
         Returns
         -------
         int
-            Exit code. 1 if a row is worse or gone; if a private row is better and the sweep gates;
-            if bits differ although source and processor are the same; or if a run with failures was
-            to be stored. Else 0.
+            Exit code. It is 1 if a run with failures was to be stored. For ``track=check`` it is 1
+            if a row is worse or gone, if errors differ in a bit although source and processor are
+            equal, or if a private row is suspiciously better and `fail_on_inconsistent` is set.
+            Otherwise 0.
         """
         assert options.out is not None
-        rows = errors_of(cells, options.store(), options.seed)
-        found = Baseline(rows, self.sweep, options.seed, options.origin)
+        rows = collect_errors(cells, options.store(), options.seed)
+        new = Baseline(rows, self.sweep, options.seed, options.origin)
         if self.update and failed:
             say(f"baseline: '{self.path}': not stored, as estimators failed")
             return 1
-        code = 0 if self.stored is None else self._check(found, options.out, say)
+        code = 0 if self.stored is None else self._write_comparison(new, options.out, say)
         if not self.update:
             return code
         for name in FILES:  # remove the comparison with the replaced baseline
             (options.out / name).unlink(missing_ok=True)
-        self.store(found, say)
+        self.store(new, say)
         return 0
 
-    def store(self, found: Baseline, say: Say) -> None:
-        """Store errors as the new baseline, and print the rows that have drifted since their first.
+    def store(self, errors: Baseline, say: Say) -> None:
+        """Store errors as the new baseline; print rows that drifted since their first baseline.
 
         Parameters
         ----------
-        found : Baseline
+        errors : Baseline
             Errors of the finished run.
         say : callable
-            Prints a line.
+            Function that prints a line.
         """
-        new = Baseline.after(self.stored, found)
+        new = Baseline.with_first_errors(self.stored, errors)
         new.write(self.path)
-        drifted = (new.drift - 1).abs() > SMALLEST
+        drifted = (new.drift - 1).abs() > SMALLEST_CHANGE
         if drifted.any():
             say(f"{drifted.sum()} rows have drifted since their first baseline:")
             for row, drift in zip(
@@ -178,17 +184,17 @@ class Tracking:
                 say(f"  {drift:.3f} {row_name(row)}")
         say(f"baseline of {len(new.rows)} rows: {self.path}")
 
-    def judge(self, found: Baseline) -> Judgement:
-        """Compare errors with the stored baseline."""
+    def judge(self, new: Baseline) -> Judgement:
+        """Compare the errors of a run with the stored baseline."""
         assert self.stored is not None
-        table = compare(self.stored.rows, found.rows)
+        table = compare(self.stored.rows, new.rows)
         paired = table["comparison"] == "paired"
-        notes, reasons = self._notes(found), dict[int, str]()
-        seen = None
-        if found.origin.machine != self.stored.origin.machine:
-            seen = power(self.stored.rows, found.rows, table)
-            notes.insert(0, power_sentence(seen))
-        if found.origin.same_bits(self.stored.origin) and paired.any():
+        notes, reasons = self._describe_baseline(new), dict[int, str]()
+        power_table = None
+        if new.origin.machine != self.stored.origin.machine:
+            power_table = power(self.stored.rows, new.rows, table)
+            notes.insert(0, power_sentence(power_table))
+        if new.origin.same_bits(self.stored.origin) and paired.any():
             notes.append(
                 f"**{paired.sum()} rows have other bits all the same: "
                 "they depend on more than their seed.**"
@@ -196,51 +202,51 @@ class Tracking:
             reasons = dict.fromkeys(
                 np.flatnonzero(paired).tolist(), "other bits from the same seed"
             )
-        suspect = suspects(table)
-        if len(suspect):
+        suspects = find_suspects(table)
+        if len(suspects):
             notes.append(
-                f"**{len(suspect)} private rows are better by more than {TOO_GOOD:.0%}: are they "
-                "as private as before? If you have checked, accept them by track=update.**"
+                f"**{len(suspects)} private rows are better by more than {SUSPICIOUS_GAIN:.0%}: "
+                "are they as private as before? If you have checked, accept them by track=update.**"
             )
             if self.fail_on_inconsistent:
-                reasons |= dict.fromkeys(suspect, "better, and as private?")
-        for place in np.flatnonzero(table["verdict"].isin(failing(TRACKING))).tolist():
+                reasons |= dict.fromkeys(suspects, "better, and as private?")
+        for place in np.flatnonzero(table["verdict"].isin(failing_words(TRACKING))).tolist():
             reasons[place] = str(table["verdict"][place])
-        return Judgement(table, notes, reasons, seen)
+        return Judgement(table, notes, reasons, power_table)
 
-    def _check(self, found: Baseline, out: Path, say: Say) -> int:
-        table, notes, reasons, seen = self.judge(found)
+    def _write_comparison(self, new: Baseline, out: Path, say: Say) -> int:
+        table, notes, reasons, power_table = self.judge(new)
         text = markdown(table, self.sweep, notes)
-        written = [table.to_csv(index=False), text, junit(table, self.sweep, reasons)]
-        written += [] if seen is None else [seen.to_csv(index=False)]
-        for name, content in zip(FILES, written, strict=False):
+        contents = [table.to_csv(index=False), text, junit(table, self.sweep, reasons)]
+        contents += [] if power_table is None else [power_table.to_csv(index=False)]
+        for name, content in zip(FILES, contents, strict=False):
             with atomic(out / name) as path:
                 path.write_text(content, encoding="utf-8")
-        say(in_print(table, self.sweep, notes))
+        say(format_terminal(table, self.sweep, notes))
         if not self.update and table["comparison"].isin(["paired", "unpaired"]).any():
             say("to take these errors as the new baseline: track=update")
         return int(bool(reasons))
 
-    def _notes(self, found: Baseline) -> list[str]:
+    def _describe_baseline(self, new: Baseline) -> list[str]:
         """Return sentences about the baseline's origin and the validity of the comparison."""
         assert self.stored is not None
-        old, origin = self.stored.origin, found.origin
-        known = old.about.get("versions", {})
-        theirs = (
+        old, origin = self.stored.origin, new.origin
+        versions = old.about.get("versions", {})
+        sources = (
             old.about.get("plugin_commits") or {"": old.about}
         ).items()  # a commit for each plugin folder
         commits = ", ".join(
-            f"{str(one.get('commit') or 'unknown')[:12]}{f' of {folder}' if folder else ''}"
-            f"{' with uncommitted changes' if one.get('dirty') else ''}"
-            for folder, one in theirs
+            f"{str(source.get('commit') or 'unknown')[:12]}{f' of {folder}' if folder else ''}"
+            f"{' with uncommitted changes' if source.get('dirty') else ''}"
+            for folder, source in sources
         )
         notes = [
-            f"Baseline of commit {commits}: dpbench {known.get('dpbench')}, numpy "
-            f"{known.get('numpy')}, scipy {known.get('scipy')}, seed {self.stored.seed}."
+            f"Baseline of commit {commits}: dpbench {versions.get('dpbench')}, numpy "
+            f"{versions.get('numpy')}, scipy {versions.get('scipy')}, seed {self.stored.seed}."
         ]
-        if self.stored.seed != found.seed:
+        if self.stored.seed != new.seed:
             notes.append(
-                f"This run has seed {found.seed}: all rows are compared as independent samples."
+                f"This run has seed {new.seed}: all rows are compared as independent samples."
             )
         elif old.source != origin.source:
             notes.append("The numerical source, numpy or scipy has changed since.")

@@ -1,4 +1,4 @@
-"""Figure of a history: errors over commits, their levels, and the change points."""
+"""Figure of the errors of a sweep over commits, with change points and levels between them."""
 
 from __future__ import annotations
 
@@ -9,86 +9,95 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.output.axes import vertical_ticks
-from dpbench.output.style import Axes, legend, line_styles, panels, save, spaced, style
+from dpbench.output.axes import set_vertical_ticks
+from dpbench.output.style import Axes, display_name, legend, line_styles, panels, save, style
 from dpbench.privacy.symbols import budget_text
 from dpbench.tracking.comparison import KEY
 
 __all__ = ["draw"]
 
 GREY = "0.6"
-MOST_TICKS = 6
-MOST_COLOURED = 6  # up to this number of rows, rows without a change have colours, too
+MAX_COMMIT_TICKS = 6
+MAX_COLOURED_ROWS = 6  # with more rows, rows without a change are grey
 
 
 def draw(history: pd.DataFrame, segments: pd.DataFrame, out: Path) -> None:
-    """Draw a panel per distribution: errors with intervals, levels as steps, changes as marks.
+    """Draw a panel for each distribution, with the errors of its rows over the commits.
+
+    A row is an estimator at one budget and n. Dots are trimmed means of the errors with their
+    intervals. Lines are the levels of the errors between changes. A triangle marks a change and
+    points in its direction.
 
     Parameters
     ----------
     history, segments : DataFrame
-        Tables of `dpbench.commands.history.changes`.
+        Tables that `dpbench.commands.history.find_changes` returns.
     out : Path
         Folder for ``history.pdf`` and the other formats.
     """
     commits = list(dict.fromkeys(history["commit"]))
     laws = list(dict.fromkeys(history["distribution"]))
-    rows = history.assign(label=[_label(row) for row in history.to_dict("records")])
-    segments = segments.assign(label=[_label(row) for row in segments.to_dict("records")])
+    rows = history.assign(label=[_row_label(row) for row in history.to_dict("records")])
+    segments = segments.assign(label=[_row_label(row) for row in segments.to_dict("records")])
     shown = (
         rows
-        if len(rows[list(KEY)].drop_duplicates()) <= MOST_COLOURED
+        if len(rows[list(KEY)].drop_duplicates()) <= MAX_COLOURED_ROWS
         else segments.dropna(subset="ratio")
     )
     colours = {label: look["color"] for label, look in line_styles(shown["label"]).items()}
     with style("page"):
         canvas, axes = panels(len(laws))
         for ax, law in zip(axes, laws, strict=True):
-            here = segments["distribution"] == law
-            _panel(ax, rows[rows["distribution"] == law], segments[here], commits, colours)
-            ax.set(title=spaced(law), yscale="log", xlim=(-0.5, len(commits) - 0.5))
-            every = -(-len(commits) // MOST_TICKS)
-            ax.set_xticks(range(len(commits))[::every], [name[:7] for name in commits[::every]])
+            in_panel = segments["distribution"] == law
+            _draw_rows(ax, rows[rows["distribution"] == law], segments[in_panel], commits, colours)
+            ax.set(title=display_name(law), yscale="log", xlim=(-0.5, len(commits) - 0.5))
+            step = -(-len(commits) // MAX_COMMIT_TICKS)
+            ax.set_xticks(range(len(commits))[::step], [name[:7] for name in commits[::step]])
             ax.tick_params(axis="x", labelrotation=45)
-            vertical_ticks(ax)
+            set_vertical_ticks(ax)
             ax.set_ylabel("error")
         legend(canvas)
         save(canvas, out, "history")
 
 
-def _label(row: Mapping[Hashable, Any]) -> str:
-    """Return a row's name without its distribution."""
-    return f"{budget_text(row, label=spaced(row['estimator']))} n={row['n']}"
+def _row_label(row: Mapping[Hashable, Any]) -> str:
+    """Return the name of a row in its panel: its estimator, budget and n."""
+    return f"{budget_text(row, label=display_name(row['estimator']))} n={row['n']}"
 
 
-def _panel(
+def _draw_rows(
     ax: Axes,
     points: pd.DataFrame,
     segments: pd.DataFrame,
     commits: Sequence[str],
     colours: Mapping[Any, Any],
 ) -> None:
-    """Draw the rows of one distribution; rows without a colour are grey."""
+    """Draw the errors of all rows of one distribution; rows without a colour are grey."""
     place = {commit: i for i, commit in enumerate(commits)}
     for label, row in points.groupby("label", sort=False):
         levels = segments[segments["label"] == label]
         changes = levels["ratio"].notna().any()
         look: dict[str, Any] = {"color": GREY, "zorder": 1}
-        if label in colours and (changes or len(colours) <= MOST_COLOURED):
+        if label in colours and (changes or len(colours) <= MAX_COLOURED_ROWS):
             look = {"color": colours[label], "label": label}
-        at, middle = row["commit"].map(place).to_numpy(), row["trimmed_mean"]
+        places, middle = row["commit"].map(place).to_numpy(), row["trimmed_mean"]
         ends = [middle - row["trimmed_mean_low"], row["trimmed_mean_high"] - middle]
-        ax.errorbar(at, middle, np.maximum(ends, 0), fmt=".", elinewidth=0.5, **look)
-        _steps(ax, at, levels, look["color"])
+        ax.errorbar(places, middle, np.maximum(ends, 0), fmt=".", elinewidth=0.5, **look)
+        _draw_levels(ax, places, levels, look["color"])
 
 
-def _steps(ax: Axes, at: Any, levels: pd.DataFrame, colour: str) -> None:
-    """Draw the levels of a series whose points are at the places `at`."""
+def _draw_levels(ax: Axes, places: Any, levels: pd.DataFrame, colour: str) -> None:
+    """Draw the levels of a row's errors between changes, and a triangle at each change.
+
+    The points of the row are at the horizontal positions `places`.
+    """
     first = 0
     for level in levels.to_dict("records"):
         last = first + level["points"] - 1
-        ax.hlines(level["level"], at[first] - 0.5, at[last] + 0.5, color=colour, linewidth=1)
+        ax.hlines(
+            level["level"], places[first] - 0.5, places[last] + 0.5, color=colour, linewidth=1
+        )
         if np.isfinite(level["ratio"]):
             marker = "^" if level["ratio"] > 1 else "v"
-            ax.plot([at[first] - 0.5], [level["level"]], marker, color=colour, markersize=6)
+            ax.plot([places[first] - 0.5], [level["level"]], marker, color=colour, markersize=6)
         first = last + 1

@@ -1,19 +1,24 @@
 """Power of a comparison with another processor's baseline to detect a loss of accuracy.
 
-Another processor may round differently. A row whose bits differ is then no failure. It is compared
-by the tests of `dpbench.tracking.comparison`, which detect less than equality of bits does.
+Another processor may round differently. A row whose errors differ from the baseline in a bit is
+therefore no failure. Such a row is compared by the statistical tests of
+`dpbench.tracking.comparison`. These tests miss small losses that a comparison bit by bit would
+show.
 
-Let a row's errors grow by the factor 1 + L, and let s be the standard deviation of the logarithm of
-the ratio of trimmed means. The test calls the row worse if this logarithm exceeds
-ln(1 + SMALLEST) + z s, with z the normal quantile at the level of the only small p-value of the
-table. So the row is called worse with probability
+Let a row's errors grow by the factor 1 + L. Let s be the standard deviation of the logarithm of the
+ratio of new to old trimmed mean. The test calls the row worse if this logarithm exceeds ln(1 +
+SMALLEST_CHANGE) + z s. Here z is the normal quantile for the level of the test. The level is set so
+that the false discovery rate is kept if no other p-value in the table is small. Hence the row is
+called worse with probability
 
-    Phi((ln(1 + L) - ln(1 + SMALLEST))/s - z).
+    Phi((ln(1 + L) - ln(1 + SMALLEST_CHANGE))/s - z).
 
-There are two values of s. The first is that of the comparison itself; it is 0 for equal bits, whose
-trials pair. The second is that of independent trials, sqrt(u^2 + v^2) for relative standard errors
-u and v of the two trimmed means. It holds if rounding has changed the draws of the trials. A loss
-in many rows is detected more often, because the false discovery rate then allows larger p-values.
+The power is computed for two values of s. The first is the standard deviation that the comparison
+itself estimates from paired trials. It is 0 for a row with equal bits, because all pairs of errors
+are then equal. The second is the standard deviation for independent trials, sqrt(u^2 + v^2), where
+u and v are the relative standard errors of the two trimmed means. It holds if rounding has changed
+the draws of the trials. A loss in many rows is detected more often, because the false discovery
+rate then allows larger p-values.
 """
 
 from __future__ import annotations
@@ -25,17 +30,17 @@ from scipy.special import ndtr
 from dpbench.analysis.summary import statistics
 from dpbench.arrays import Floats
 from dpbench.tracking.comparison import (
-    LEAST_TRIALS,
     METRICS,
-    SMALLEST,
-    keys_of,
+    MIN_BOOTSTRAP_TRIALS,
+    SMALLEST_CHANGE,
+    row_keys,
     visible_reach,
 )
 
 __all__ = ["LOSSES", "power", "power_sentence"]
 
-LOSSES = (0.05, 0.1, 0.2)  # relative growth of errors
-TESTS = 1 + len(METRICS)  # a row is tested for failures, and for a ratio of each metric
+LOSSES = (0.05, 0.1, 0.2)  # relative growths of all errors of a row
+TESTS_PER_ROW = 1 + len(METRICS)  # a test of failures, and of the ratio of each metric
 
 
 def power(
@@ -44,78 +49,97 @@ def power(
     table: pd.DataFrame,
     losses: tuple[float, ...] = LOSSES,
 ) -> pd.DataFrame:
-    """Return the expected share of rows that would show a loss, for each of some losses.
+    """Return the expected share of rows in which the tests would detect a loss of accuracy.
+
+    There is one share for each loss in `losses`.
 
     Parameters
     ----------
     old, new : DataFrame
-        The arguments of `dpbench.tracking.compare`.
+        Arguments of `dpbench.tracking.compare`.
     table : DataFrame
-        The table that it returned.
+        Table that `dpbench.tracking.compare` returned for `old` and `new`.
     losses : tuple of float > 0
-        Relative growth of all errors of a row.
+        Relative growths of all errors of a row; 5%, 10% and 20% by default.
 
     Returns
     -------
     DataFrame
-        One row per loss. ``loss``; ``seen``, the expected share of rows found worse, as they were
-        compared; ``seen_independent``, this share if all trials were independent; ``compared``,
-        the number of rows with other bits; ``rows``, the number of rows in both tables.
+        One row per loss, with five columns. ``loss`` is the loss. ``seen`` is the expected share of
+        rows with the verdict ``worse``, if all errors grow by the loss. ``seen`` assumes the
+        spreads of the comparison in `table`, whose trials may be paired. ``seen_independent`` is
+        the share for independent trials. ``compared`` is the number of rows with any unequal
+        error. ``rows`` is the number of rows that are in both `old` and `new`.
     """
-    both = table[table["comparison"].notna()]
-    compared = both["comparison"] != "bits"
-    known, independent = _spreads(old, new, both)
-    reach = visible_reach(max(1, int(compared.sum())), TESTS)
-    measured = np.log((1 + both["smallest_visible"].to_numpy(float)) / (1 + SMALLEST)) / sum(reach)
-    as_compared = np.where(compared, measured, np.where(known, 0.0, np.nan))
-    every = visible_reach(len(both), TESTS)
+    shared = table[table["comparison"].notna()]
+    compared = shared["comparison"] != "bits"
+    has_mean, independent = _spreads(old, new, shared)
+    reach = visible_reach(max(1, int(compared.sum())), TESTS_PER_ROW)
+    spread = np.log((1 + shared["smallest_visible"].to_numpy(float)) / (1 + SMALLEST_CHANGE)) / sum(
+        reach
+    )
+    as_compared = np.where(compared, spread, np.where(has_mean, 0.0, np.nan))
+    all_rows_reach = visible_reach(len(shared), TESTS_PER_ROW)
     return pd.DataFrame(
         {
             "loss": loss,
             "seen": _mean_chance(loss, as_compared, reach[1]),
-            "seen_independent": _mean_chance(loss, independent, every[1]),
+            "seen_independent": _mean_chance(loss, independent, all_rows_reach[1]),
             "compared": int(compared.sum()),
-            "rows": len(both),
+            "rows": len(shared),
         }
         for loss in losses
     )
 
 
-def _spreads(old: pd.DataFrame, new: pd.DataFrame, both: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Return which rows have trimmed means, and their ratios' spreads if independent, or NaN."""
-    square = np.zeros(len(both))
+def _spreads(old: pd.DataFrame, new: pd.DataFrame, shared: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Return which rows have usable trimmed mean errors in both tables, and the spread of each row.
+
+    A trimmed mean is usable if it is finite and positive and comes from at least
+    `MIN_BOOTSTRAP_TRIALS` trials. The spread is the standard deviation of ln(new/old), where new
+    and old are the trimmed mean errors of the row, if all trials are independent. The spread is NaN
+    for rows without usable trimmed means.
+    """
+    square = np.zeros(len(shared))
     for rows in (old, new):
-        by_key = dict(zip(keys_of(rows), rows["errors"], strict=True))
-        errors = [np.asarray(by_key[key]) for key in keys_of(both)]
-        found = [statistics({"error": one[None]}) for one in errors]
+        by_key = dict(zip(row_keys(rows), rows["errors"], strict=True))
+        errors = [np.asarray(by_key[key]) for key in row_keys(shared)]
+        summaries = [statistics({"error": row_errors[None]}) for row_errors in errors]
         mean, se = (
-            np.array([one[name][0] for one in found])
+            np.array([summary[name][0] for summary in summaries])
             for name in ("trimmed_mean", "trimmed_mean_se")
         )
-        many = np.array([len(one) for one in errors]) >= LEAST_TRIALS
-        usable = np.isfinite(mean) & (mean > 0) & many
+        enough = np.array([len(row_errors) for row_errors in errors]) >= MIN_BOOTSTRAP_TRIALS
+        usable = np.isfinite(mean) & (mean > 0) & enough
         with np.errstate(divide="ignore", invalid="ignore"):
             square += np.where(usable, (se / mean) ** 2, np.nan)
     return np.isfinite(square), np.sqrt(square)
 
 
 def _mean_chance(loss: float, spread: Floats, level: float) -> float:
-    """Return the mean probability that a row shows a loss; 0 for rows of spread NaN."""
-    beyond = np.log1p(loss) - np.log1p(SMALLEST)
+    """Return the probability that a test shows a loss in a row, averaged over the rows.
+
+    `spread` is the standard deviation of each row's log ratio of new to old error. If it is NaN,
+    the probability is 0.
+    """
+    beyond = np.log1p(loss) - np.log1p(SMALLEST_CHANGE)
     with np.errstate(divide="ignore", invalid="ignore"):
         chance = np.where(spread > 0, ndtr(beyond / spread - level), float(beyond > 0))
     return float(np.where(np.isnan(spread), 0.0, chance).mean()) if spread.size else 0.0
 
 
-def power_sentence(found: pd.DataFrame) -> str:
-    """Return the result of `power` as two sentences."""
-    losses, seen, independent = (
-        ", ".join(f"{one:.0%}" for one in found[name].astype(float))
+def power_sentence(table: pd.DataFrame) -> str:
+    """Return two sentences that state the power to detect losses, for another processor's baseline.
+
+    `table` is the result of `power`.
+    """
+    losses, detected, independent = (
+        ", ".join(f"{share:.0%}" for share in table[name].astype(float))
         for name in ("loss", "seen", "seen_independent")
     )
-    compared, rows = (int(found[name].iloc[0]) for name in ("compared", "rows"))
+    compared, rows = (int(table[name].iloc[0]) for name in ("compared", "rows"))
     return (
         f"Another processor: {compared} of {rows} rows have other bits and are "
-        f"compared statistically. Power: a loss of {losses} would be seen in {seen} of the rows as "
-        f"they were compared, in {independent} if all trials were independent."
+        f"compared statistically. Power: a loss of {losses} would be seen in {detected} of the "
+        f"rows as they were compared, in {independent} if all trials were independent."
     )

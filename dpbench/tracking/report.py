@@ -10,23 +10,26 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 
-from dpbench.output.terminal import counted
+from dpbench.output.terminal import count_verdicts
 from dpbench.output.terminal import table as text_table
 from dpbench.output.verdicts import TRACKING
 from dpbench.privacy.symbols import budget_text
-from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST
+from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST_CHANGE
 
 __all__ = [
-    "METRIC_NAMES", "failure", "in_print", "junit", "markdown", "ratio_text", "row_name",
+    "METRIC_NAMES", "failure_text", "format_terminal", "junit", "markdown", "ratio_text",
+    "row_name",
 ]  # fmt: skip
 
-MOST_ROWS = 30  # rows printed on a terminal
+MAX_PRINTED_ROWS = 30  # rows printed on a terminal
 METRIC_NAMES = {"trimmed_mean": "trimmed mean", "q50": "median", "q90": "0.9 quantile"}
-SHORT = {"trimmed_mean": "mean", "q50": "median", "q90": "q90"}
+SHORT_NAMES = {"trimmed_mean": "mean", "q50": "median", "q90": "q90"}
 
 
 def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
-    """Return a Markdown table for a pull request, worst rows first; rows of equal bits are folded.
+    """Return a comparison with a baseline as a Markdown table, the worst rows first.
+
+    The table is for a pull request. Rows with equal errors are in a folded list.
 
     Parameters
     ----------
@@ -41,37 +44,39 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     -------
     str
     """
-    lines = [f"### Accuracy of `{sweep}` against its baseline", "", _counts(table)]
+    lines = [f"### Accuracy of `{sweep}` against its baseline", "", _count_verdicts(table)]
     lines += ["", *notes, ""]
-    same, changed = table["verdict"] == "same", _changed(table)
+    equal_bits, changed = table["verdict"] == "same", _select_changed(table)
     if not changed.empty:
         lines += [
             "Ratios new/old with 95% bootstrap intervals. A row is worse or better if one is "
-            f"beyond 1 ± {SMALLEST:g}, at a false discovery rate of {LEVEL:g} over the table. "
-            "*Visible* is the smallest change that the row would show with probability 0.9.",
+            f"beyond 1 ± {SMALLEST_CHANGE:g}, at a false discovery rate of {LEVEL:g} over the "
+            "table. *Visible* is the smallest change that the row would show with probability 0.9.",
             "",
-            *_rows(changed),
+            *_markdown_rows(changed),
             "",
         ]
-    if same.any():
-        listed = [f"- {row_name(row)}" for row in table[same].to_dict("records")]
+    if equal_bits.any():
+        listed = [f"- {row_name(row)}" for row in table[equal_bits].to_dict("records")]
         lines += ["<details><summary>Equal bits</summary>", "", *listed, "", "</details>", ""]
     return "\n".join(lines)
 
 
-def _counts(table: pd.DataFrame) -> str:
-    return f"{len(table)} rows: {counted(table, TRACKING)}."
+def _count_verdicts(table: pd.DataFrame) -> str:
+    return f"{len(table)} rows: {count_verdicts(table, TRACKING)}."
 
 
-def _changed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows whose bits differ, worst first."""
+def _select_changed(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without the verdict ``same``, sorted from the worst verdict to the best."""
     changed = table[table["verdict"] != "same"]
     ranks = changed["verdict"].map(lambda word: TRACKING[word].rank)
     return changed.iloc[np.argsort(ranks, kind="stable")]
 
 
-def in_print(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
-    """Return the comparison for a terminal: ratios without intervals, the first `MOST_ROWS` rows.
+def format_terminal(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
+    """Return a comparison with a baseline as text for a terminal, without intervals.
+
+    At most `MAX_PRINTED_ROWS` rows are printed.
 
     Parameters
     ----------
@@ -86,25 +91,28 @@ def in_print(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     -------
     str
     """
-    lines = [f"Accuracy of {sweep} against its baseline", _counts(table)]
+    lines = [f"Accuracy of {sweep} against its baseline", _count_verdicts(table)]
     lines += [textwrap.fill(note.replace("**", ""), 80) for note in notes]
     rows: list[Mapping[str, str] | str] = [
         {
             "row": row_name(row),
-            **{name: "" if pd.isna(row[m]) else f"{row[m]:.3f}" for m, name in SHORT.items()},
+            **{name: "" if pd.isna(row[m]) else f"{row[m]:.3f}" for m, name in SHORT_NAMES.items()},
             "visible": "" if pd.isna(row["smallest_visible"]) else f"{row['smallest_visible']:.1%}",
             "verdict": row["verdict"],
         }
-        for row in _changed(table).to_dict("records")
+        for row in _select_changed(table).to_dict("records")
     ]
-    if len(rows) > MOST_ROWS:
-        rows = [*rows[:MOST_ROWS], f"and {len(rows) - MOST_ROWS} more: see tracking.md"]
+    if len(rows) > MAX_PRINTED_ROWS:
+        rows = [
+            *rows[:MAX_PRINTED_ROWS],
+            f"and {len(rows) - MAX_PRINTED_ROWS} more: see tracking.md",
+        ]
     return "\n".join([*lines, *([text_table("Ratios new/old", rows)] if rows else [])])
 
 
-def _rows(table: pd.DataFrame) -> list[str]:
-    heads = ["verdict", "row", *(METRIC_NAMES[m] for m in METRICS), "visible", "compared"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+def _markdown_rows(table: pd.DataFrame) -> list[str]:
+    headings = ["verdict", "row", *(METRIC_NAMES[m] for m in METRICS), "visible", "compared"]
+    lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
     for row in table.to_dict("records"):
         ratios = [ratio_text(row, metric) for metric in METRICS]
         visible = row["smallest_visible"]
@@ -120,14 +128,14 @@ def _rows(table: pd.DataFrame) -> list[str]:
 
 
 def ratio_text(row: Mapping[Hashable, Any], metric: str) -> str:
-    """Return a ratio of a row with its interval, as text; "" if the row has none.
+    """Return a row's ratio of new to old error with its interval, as text; "" without a ratio.
 
     Parameters
     ----------
     row : mapping
-        A row of `dpbench.tracking.compare`.
+        Row of `dpbench.tracking.compare`.
     metric : str
-        A name of `dpbench.tracking.comparison.METRICS`.
+        Statistic of the errors, a name in `dpbench.tracking.comparison.METRICS`.
 
     Returns
     -------
@@ -141,20 +149,20 @@ def ratio_text(row: Mapping[Hashable, Any], metric: str) -> str:
 
 
 def row_name(row: Mapping[Hashable, Any]) -> str:
-    """Return a row in words: estimator on distribution, budget, n."""
-    about = f"{row['estimator']} on {row['distribution']},"
-    return f"{about} {budget_text(row, label=row['privacy'])} n={row['n']}"
+    """Return the name of a row: its estimator, distribution, budget and n."""
+    names = f"{row['estimator']} on {row['distribution']},"
+    return f"{names} {budget_text(row, label=row['privacy'])} n={row['n']}"
 
 
-def failure(reason: str, row: Mapping[Hashable, Any]) -> str:
-    """Return one line with the reason of a row's failure and its ratios.
+def failure_text(reason: str, row: Mapping[Hashable, Any]) -> str:
+    """Return one line with the reason why a row fails, and its ratios of new to old error.
 
     Parameters
     ----------
     reason : str
         Reason of the failure.
     row : mapping
-        A row of `dpbench.tracking.compare`.
+        Row of `dpbench.tracking.compare`.
 
     Returns
     -------
@@ -165,7 +173,9 @@ def failure(reason: str, row: Mapping[Hashable, Any]) -> str:
 
 
 def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
-    """Return JUnit XML with a test case for every row; rows with a reason fail.
+    """Return a comparison with a baseline as JUnit XML, with a test case for every row.
+
+    The test of a row fails if there is a reason for the row.
 
     Parameters
     ----------
@@ -174,7 +184,7 @@ def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
     sweep : str
         Name of the sweep.
     reasons : mapping of int to str
-        Reason of every row that fails, by its place in the table.
+        Reason why a row fails, keyed by the index of the row in the table, from 0.
 
     Returns
     -------
@@ -185,10 +195,10 @@ def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
         {"name": f"dpbench {sweep}", "tests": str(len(table)), "failures": str(len(reasons))},
     )
     for place, row in enumerate(table.to_dict("records")):
-        about = {"classname": f"dpbench.{sweep}", "name": row_name(row)}
-        case = ET.SubElement(suite, "testcase", about)
+        attributes = {"classname": f"dpbench.{sweep}", "name": row_name(row)}
+        case = ET.SubElement(suite, "testcase", attributes)
         if place in reasons:
-            told = {"type": reasons[place], "message": failure(reasons[place], row)}
-            ET.SubElement(case, "failure", told)
+            reason = {"type": reasons[place], "message": failure_text(reasons[place], row)}
+            ET.SubElement(case, "failure", reason)
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.analysis.claims import completed_row, headline, theorem_verdict, verdict
+from dpbench.analysis.claims import (
+    add_theorem_columns,
+    count_claim_verdicts,
+    theorem_verdict,
+    verdict,
+)
 from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.resample import Measurement
 from dpbench.arrays import Floats
@@ -119,29 +124,29 @@ def test_a_headline_counts_theorems_numbers_at_their_n_and_code_apart() -> None:
     good, alone = "consistent", row("inconclusive", "inconclusive", math.nan)
     code = row(math.nan, "inconsistent", math.nan, "code")
     rows = [row(EARLY, good, 0.8), row(EARLY, good, 0.8), row(good, good, 0.99), alone, code]
-    assert headline(rows) == [
+    assert count_claim_verdicts(rows) == [
         "theorems: 1 consistent, 2 not yet asymptotic, 1 inconclusive",
         "at these n: 3 consistent, 1 inconclusive",
         "checks of the code: 1 inconsistent",
     ]
-    assert headline([alone]) == ["theorems: 1 inconclusive"]
-    assert headline([code]) == ["checks of the code: 1 inconsistent"]
-    assert headline([]) == []
+    assert count_claim_verdicts([alone]) == ["theorems: 1 inconclusive"]
+    assert count_claim_verdicts([code]) == ["checks of the code: 1 inconsistent"]
+    assert count_claim_verdicts([]) == []
 
 
 def test_rows_of_older_runs_say_what_is_known_of_theorems() -> None:
     old = {"predicted": 0.8, "verdict": "consistent", "claim": "c"}
-    plain = completed_row(old, finite=False, subject="theorem")
+    plain = add_theorem_columns(old, finite=False, subject="theorem")
     assert (plain["theorem"], plain["theorem_verdict"], plain["checks"]) == (
         0.8, "consistent", "theorem",
     )  # fmt: skip
-    exact = completed_row(old, finite=True, subject="theorem")
+    exact = add_theorem_columns(old, finite=True, subject="theorem")
     assert exact["at_these_n"] == 0.8
     assert all(math.isnan(exact[name]) for name in ("theorem", "theorem_verdict"))
-    assert headline([exact]) == ["theorems: 1 not judged", "at these n: 1 consistent"]
-    code = completed_row(old, finite=False, subject="code")
-    assert headline([code]) == ["checks of the code: 1 consistent"]
-    assert completed_row(plain, finite=True, subject="code") == plain
+    assert count_claim_verdicts([exact]) == ["theorems: 1 not judged", "at these n: 1 consistent"]
+    code = add_theorem_columns(old, finite=False, subject="code")
+    assert count_claim_verdicts([code]) == ["checks of the code: 1 consistent"]
+    assert add_theorem_columns(plain, finite=True, subject="code") == plain
 
 
 def test_only_what_a_claim_is_about_counts() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.analysis.extremes import UNIT, largest
+from dpbench.analysis.extremes import NORMAL_QUANTILE, largest
 from dpbench.analysis.resample import Measurement
 
 RUNS = 4000
@@ -19,8 +19,8 @@ def measured(truth: Sequence[float], seed: int, among: int = 1) -> list[Measurem
     """What many experiments say of the largest of these numbers."""
     rng = np.random.default_rng(seed)
     seen = np.asarray(truth) + SPREAD * rng.standard_normal((RUNS, len(truth)))
-    reach = UNIT * SPREAD
-    return [largest(one, one - reach, one + reach, among=among) for one in seen]
+    reach = NORMAL_QUANTILE * SPREAD
+    return [largest(one, one - reach, one + reach, candidates=among) for one in seen]
 
 
 def rarely(count: int, rate: float) -> bool:
@@ -58,7 +58,7 @@ def test_one_that_stands_out_is_as_measured() -> None:
     number, low, high = largest([1.2, 1.0], [1.19, 0.99], [1.22, 1.01])
     assert number == pytest.approx(1.2)
     assert high == pytest.approx(1.22)
-    assert low == pytest.approx(1.2 - 0.01 * stats.norm.ppf(0.975**0.5) / UNIT)
+    assert low == pytest.approx(1.2 - 0.01 * stats.norm.ppf(0.975**0.5) / NORMAL_QUANTILE)
 
 
 def test_the_chosen_one_of_several_is_covered() -> None:

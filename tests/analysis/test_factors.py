@@ -13,7 +13,7 @@ from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.result import Result
 from dpbench.analysis.scoreboard import render
 from dpbench.arrays import Floats
-from dpbench.theory.bounds.class_bound import OF_VIEWS
+from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 
 
 def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result) -> None:
@@ -31,7 +31,7 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
         at = better.loc[at.index] if halved else at
         over = (at[["q90", "q90_low", "q90_high"]] / at["lower_bound"].max()).to_numpy()
         assert one["estimator"] == ("better" if halved else "minimax")
-        wanted = largest(*over.T, among=2 if halved else 1)
+        wanted = largest(*over.T, candidates=2 if halved else 1)
         assert [one[name] for name in ENDS] == [*wanted]
         assert one["factor"] <= over[:, 0].max()
         verdict = "optimal" if wanted.high <= 1.1 else "open"
@@ -40,10 +40,10 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
     one = summary[summary["distribution"] == summary["distribution"].iloc[0]]
     assert factors(one).empty  # of its class one law of bounded moments says nothing
     local = summary.assign(
-        estimator="local", bound_name=OF_VIEWS, lower_bound=99 * summary["lower_bound"]
+        estimator="local", bound_name=LOCAL_BOUND_NAME, lower_bound=99 * summary["lower_bound"]
     )
     pd.testing.assert_frame_equal(factors(pd.concat([summary, local])), factors(summary))
-    assert set(factors(local)["bound_name"]) == {OF_VIEWS}
+    assert set(factors(local)["bound_name"]) == {LOCAL_BOUND_NAME}
     assert np.isinf(factors(summary.assign(q90=np.nan))["factor"]).all()
 
 

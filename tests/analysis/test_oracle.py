@@ -14,7 +14,7 @@ from dpbench.analysis.result import Result
 from dpbench.analysis.results import worst_case
 from dpbench.analysis.study import Study
 from dpbench.estimators import TunedClippedMean
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import compose
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.sweep.plan import key_table
@@ -55,14 +55,14 @@ def test_exact_values_are_of_each_row_and_unknown_without_privacy() -> None:
 
 def test_a_shipped_exponent_is_early_until_the_n_that_is_told() -> None:
     """Of AKMMSU24 in m: computed anew at this n, and at half of it, by another fit."""
-    spec = composed(["sweep=person_level"])["sweep"]
+    spec = compose(["sweep=person_level"])["sweep"]
     for part in (spec, *spec["parts"].values()):
         part.pop("figures", None)  # their kinds are no part of this room
     study = from_mapping(Study, spec, "sweep")
     keys = key_table(study, study.plan(None).cells, bounds=False)
     claim = study.all_claims["heavy_m"]
     assert isinstance(claim, Exponent)
-    table = claim._named(keys[claim.rows(keys, study)].reset_index(drop=True), study)
+    table = claim._add_names(keys[claim.rows(keys, study)].reset_index(drop=True), study)
     table = table[(table["law"] == "heavy_k4") & (table["epsilon"] == 0.1)].reset_index(drop=True)
     curve, _ = worst_case(table, np.zeros((len(table), 1)))
     found = claim._asymptotic_from(curve, table, study)
@@ -86,7 +86,7 @@ def test_what_has_no_oracle_tells_no_n() -> None:
     for more in ({"finite": 0.9}, {"finite": False}):
         spec = {"theorem": "private_regime", "tolerance": 0.05, "reason": "test", **more}
         claim = build_claim(spec, "here")
-        table = claim._named(made.keys, made.sweep)
+        table = claim._add_names(made.keys, made.sweep)
         assert math.isnan(claim._asymptotic_from(table, table, made.sweep))
     assert slopes(np.array([[1.0], [2.0]]), np.array([1.0, 2.0]))[0] == pytest.approx(1)
 

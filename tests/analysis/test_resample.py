@@ -16,7 +16,7 @@ from dpbench.analysis.resample import (
     interval,
     quantile_replicates,
     replicates,
-    resampled,
+    resample_trials,
 )
 from dpbench.analysis.results import Results
 from dpbench.analysis.summary import order_statistic
@@ -132,7 +132,7 @@ def test_replicates_of_a_row_do_not_depend_on_others(column: str) -> None:
 def test_rows_on_the_same_data_resample_the_same_trials(shared: bool) -> None:
     noise = np.random.default_rng(1).permutation(200).astype(float)
     noise[0] = np.nan  # a failure stays one
-    drawn = np.stack(list(resampled(FOUR.keys, [noise] * 8, shared=shared)))
+    drawn = np.stack(list(resample_trials(FOUR.keys, [noise] * 8, shared=shared)))
     assert drawn.shape == (8, JOINT_DRAWS + 1, 200)
     about = FOUR.keys[["n"] if shared else ["n", "epsilon"]]
     names = list(about.itertuples(index=False, name=None))

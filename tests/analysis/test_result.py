@@ -12,7 +12,7 @@ import pytest
 
 import dpbench
 from dpbench import ConfigError
-from dpbench.analysis.result import Result, _table
+from dpbench.analysis.result import Result, _read_table
 from dpbench.analysis.summary import quantile
 from tests.own import OWN, SAMPLING, spec_of
 
@@ -90,6 +90,6 @@ def test_labels_of_a_table_are_no_missing_values(tmp_path: Path) -> None:
     labels = ["null", "NA", "nan", "none", "1e3"]
     frame = pd.DataFrame({"estimator": labels, "privacy": "none", "q90": [1.0, np.nan, 2, 3, 4]})
     frame.to_csv(tmp_path / "summary.csv", index=False)
-    found = _table(tmp_path / "summary.csv")
+    found = _read_table(tmp_path / "summary.csv")
     assert found["estimator"].tolist() == labels
     assert found["q90"].isna().tolist() == [False, True, False, False, False]

@@ -9,7 +9,14 @@ import pandas as pd
 import pytest
 
 from dpbench.analysis import results as summary_of
-from dpbench.analysis.results import CURVE, ORDER, Results, collect, held_out, worst_case
+from dpbench.analysis.results import (
+    CURVE,
+    SORT_COLUMNS,
+    Results,
+    collect,
+    select_held_out,
+    worst_case,
+)
 from dpbench.analysis.summary import quantile, statistics
 from dpbench.sweep.block import Block, replay_name
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
@@ -109,7 +116,7 @@ def test_cells_together_are_summarised_as_each_alone(
     results: Results, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """To the last bit; and of what is kept of few rows, the others are empty."""
-    monkeypatch.setattr(summary_of, "AT_ONCE", at_once)
+    monkeypatch.setattr(summary_of, "MAX_BATCH_ERRORS", at_once)
     kept = np.arange(len(MADE.keys)) % 3 == 0
     found = ((i, _blocks(i)) for i in range(len(MADE.cells)))
     other = collect(MADE.sweep, MADE.cells, found, {"error": kept})
@@ -121,7 +128,7 @@ def test_cells_together_are_summarised_as_each_alone(
         })) for i, cell in enumerate(MADE.cells)
     )  # fmt: skip
     table = pd.concat([MADE.keys.assign(kept=kept), alone.reset_index(drop=True)], axis=1)
-    table = table.sort_values(ORDER, kind="stable", ignore_index=True)
+    table = table.sort_values(SORT_COLUMNS, kind="stable", ignore_index=True)
     errors = [name for name in alone if name not in METRICS or METRICS[name].of not in EXTRAS]
     pd.testing.assert_frame_equal(other.summary[errors], table[errors], check_exact=True)
     for row, wanted in enumerate(table["kept"]):
@@ -183,7 +190,7 @@ def test_a_member_is_chosen_on_one_half_and_measured_on_the_other(
         return [first[member - 1][at]] * 41 + [7.0 * at + member] * 40
 
     results = MANY.results(halves, "error")
-    kept = held_out(results, "q90", CURVE, MEMBER)
+    kept = select_held_out(results, "q90", CURVE, MEMBER)
     assert set(kept.summary["distribution"]) == {f"pair/c={worst}"}
     assert len(kept.summary) == 2 * 3  # of every estimator and n
     for row, values in zip(kept.summary.to_dict("records"), kept.values["error"], strict=True):
@@ -191,7 +198,7 @@ def test_a_member_is_chosen_on_one_half_and_measured_on_the_other(
         assert [row["q90"]] * 40 == values.tolist() == [wanted] * 40
     # Chosen among those that are there at every n.
     there = (results.summary["distribution"] != f"pair/c={worst}") | (results.summary["n"] != 100)
-    kept = held_out(results.chosen(there), "q90", CURVE, MEMBER)
+    kept = select_held_out(results.select(there), "q90", CURVE, MEMBER)
     assert f"pair/c={worst}" not in set(kept.summary["distribution"])
 
 
@@ -205,7 +212,7 @@ def test_a_row_is_chosen_on_one_half_under_each_budget(column: str) -> None:
         worst = (row.n, row.upper) == ((100, 2) if row.epsilon == 1 else (1000, 1))
         return [0.75 if worst else 0.5] * 41 + [0.1 if worst else 1.0] * 40
 
-    kept = held_out(made.results(halves, of), column, BUDGET, [*MEMBER, "n"])
+    kept = select_held_out(made.results(halves, of), column, BUDGET, [*MEMBER, "n"])
     found = kept.summary.set_index("epsilon")
     assert found[["n", "upper"]].to_numpy().tolist() == [[1000, 1], [100, 2]]
     assert found[column].tolist() == pytest.approx([0.1, 0.1])
@@ -216,6 +223,16 @@ def test_a_row_is_chosen_on_one_half_under_each_budget(column: str) -> None:
         odd = (row.n, row.upper) == (100, 1)
         return np.where((np.arange(81) == 5) & odd, np.nan, halves(row))
 
-    kept = held_out(made.results(unknown, of), column, BUDGET, [*MEMBER, "n"])
+    kept = select_held_out(made.results(unknown, of), column, BUDGET, [*MEMBER, "n"])
     assert kept.summary["trials"].tolist() == [40, 40]
     assert kept.summary[["n", "upper"]].to_numpy().tolist() == [[100, 1]] * 2
+
+
+def test_a_root_mean_square_is_measured_as_one() -> None:
+    """Not as the quantile of its errors: of 40 errors 3 and 4 in turn, the quantile is 4."""
+
+    def halves(row: Any) -> list[float]:
+        return [float(row.distribution[-1])] * 41 + [3.0, 4.0] * 20
+
+    kept = select_held_out(MANY.results(halves, "error"), "rmse", CURVE, MEMBER)
+    assert kept.summary["rmse"].tolist() == pytest.approx([np.sqrt(12.5)] * len(kept.summary))

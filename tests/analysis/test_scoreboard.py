@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dpbench.analysis.scoreboard import _claims
+from dpbench.analysis.scoreboard import _format_claims
 from dpbench.output.terminal import WIDTH, replay_line
 from dpbench.theory.theorems import THEOREMS
 from tests.bench import MINE, TINY, Bench
@@ -87,7 +87,7 @@ def test_theorems_numbers_at_these_n_and_the_code_have_tables_of_their_own(since
     study: Any = SimpleNamespace(
         all_claims=dict.fromkeys("cde", SimpleNamespace(statement=statement))
     )
-    text = _claims(pd.DataFrame(rows), study)
+    text = _format_claims(pd.DataFrame(rows), study)
     alone, exact, code, counts = text.split("\n\n")
     assert alone.startswith("Claims: theory against measurement\n")
     assert "at these n" not in alone

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dpbench.analysis.results import Results
-from dpbench.analysis.smallest_n import RATIO, TAIL, Search, run_searches, search
+from dpbench.analysis.smallest_n import BRACKET_RATIO, TAIL, Search, run_searches, search
 from dpbench.arrays import Floats
 from dpbench.sweep.plan import Cell, key_table
 from tests.sweeps import CLIP, COIN, Made
@@ -85,7 +85,7 @@ def test_the_bracket_closes(power: float, truth: float, off: float) -> None:
     assert len(misses) == len(machine.sizes)  # no n runs twice
     low = max(n for n, miss in misses.items() if miss > BETA * TRIALS)
     high = min(n for n in misses if n > low)
-    assert high <= RATIO * low
+    assert high <= BRACKET_RATIO * low
     assert value == pytest.approx(math.sqrt((low + 1) * high))
     # Without noise the truth is between them, up to the resolution of 1/1000 in P.
     blur = 1 + 0.006 / power

@@ -32,6 +32,6 @@ def only(pairs: Sequence[Pair], *names: str) -> list[Pair]:
     return found
 
 
-def pairs_of(estimator: Estimator, n: int, d: int | None, budget: Budget) -> list[Pair]:
+def list_pairs(estimator: Estimator, n: int, d: int | None, budget: Budget) -> list[Pair]:
     pairs = [*catalogue(n, d), *estimator.audit_pairs(n, d, budget)]
     return [one for pair in pairs for one in pair.convert(budget.neighbours)]

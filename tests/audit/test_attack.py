@@ -11,8 +11,8 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from dpbench.audit import attack
-from dpbench.audit.attack import Released, attacks
-from dpbench.audit.releases import PILOT
+from dpbench.audit.attack import PairReleases, choose_attacks
+from dpbench.audit.releases import PILOT_SHARE
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 
 Floats = NDArray[np.float64]
@@ -34,9 +34,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _judged(
-    pilot: Released, rest: Released, direction: Floats, budget: Budget, error: float
+    pilot: PairReleases, rest: PairReleases, direction: Floats, budget: Budget, error: float
 ) -> float:
-    chosen = attacks(pilot, direction, budget, len(rest.left), error)
+    chosen = choose_attacks(pilot, direction, budget, len(rest.left), error)
     assert sum(share for _, share in chosen) == pytest.approx(1)
     return max(attack.bound(rest, share * error) for attack, share in chosen)
 
@@ -53,13 +53,13 @@ def _bound(
     """The bound of so many runs a side, which a coin deals out as in an audit."""
     rng = np.random.default_rng(seed)
     coins = rng.random(2 * runs) < 0.5
-    early = np.arange(2 * runs) < PILOT * 2 * runs
+    early = np.arange(2 * runs) < PILOT_SHARE * 2 * runs
     sides = [
         (mechanism(rng, int(dealt.sum()), side), early[dealt])
         for side, dealt in enumerate((coins, ~coins))
     ]
     pilot, rest = (
-        Released(*[rows.reshape(len(rows), -1)[which == taken] for rows, which in sides])
+        PairReleases(*[rows.reshape(len(rows), -1)[which == taken] for rows, which in sides])
         for taken in (True, False)
     )
     along = np.ones(pilot.left.shape[1]) if direction is None else direction
@@ -99,8 +99,8 @@ def test_what_is_exactly_as_private_as_it_claims(mechanism: Mechanism) -> None:
 @pytest.mark.parametrize("budget", [PURE, RHO, APPROX])
 def test_the_error_is_divided_over_all_that_is_tried(budget: Budget) -> None:
     """Guesses or a divergence, and four events: together they may err no oftener than asked."""
-    pilot = Released(*np.random.default_rng(0).normal([[[0.0]], [[1.0]]], size=(2, 500, 1)))
-    shares = sorted(share for _, share in attacks(pilot, np.ones(1), budget, 2000, 0.1))
+    pilot = PairReleases(*np.random.default_rng(0).normal([[[0.0]], [[1.0]]], size=(2, 500, 1)))
+    shares = sorted(share for _, share in choose_attacks(pilot, np.ones(1), budget, 2000, 0.1))
     assert shares == ([0.25] * 4 if budget is APPROX else [0.125] * 4 + [0.5])
 
 
@@ -109,10 +109,12 @@ def test_a_rule_that_fits_the_pilots_noise_shows_nothing() -> None:
     rng, wrong = np.random.default_rng(0), 0
     for _ in range(20):
         left, right, more, again = rng.normal(size=(4, 40, 20))
-        pilot, rest = Released(left, right), Released(more, again)
+        pilot, rest = PairReleases(left, right), PairReleases(more, again)
         wrong += _judged(pilot, rest, np.ones(20), APPROX, 0.05) > 0
         # Nor do they promise anything, as those that find a rule do not compare it.
-        assert max(one.promise for one, _ in attacks(pilot, np.ones(20), APPROX, 40, 0.05)) < 2
+        assert (
+            max(one.promise for one, _ in choose_attacks(pilot, np.ones(20), APPROX, 40, 0.05)) < 2
+        )
     assert wrong <= binom.isf(FALSE_ALARM, 20, 0.05)
 
 
@@ -147,15 +149,15 @@ def _two_bumps(rng: Rng, runs: int, shown: bool) -> Floats:
 
 
 def _outcomes_but(left_out: int) -> Callable[[], Iterator[attack.Event]]:
-    kept = [event for i, event in enumerate(attack._outcomes()) if i != left_out]
+    kept = [event for i, event in enumerate(attack._non_finite_events()) if i != left_out]
     return lambda: iter(kept)
 
 
 KINDS: dict[str, tuple[Callable[[Rng, int, bool], Floats], str, object]] = {
-    "atoms": (_atom, "MOST_ATOMS", 0),
-    "nan": (_outcome(np.nan, np.inf), "_outcomes", _outcomes_but(0)),
-    "infinity": (_outcome(np.inf, np.nan), "_outcomes", _outcomes_but(1)),
-    "minus_infinity": (_outcome(-np.inf, np.inf), "_outcomes", _outcomes_but(2)),
+    "atoms": (_atom, "MAX_ATOM_EVENTS", 0),
+    "nan": (_outcome(np.nan, np.inf), "_non_finite_events", _outcomes_but(0)),
+    "infinity": (_outcome(np.inf, np.nan), "_non_finite_events", _outcomes_but(1)),
+    "minus_infinity": (_outcome(-np.inf, np.inf), "_non_finite_events", _outcomes_but(2)),
     "upper_tail": (_beyond, "LEVELS", []),
     "lower_tail": (lambda *about: -_beyond(*about), "LEVELS", []),
     "likelihood_ratio": (_two_bumps, "LIKELIHOOD_BINS", 1),
@@ -183,9 +185,9 @@ def test_guessing_alone_shows_a_factor_two(monkeypatch: pytest.MonkeyPatch) -> N
     def halved(rng: Rng, runs: int, side: int) -> Floats:
         return 2 * side + rng.laplace(size=runs)
 
-    monkeypatch.setattr(attack, "_best_events", lambda *_: [NOTHING] * attack.EVENTS)
+    monkeypatch.setattr(attack, "_choose_events", lambda *_: [NOTHING] * attack.EVENTS)
     assert 1 < _bound(halved, PURE, runs=1000) <= 2
-    monkeypatch.setattr(attack, "_guess", lambda *_: NOTHING)
+    monkeypatch.setattr(attack, "_choose_guess", lambda *_: NOTHING)
     assert _bound(halved, PURE, runs=1000) == 0
 
 
@@ -193,7 +195,7 @@ def test_a_divergence_shows_more_than_any_event(monkeypatch: pytest.MonkeyPatch)
     for mechanism in (_gaussian, lambda *about: -_gaussian(*about)):
         assert _bound(mechanism, RHO, runs=10_000, seed=1) > 0.55 * RHO.rho
         with monkeypatch.context() as patched:
-            patched.setattr(attack, "_divergence", lambda *_: NOTHING)
+            patched.setattr(attack, "_choose_divergence_test", lambda *_: NOTHING)
             assert _bound(mechanism, RHO, runs=10_000, seed=1) < 0.5 * RHO.rho
 
 
@@ -249,7 +251,7 @@ def test_what_only_one_view_of_a_vector_sees(name: str, monkeypatch: pytest.Monk
     scores = attack._scores
 
     def shown_by(views: set[int]) -> float:
-        def some(pilot: Released, direction: Floats) -> Iterator[attack.Score]:
+        def some(pilot: PairReleases, direction: Floats) -> Iterator[attack.Score]:
             return (s for i, s in enumerate(scores(pilot, direction)) if i in views)
 
         monkeypatch.setattr(attack, "_scores", some)
@@ -265,13 +267,13 @@ def test_releases_that_are_all_the_same(value: float, d: int) -> None:
     """On both datasets they show nothing; on one of them, all."""
     constant, numbers, along = np.full((1000, d), value), np.ones((1000, d)), np.ones(d)
     for budget in (PURE, RHO, APPROX):
-        same = Released(constant[:50], constant[:50])
+        same = PairReleases(constant[:50], constant[:50])
         assert _judged(same, same, along, budget, 0.5) <= 0.2
-    for released in (Released(numbers, constant), Released(constant, numbers)):
+    for released in (PairReleases(numbers, constant), PairReleases(constant, numbers)):
         assert _judged(released, released, along, PURE, ERROR) > 3
 
 
 def test_a_direction_of_zeros_leaves_the_first_coordinate() -> None:
     left, right = np.random.default_rng(0).laplace(size=(2, 1000, 4))
-    released = Released(left, right + 3)
+    released = PairReleases(left, right + 3)
     assert _judged(released, released, np.zeros(4), PURE, ERROR) > 1

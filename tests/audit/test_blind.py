@@ -11,11 +11,11 @@ from scipy import integrate, stats
 from scipy.special import ndtri
 
 from dpbench.audit.blind import (
-    Seen,
-    _best_events,
+    StepEvidence,
+    _event_probabilities,
+    explain_half_noise,
     runs_to_refute,
-    steps_of,
-    why_blind,
+    trace_steps,
 )
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.task import AuditTask
@@ -41,14 +41,14 @@ def ends(n: int = 20, low: float = -5.0, high: float = 5.0) -> Pair:
     return Pair.replacing("ends", np.where(np.arange(n) > 0, 0.0, low), 0, high)
 
 
-def seen(estimator: Estimator, budget: Budget, pair: Pair) -> list[Seen]:
-    return steps_of(estimator, budget, pair, np.random.default_rng(0))
+def seen(estimator: Estimator, budget: Budget, pair: Pair) -> list[StepEvidence]:
+    return trace_steps(estimator, budget, pair, np.random.default_rng(0))
 
 
 def test_events_of_a_normal_shift_beside_a_coin() -> None:
     """The largest P(E) - e^c Q(E) is the integral of (dP - e^c dQ)+, over coin and normal."""
     mu, epsilon = 0.8, 1.1
-    p, q = _best_events(mu, epsilon)
+    p, q = _event_probabilities(mu, epsilon)
     more = np.exp(epsilon) / (1 + np.exp(epsilon))
     for c in (0.0, 0.7, 2.0):
 
@@ -62,7 +62,7 @@ def test_events_of_a_normal_shift_beside_a_coin() -> None:
             for both in ((more, 1 - more), (1 - more, more))
         )
         assert np.max(p - np.exp(c) * q) == pytest.approx(whole, abs=2e-5)
-    p, q = _best_events(mu, 0.0)
+    p, q = _event_probabilities(mu, 0.0)
     inside = (p > 1e-12) & (p < 1 - 1e-12)
     assert ndtri(p[inside]) - ndtri(q[inside]) == pytest.approx(mu, abs=1e-3)
 
@@ -135,39 +135,45 @@ REASONS: list[tuple[Estimator, Budget, Pair, bool, str]] = [
 @pytest.mark.parametrize(("estimator", "budget", "pair", "alone", "told"), REASONS)
 def test_reasons(estimator: Estimator, budget: Budget, pair: Pair, alone: bool, told: str) -> None:
     steps = [seen(estimator, budget, pair)]
-    found = why_blind(steps, budget, 8000, 1e-9, 0.0, alone)
+    found = explain_half_noise(steps, budget, 8000, 1e-9, 0.0, alone)
     assert str(found).startswith(told)
-    assert why_blind(steps, budget, 8000, 1e-9, 0.6, alone).kind == "failure"
-    assert why_blind([[], *steps], budget, 8000, 1e-9, 0.0, alone).kind == "failure"
+    assert explain_half_noise(steps, budget, 8000, 1e-9, 0.6, alone).kind == "failure"
+    assert explain_half_noise([[], *steps], budget, 8000, 1e-9, 0.0, alone).kind == "failure"
 
 
 def test_a_small_share_and_few_runs_are_reasons() -> None:
     """Half of the noise of a tenth of epsilon loses 1.1 in place of 1, as 9/10 are untouched."""
     about: dict[str, Any] = {"mu": 0.0, "weight": 1.0, "draws": 1, "known": True}
-    steps = [Seen(additive=x < 0.5, epsilon=x, full=(0.0, x), share=x, **about) for x in (0.1, 0.9)]
-    found = why_blind([steps], PureDP(1.0), 8000, 1e-9, 0.0, True)
+    steps = [
+        StepEvidence(additive=x < 0.5, epsilon=x, full=(0.0, x), share=x, **about)
+        for x in (0.1, 0.9)
+    ]
+    found = explain_half_noise([steps], PureDP(1.0), 8000, 1e-9, 0.0, True)
     needed = runs_to_refute(0.0, 1.1, PureDP(1.0), 1e-9)
     assert 8000 < needed < np.inf
     runs = f"{float(f'{needed:.0e}'):,.0f} runs"
     assert str(found) == f"share: 10% of the budget is for such noise, in {runs}"
-    assert why_blind([steps], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind == "other steps"
+    assert explain_half_noise([steps], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind == "other steps"
     # The pair that shows most is the one that counts.
     still = [step._replace(epsilon=0.0) for step in steps]
-    assert why_blind([still, steps], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind == "other steps"
-    assert why_blind([still], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind == "pairs"
+    assert (
+        explain_half_noise([still, steps], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind
+        == "other steps"
+    )
+    assert explain_half_noise([still], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind == "pairs"
 
 
 def test_a_row_is_blind_where_half_of_the_noise_is_not_visible() -> None:
     """Without a reason where it is; an additive mechanism is alike under both."""
     pairs = tuple(only(catalogue(20), "ends_of_the_clip", "one_to_the_far_end"))
     task = AuditTask("it", CLIPPED, PureDP(2.0), pairs, 1000, 1e-5, 0)
-    assert task.blind(pairs, 0.5) == ("", "")
+    assert task.explain_blindness(pairs, 0.5) == ("", "")
     for visible in (0.35, np.nan):
-        half, alone = task.blind(pairs, visible)
+        half, alone = task.explain_blindness(pairs, visible)
         assert half == alone
         assert half.startswith("attack: ")
     # Both steps of a histogram's mean are halved, or the second one alone.
     two = AuditTask("it", KarwaVadhanMean(radius=50), PureDP(2.0), pairs, 1000, 1e-5, 0)
-    half, alone = two.blind(pairs, 0.5)
+    half, alone = two.explain_blindness(pairs, 0.5)
     assert half == ""
     assert alone.partition(":")[0] in ("other steps", "pairs", "share")

@@ -17,9 +17,9 @@ from dpbench.audit.bounds import (
     RenyiTest,
     event_bound,
     guess_bound,
-    highest,
-    lowest,
+    lower_limit,
     parameter_of_event,
+    upper_limit,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 
@@ -40,18 +40,18 @@ def test_clopper_pearson_is_that_of_scipy(error: float) -> None:
         for hits in {0, 1, runs // 3, runs - 1, runs}:
             # Two-sided, with `error` on each side.
             known = binomtest(hits, runs).proportion_ci(1 - 2 * error, method="exact")
-            assert lowest(hits, runs, error) == pytest.approx(known.low, rel=1e-7)
-            assert highest(hits, runs, error) == pytest.approx(known.high, rel=1e-7)
+            assert lower_limit(hits, runs, error) == pytest.approx(known.low, rel=1e-7)
+            assert upper_limit(hits, runs, error) == pytest.approx(known.high, rel=1e-7)
 
 
 def test_ends_that_have_a_closed_form_at_many_runs() -> None:
     # p^m = error, and (1 - p)^m = error.
     for runs, error in ((10**3, 1e-3), (10**8, 1e-12)):
-        assert lowest(runs, runs, error) == pytest.approx(error ** (1 / runs), rel=1e-12)
+        assert lower_limit(runs, runs, error) == pytest.approx(error ** (1 / runs), rel=1e-12)
         missed = -np.expm1(np.log(error) / runs)
-        assert highest(0, runs, error) == pytest.approx(missed, rel=1e-6)
-        assert lowest(0, runs, error) == 0
-        assert highest(runs, runs, error) == 1
+        assert upper_limit(0, runs, error) == pytest.approx(missed, rel=1e-6)
+        assert lower_limit(0, runs, error) == 0
+        assert upper_limit(runs, runs, error) == 1
 
 
 @pytest.mark.parametrize("budget", [PURE, RHO, MU, APPROX, ApproxDP(1.0, 0.1)])
@@ -61,7 +61,7 @@ def test_an_event_shows_too_much_no_oftener_than_the_error(budget: Budget) -> No
     found = event_bound(hits[0], m, hits[1], k, budget, error)
     assert found.max() > 0
     # Also where both ends miss their truths at once: just below and above what may be seen.
-    ends = lowest(np.arange(1, m + 1), m, error / 2), highest(np.arange(k), k, error / 2)
+    ends = lower_limit(np.arange(1, m + 1), m, error / 2), upper_limit(np.arange(k), k, error / 2)
     worst = 0.0
     for p in (*PROBABILITIES, *ends[0] * (1 - 1e-12)):
         for q in (*PROBABILITIES, *np.minimum(ends[1] * (1 + 1e-12), 1)):
@@ -143,7 +143,7 @@ def test_guesses_that_are_worse_than_a_coin_show_nothing() -> None:
 def test_a_divergence_is_bounded_by_bets_that_lose_at_the_ends(order: float) -> None:
     """At both ends of what is left of the means, the product of the bets is 2/error."""
     error, clip, one = 0.01, 1.0, np.repeat([1.0, -1.0], [450, 50])
-    bets, promise = RenyiTest.placed(one, -one, order, clip, 500, error)
+    bets, promise = RenyiTest.choose_bets(one, -one, order, clip, 500, error)
     assert 0 < promise < 2
     p, q = np.exp((order - 1) * one), np.exp(-order * one)
     low = brentq(lambda m: np.prod(1 + bets.low * (p - m)) - 2 / error, 0, p.mean())
@@ -161,7 +161,7 @@ def test_a_divergence_shows_too_much_no_oftener_than_the_error() -> None:
     g = float(np.log(p / (1 - p)))
     truth = _naive_rho(p, 1 - p, np.array([1.5]))
     bits = [np.repeat([g, -g], [k, m - k]) for k in range(m + 1)]
-    bets, _ = RenyiTest.placed(bits[22], bits[8], 1.5, g, m, error)
+    bets, _ = RenyiTest.choose_bets(bits[22], bits[8], 1.5, g, m, error)
     bounds = np.array([[bets.bound(one, other, error) for other in bits] for one in bits])
     wrong = np.outer(_pmf(m, p), _pmf(m, 1 - p))[bounds > truth].sum()
     assert 0 < wrong <= error
@@ -171,6 +171,6 @@ def test_no_bet_loses_more_than_is_owned() -> None:
     """Whatever the pilot's values: 1 - high x > 0 for all x = e^(a g), |g| at the clip at most."""
     for order, clip in product((1.1, 1.5), (0.5, 4.0)):
         for g in (np.zeros(50), np.full(50, clip), np.repeat([clip, -clip], 25)):
-            bets, _ = RenyiTest.placed(g, -g, order, clip, 60, 1e-3)
+            bets, _ = RenyiTest.choose_bets(g, -g, order, clip, 60, 1e-3)
             assert 0 < bets.high * np.exp(order * clip) < 1
             assert bets.low > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpbench.audit.cases import AuditSettings, Case, control_tasks, pairs_of
+from dpbench.audit.cases import AuditSettings, Case, control_tasks, list_pairs
 from dpbench.audit.controls import CONTROLS
 from dpbench.estimators import KarwaVadhanMean
 from dpbench.privacy import PureDP
@@ -14,7 +14,7 @@ def test_an_estimators_own_pairs_are_audited_beside_the_catalogue() -> None:
     one, budget = KarwaVadhanMean(radius=10.0), PureDP(1.0)
     own = {pair.name for pair in one.audit_pairs(60, None, budget)}
     assert own
-    assert own <= {pair.name for pair in pairs_of(one, budget, 60, None, "here")}
+    assert own <= {pair.name for pair in list_pairs(one, budget, 60, None, "here")}
 
 
 def test_controls_that_runs_see_and_others_have_an_error_each() -> None:

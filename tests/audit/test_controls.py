@@ -9,7 +9,7 @@ from dpbench.audit.task import COLUMNS
 from dpbench.estimators import ClippedMean, Estimator, KarwaVadhanMean, L2ClippedMean
 from dpbench.jobs.audit import TELLING_RUNS
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
-from tests.audit.audits import only, pairs_of, rows_of, verdicts_of
+from tests.audit.audits import list_pairs, only, rows_of, verdicts_of
 
 PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
 CLIPPED = ClippedMean(lower=-1, upper=1)
@@ -32,7 +32,7 @@ CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budget
 
 @pytest.mark.parametrize(("control", "budget"), CLAIMS, ids=lambda one: one.label)
 def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> None:
-    one = only(pairs_of(control, control.n, control.d, budget), BEST[control.label])
+    one = only(list_pairs(control, control.n, control.d, budget), BEST[control.label])
     error = 1e-5 / len(CLAIMS)
     (row,) = rows_of(control, budget, one, runs=TELLING_RUNS, error=error, seen_by=control.seen_by)
     assert tuple(row) == COLUMNS
@@ -53,7 +53,7 @@ def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> N
 def test_what_has_no_mistake_is_not_refuted(
     estimator: Estimator, claim: Budget, d: int | None
 ) -> None:
-    assert verdicts_of(estimator, claim, pairs_of(estimator, 50, d, claim)) == {"not refuted"}
+    assert verdicts_of(estimator, claim, list_pairs(estimator, 50, d, claim)) == {"not refuted"}
 
 
 def test_every_control_is_tested() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpbench.audit.blind import steps_of
+from dpbench.audit.blind import trace_steps
 from dpbench.audit.half_additive import HalfAdditive
 from dpbench.estimators import ClippedMean, InverseSensitivity, SmoothSensitivityTrimmedMean
 from dpbench.privacy import ApproxDP, Ledger
@@ -29,6 +29,6 @@ def test_half_of_the_additive_noise_alone() -> None:
             for one in (estimator, HalfAdditive(estimator))
         )
         np.testing.assert_allclose(half.value, factor * usual.value, atol=1e-12)
-        steps = steps_of(estimator, APPROX, PAIR, np.random.default_rng(0))
+        steps = trace_steps(estimator, APPROX, PAIR, np.random.default_rng(0))
         assert [one.additive for one in steps] == [factor < 1]
     assert HalfAdditive(CLIPPED).estimand == CLIPPED.estimand

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpbench import release
 from dpbench.audit.cases import AuditSweep
-from dpbench.audit.pairs import FAR, catalogue
+from dpbench.audit.pairs import FAR_RECORD, catalogue
 from dpbench.estimators import (
     CoordinateWise,
     Estimator,
@@ -47,8 +47,8 @@ def test_the_catalogue_along_an_axis_and_the_diagonal(n: int, d: int | None) -> 
         return
     if d > 1:  # a record goes from one axis to the next
         corner = pairs.pop()
-        assert (corner.left[0, 0], corner.right[0, 1]) == (FAR, FAR)
-        assert np.abs(corner.left).sum() == np.abs(corner.right).sum() == FAR
+        assert (corner.left[0, 0], corner.right[0, 1]) == (FAR_RECORD, FAR_RECORD)
+        assert np.abs(corner.left).sum() == np.abs(corner.right).sum() == FAR_RECORD
     for pair in pairs:
         name = pair.name.removesuffix("_diagonal")
         direction = np.full(d, d**-0.5) if name != pair.name else np.eye(d)[0]
@@ -58,17 +58,20 @@ def test_the_catalogue_along_an_axis_and_the_diagonal(n: int, d: int | None) -> 
 
 def test_the_catalogues_pairs_are_what_they_are_called() -> None:
     pairs = {pair.name: pair for pair in catalogue(10)}
-    low = {"one_to_the_far_end": 0, **dict.fromkeys(("ends_of_the_clip", "far_outlier"), -FAR)}
+    low = {
+        "one_to_the_far_end": 0,
+        **dict.fromkeys(("ends_of_the_clip", "far_outlier"), -FAR_RECORD),
+    }
     for name, before in low.items():
         (at,) = np.flatnonzero(pairs[name].left != pairs[name].right)
-        assert (pairs[name].left[at], pairs[name].right[at]) == (before, FAR)
+        assert (pairs[name].left[at], pairs[name].right[at]) == (before, FAR_RECORD)
     assert np.ptp(pairs["all_equal_but_one"].left) == np.ptp(pairs["all_low_but_one"].left) == 0
     assert 0 < np.ptp(pairs["almost_constant"].left) < 1e-8
-    for name, size in (("two_clusters", 1.0), ("two_far_clusters", FAR)):
+    for name, size in (("two_clusters", 1.0), ("two_far_clusters", FAR_RECORD)):
         assert sorted(set(pairs[name].left)) == [-size, size]
         assert [(side > 0).sum() for side in (pairs[name].left, pairs[name].right)] == [5, 6]
     both = pairs["outlier_in_both"]
-    assert [(side == FAR).sum() for side in (both.left, both.right)] == [1, 1]
+    assert [(side == FAR_RECORD).sum() for side in (both.left, both.right)] == [1, 1]
     others = pairs["far_outlier"].left[:-1]
     assert 1 < np.abs(others).max() < 2
     assert len(set(others)) == 9

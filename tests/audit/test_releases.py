@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpbench import Estimate, Ledger, NonPrivate, validated
 from dpbench.audit import PrivacyBound, audit_pair, noise_times, releases
-from dpbench.audit.attack import Attack, Released
+from dpbench.audit.attack import Attack, PairReleases
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import PILOT
+from dpbench.audit.releases import PILOT_SHARE
 from dpbench.audit.task import AuditTask
 from dpbench.estimators import (
     ClippedMean,
@@ -30,7 +30,7 @@ from dpbench.estimators import (
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP, histogram
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample
-from tests.audit.audits import ERROR, only, pairs_of, rows_of, verdicts_of
+from tests.audit.audits import ERROR, list_pairs, only, rows_of, verdicts_of
 
 Floats = NDArray[np.float64]
 PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
@@ -83,7 +83,7 @@ def test_no_correct_mechanism_is_refuted(
     estimator: Estimator, budget: Budget, name: str, d: int | None, seeds: int, runs: int
 ) -> None:
     """A false alarm in any of 40 has probability 40 * 2e-5 = 8e-4 at most."""
-    (pair,) = only(pairs_of(estimator, 20 if d is None else 60, d, budget), name)
+    (pair,) = only(list_pairs(estimator, 20 if d is None else 60, d, budget), name)
     for seed in range(seeds):
         found = AuditTask("it", estimator, budget, (pair,), runs, 2e-5, seed).bound(pair)
         assert found.verdict == "not refuted", found
@@ -144,22 +144,22 @@ def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
 ) -> None:
     told: list[Any] = []
 
-    def judge(rest: Released, error: float) -> float:
+    def judge(rest: PairReleases, error: float) -> float:
         told.extend([rest, error])
         return 0.0
 
-    def spy(pilot: Released, direction: Floats, budget: Budget, runs: int, error: float) -> Any:
+    def spy(pilot: PairReleases, direction: Floats, budget: Budget, runs: int, error: float) -> Any:
         told.extend([pilot, runs, error])
         return [(Attack(0.0, judge), 0.25)]
 
-    monkeypatch.setattr(releases, "attacks", spy)
+    monkeypatch.setattr(releases, "choose_attacks", spy)
     data = np.zeros(9), np.append(np.zeros(8), 1.0)
     rng = np.random.default_rng(3)
     found = audit_pair(CLIPPED, PureDP(1e6), data, runs=500, error=1e-3, rng=rng)
     assert found == PrivacyBound(1e6, 0.0, 500)
     pilot, runs, error, rest, share = told
     coins = np.random.default_rng(3).random(1000) < 0.5
-    early = coins[: int(PILOT * 1000)]
+    early = coins[: int(PILOT_SHARE * 1000)]
     assert [len(side) for side in pilot] == [early.sum(), (~early).sum()]
     assert [len(pilot[i]) + len(rest[i]) for i in (0, 1)] == [coins.sum(), (~coins).sum()]
     for i, mean in enumerate((0, 1 / 9)):

@@ -26,7 +26,7 @@ from dpbench.output.verdicts import AUDIT
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample
-from tests.audit.audits import pairs_of
+from tests.audit.audits import list_pairs
 
 PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
 CLIPPED = ClippedMean(lower=-1, upper=1)
@@ -38,7 +38,7 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replays_of(estimator: Estimator, budget: Budget, n: int, d: int | None = None) -> list[Replay]:
-    pairs = pairs_of(estimator, n, d, budget)
+    pairs = list_pairs(estimator, n, d, budget)
     return [audit_replay(estimator, budget, p, rng=np.random.default_rng(0)) for p in pairs]
 
 

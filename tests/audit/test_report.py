@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dpbench.audit.report import blind_rows, render, strongest
+from dpbench.audit.report import list_blind_rows, render, select_strongest
 
 
 def test_what_is_printed_is_the_strongest_of_each() -> None:
@@ -15,7 +15,7 @@ def test_what_is_printed_is_the_strongest_of_each() -> None:
     table = table.assign(pairs=3, visible=[0.5, 0.5, 0.5, np.nan, np.nan], verdict="failed")
     table = table.assign(move_over_sensitivity=[np.nan, 2.0, 2.0, np.inf, np.inf])
     table = table.assign(refuted_by_replay=["", "it moves", "", "", ""])
-    assert strongest(table)["pair"].tolist() == ["w", "z"]
+    assert select_strongest(table)["pair"].tolist() == ["w", "z"]
     printed = render(table, table)
     replayed = "replay refutes a under pure: it moves"
     assert (
@@ -43,11 +43,13 @@ def test_blind_rows_are_named_by_their_reason() -> None:
         "Half of all noise: not refuted in 2 of 3 rows", "  x: a pure, c pure",
         "Half of additive noise alone: not refuted in 1 of 3 rows", "  y: c pure",
     ]  # fmt: skip
-    assert blind_rows(table) == wanted
+    assert list_blind_rows(table) == wanted
     assert all(line in render(table, table.assign(verdict="refuted")) for line in wanted)
-    assert blind_rows(table.drop(columns=["blind", "blind_additive"])) == []
+    assert list_blind_rows(table.drop(columns=["blind", "blind_additive"])) == []
     many = pd.concat(
         [table.assign(estimator=f"estimator_{i}") for i in range(30)], ignore_index=True
     )
     assert max(map(len, render(many, many).splitlines())) <= 80
-    assert blind_rows(many)[1].endswith("estimator_11 pure, and 18 more: see blind in audit.csv")
+    assert list_blind_rows(many)[1].endswith(
+        "estimator_11 pure, and 18 more: see blind in audit.csv"
+    )

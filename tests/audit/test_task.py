@@ -15,7 +15,7 @@ from dpbench import validated
 from dpbench.audit import PrivacyBound, noise_times, task
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.replay import Replay
-from dpbench.audit.task import CHOSEN, FACTORS, AuditTask, Way, audit
+from dpbench.audit.task import AUDITED_PAIRS, FACTORS, AuditTask, Way, audit
 from dpbench.estimators import (
     ClippedMean,
     Estimator,
@@ -39,10 +39,10 @@ def test_what_always_raises_with_less_noise_has_failed(monkeypatch: pytest.Monke
     """Nothing is visible of it; but what is refuted is, and one pair that tells is enough."""
     pairs = only(catalogue(20), "two_clusters", "ends_of_the_clip")
     bounds = [PrivacyBound(1.0, 0.5, 100), PrivacyBound(1.0, 2.0, 100)]
-    monkeypatch.setattr(AuditTask, "visible", lambda *_: np.nan)
+    monkeypatch.setattr(AuditTask, "visible_factor", lambda *_: np.nan)
     for first, verdicts in ((-1.0, ["failed", "refuted"]), (0.1, ["not refuted", "refuted"])):
         promises, found = iter([first, -1.0]), iter(bounds)
-        monkeypatch.setattr(AuditTask, "promise", lambda *_, of=promises: next(of))
+        monkeypatch.setattr(AuditTask, "expected_bound", lambda *_, of=promises: next(of))
         monkeypatch.setattr(AuditTask, "bound", lambda *_, of=found: next(of))
         assert [row["verdict"] for row in rows_of(CLIPPED, PURE, pairs, runs=100)] == verdicts
 
@@ -85,7 +85,7 @@ def test_the_pairs_that_promise_most_are_audited(monkeypatch: pytest.MonkeyPatch
         errors.append(given[4])
         return PrivacyBound(1.0, 0.0, 1000)
 
-    monkeypatch.setattr(task, "bound_of", spy)
+    monkeypatch.setattr(task, "bound_privacy", spy)
     rows = rows_of(CLIPPED, PURE, [*same, *far], runs=1000, error=1e-5)
     assert {row["pair"] for row in rows} == {pair.name for pair in far}
     assert errors[:2] == [1e-5 / 2] * 2  # all hold together
@@ -95,7 +95,7 @@ def test_the_pairs_that_promise_most_are_audited(monkeypatch: pytest.MonkeyPatch
 def test_what_is_visible_is_refuted_in_95_of_100_audits(budget: Budget) -> None:
     (pair,) = only(catalogue(20), "ends_of_the_clip")
     task = AuditTask("it", CLIPPED, budget, (pair,), 1000, 1e-5, 0)
-    visible = task.visible(pair)
+    visible = task.visible_factor(pair)
     assert 0.3 < visible < 1
     above = FACTORS[FACTORS.index(visible) - 1]
 
@@ -118,8 +118,8 @@ def test_what_is_visible_reaches_its_claim_by_deviations(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(AuditTask, "bound", spy)
     (pair,) = only(catalogue(20), "ends_of_the_clip")
-    assert np.isnan(AuditTask("it", CLIPPED, PURE, (pair,), 1000, 1e-5, 0).visible(pair))
-    further = norm.isf(errors[0]) - norm.isf(1e-5 / CHOSEN)
+    assert np.isnan(AuditTask("it", CLIPPED, PURE, (pair,), 1000, 1e-5, 0).visible_factor(pair))
+    further = norm.isf(errors[0]) - norm.isf(1e-5 / AUDITED_PAIRS)
     assert further == pytest.approx(norm.isf(0.05))
 
 
@@ -127,7 +127,7 @@ def test_what_one_of_the_pairs_shows_is_visible(monkeypatch: pytest.MonkeyPatch)
     """At the noise as it is, another pair may show more."""
     inside = Pair.replacing("inside", np.zeros(20), 0, 0.01)
     far = only(catalogue(20), "ends_of_the_clip")
-    monkeypatch.setattr(AuditTask, "promise", lambda *_: 0.0)
+    monkeypatch.setattr(AuditTask, "expected_bound", lambda *_: 0.0)
     for pairs in ([inside, *far], [*far, inside]):
         assert {row["visible"] for row in rows_of(CLIPPED, PURE, pairs)} == {
             rows_of(CLIPPED, PURE, far)[0]["visible"]

@@ -106,7 +106,7 @@ def test_help_after_a_command_and_a_task(name: str, capsys: pytest.CaptureFixtur
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert "  init-ci [DIR]     a sweep, a plug-in and a workflow: accuracy in another" in shown
+    assert "  init-ci [DIR]     write a sweep, a plug-in and a CI workflow that test" in shown
     for name, line in commands().items():
         assert f"{line}\n" in shown
         usage, summary = line[2:19].rstrip(), line[20:]

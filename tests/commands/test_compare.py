@@ -11,7 +11,7 @@ import pytest
 import dpbench
 from dpbench.analysis.result import Result
 from dpbench.cli import run
-from dpbench.commands.compare import errors_at
+from dpbench.commands.compare import read_errors
 from dpbench.registry import ConfigError
 from tests.commands.baselines import errors
 
@@ -45,7 +45,7 @@ def test_two_runs_beside_each_other(
     assert set(dpbench.compare(result, result)["verdict"]) == {"same"}
     with pytest.raises(ConfigError, match="no such folder of a finished run, nor file of a base"):
         dpbench.compare(finished / "out", "nothing")
-    base = errors_at(finished / "out")
+    base = read_errors(finished / "out")
     assert base.seed == 3
     base.write(Path("few.parquet"))
     with pytest.raises(ConfigError, match="damaged"):  # 40 trials are too few for a baseline

@@ -13,7 +13,7 @@ from scipy.stats import trim_mean
 
 from dpbench.cli import run
 from dpbench.commands import history as commands
-from dpbench.commands.history import added, changes, read
+from dpbench.commands.history import add_errors, find_changes, read_history
 from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.tracking.baseline import Baseline
@@ -25,14 +25,14 @@ from tests.commands.baselines import errors
 def history(*factors: float) -> pd.DataFrame:
     table = None
     for day, factor in enumerate(factors):
-        table = added(table, errors(factor), f"commit{day}", f"2026-11-{day + 1:02d}")
+        table = add_errors(table, errors(factor), f"commit{day}", f"2026-11-{day + 1:02d}")
     assert table is not None
     return table
 
 
 def test_a_step_is_shown_in_its_row_at_its_commit() -> None:
     """Of the same streams, by 200 trials."""
-    found = changes(history(1, 1, 1, 1.05, 1.05))
+    found = find_changes(history(1, 1, 1, 1.05, 1.05))
     assert found["distribution"].tolist() == ["inside", "inside", "at_a_bound"]
     assert found["commit"].tolist() == ["commit0", "commit3", "commit0"]
     assert found["points"].tolist() == [3, 2, 5]
@@ -41,19 +41,19 @@ def test_a_step_is_shown_in_its_row_at_its_commit() -> None:
     # Another seed has other luck, and always the same: it is no change of accuracy.
     other = history(1, 1, 1)
     for day in (4, 5, 6, 7):
-        other = added(other, errors(1.02, "t", seed=1), f"commit{day}", f"2026-11-0{day}")
-    assert changes(other)["ratio"].isna().all()
+        other = add_errors(other, errors(1.02, "t", seed=1), f"commit{day}", f"2026-11-0{day}")
+    assert find_changes(other)["ratio"].isna().all()
 
 
 def test_adding_again_changes_nothing_and_others_replace() -> None:
     """Points are in order of time, whenever they come."""
     table = history(1, 1, 1)
-    again = added(table, errors(), "commit1", "2026-11-02")
+    again = add_errors(table, errors(), "commit1", "2026-11-02")
     key = ["commit", *KEY]
     pd.testing.assert_frame_equal(
         again.sort_values(key, ignore_index=True), table.sort_values(key, ignore_index=True)
     )
-    late = added(table, errors(2.0), "commit1", "2026-10-01")
+    late = add_errors(table, errors(2.0), "commit1", "2026-10-01")
     assert late["commit"].tolist() == [f"commit{i}" for i in (1, 1, 0, 0, 2, 2)]
     assert late["trimmed_mean"][0] == pytest.approx(2 * table["trimmed_mean"][0])
     row = table.iloc[0]
@@ -71,7 +71,7 @@ def test_the_command(
         for _ in range(2):
             words = [f"commit=c{day}", f"date=2026-11-0{day + 1}", "to=h.parquet"]
             assert run(["history", "add", "base.parquet", *words]) == 0
-    assert len(read(Path("h.parquet"))) == 6
+    assert len(read_history(Path("h.parquet"))) == 6
     capsys.readouterr()
     assert run(["history", "show", "h.parquet", "out=shown"]) == 0
     told = capsys.readouterr().out.splitlines()
@@ -83,7 +83,7 @@ def test_the_command(
     assert {path.name for path in Path("shown").iterdir()} == {"changes.csv", "history.svg"}
     # By itself it knows the commit, and the date.
     assert run(["history", "add", "base.parquet"]) == 0
-    assert set(read(Path("history.parquet"))["commit"]) == {"abc"}
+    assert set(read_history(Path("history.parquet"))["commit"]) == {"abc"}
 
     before = Path("h.parquet").read_bytes()
 
@@ -145,7 +145,7 @@ def test_false_changes_of_all_rows_are_rare_together(monkeypatch: pytest.MonkeyP
         return []
 
     monkeypatch.setattr(commands, "change_points", none)
-    changes(history(1, 1, 1, 1))
+    find_changes(history(1, 1, 1, 1))
     looks = sum(last - first - 1 for first, last in _intervals(4))
     assert looks > 3
     assert given == pytest.approx([LEVEL / (2 * looks)] * 2)

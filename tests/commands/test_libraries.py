@@ -10,7 +10,7 @@ import pytest
 from dpbench import release
 from dpbench.commands.libraries import main
 from dpbench.estimators.libraries import process
-from dpbench.estimators.libraries.mean import KNOWN, LibraryMean
+from dpbench.estimators.libraries.mean import LIBRARY_PROPERTIES, LibraryMean
 from dpbench.estimators.libraries.process import LibraryError, folder
 from dpbench.estimators.libraries.worker import LIBRARIES
 from dpbench.privacy import PureDP
@@ -30,4 +30,4 @@ def test_what_is_missing_says_how_to_install_it(fakes: Path) -> None:
         main(["python-dp", "nope"])
     with pytest.raises(ConfigError, match="did you mean 'python-dp'"):
         main(["python_dp"])
-    assert set(process.REQUIREMENTS) | {"numpy"} == set(LIBRARIES) == set(KNOWN)
+    assert set(process.REQUIREMENTS) | {"numpy"} == set(LIBRARIES) == set(LIBRARY_PROPERTIES)

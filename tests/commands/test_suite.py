@@ -13,7 +13,7 @@ import pytest
 from dpbench.cli import run
 from dpbench.commands import suite as command
 from dpbench.suite import checks, measure
-from dpbench.suite.compare import by_problem
+from dpbench.suite.compare import tabulate_problems
 from dpbench.suite.problems import SUITE, Suite, read_suite
 from dpbench.suite.table import Scores, archive_path
 from tests.conftest import entry_text
@@ -28,7 +28,7 @@ def test_the_guides_entry_is_scored_and_compared(
     """At most 40 lines; what it answers and what it does not; a figure and a table beside it."""
     monkeypatch.setattr(checks, "RUNS", 100)
     monkeypatch.setattr(measure, "RUNS", {True: 20})
-    chosen = read_suite().chosen(FEW.partition("=")[2])
+    chosen = read_suite().select(FEW.partition("=")[2])
     few = Suite(SUITE, tuple(replace(one, trials=(12, 12)) for one in chosen.problems))
     monkeypatch.setattr(command, "read_suite", lambda _: few)
     text = entry_text()
@@ -70,8 +70,8 @@ def test_the_guides_entry_is_scored_and_compared(
         ("def entry", "def enter", "mine.py: entry: this is required"),
         ("low=0, high=1", "low=0", "entry of binary-n300-pure0.1: ConfigError: high: this"),
         ("return WideClip(low=0, high=1)", "return 3", "3: return an Estimator, or None"),
-        ("told.local or told.d > 1", "told.d > 1", "WideClip is not of the local model"),
-        ("if told.local", "if True or told.local", "it answers none of the chosen problems"),
+        ("public.local or public.d > 1", "public.d > 1", "WideClip is not of the local model"),
+        ("if public.local", "if True or public.local", "it answers none of the chosen problems"),
         (
             "    low: float\n",
             "    low: float\n\n    def least_records(self, d, budget):\n        return 10**10\n\n",
@@ -130,9 +130,9 @@ def test_names_of_entries_can_be_read(capsys: pytest.CaptureFixture[str]) -> Non
     """Side by side by letters, which a line explains; on 80 columns."""
     suite = read_suite()
     rows = Scores.read(archive_path(suite.name), suite).rows
-    for names in (["ksu20_mean"], ["approximate_bounds_mean", "exponential_coarse_mean"]):
+    for names in (["ksu20_mean"], ["approximate_bounds_mean", "median_then_clipped_mean"]):
         mine = rows["entry"].isin(names)
-        shown = by_problem(rows[mine], rows[~mine], suite.problems, mine[mine] & False)
+        shown = tabulate_problems(rows[mine], rows[~mine], suite.problems, mine[mine] & False)
         command._say_problems(suite.name, shown, sorted(set(rows["entry"][mine])))
         told = capsys.readouterr().out
         assert max(map(len, told.splitlines())) <= 80

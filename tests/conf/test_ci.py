@@ -8,7 +8,7 @@ import pytest
 
 from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import catalogue
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import compose
 from dpbench.registry import from_mapping
 from dpbench.sweep.plan import Cell, Sweep, make_cells
 from dpbench.tracking.baseline import Baseline
@@ -16,7 +16,7 @@ from dpbench.tracking.baseline import Baseline
 
 @pytest.fixture(scope="module")
 def ci() -> list[Cell]:
-    return make_cells(from_mapping(Sweep, composed(["sweep=ci"])["sweep"], "sweep"))
+    return make_cells(from_mapping(Sweep, compose(["sweep=ci"])["sweep"], "sweep"))
 
 
 def test_ci_covers_every_estimator_and_notion(ci: list[Cell]) -> None:

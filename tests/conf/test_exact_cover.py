@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpbench.distributions import SignedTwoPoint
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import compose
 
 Floats = NDArray[np.float64]
 DATASETS = 500
@@ -75,7 +75,7 @@ def mean_error(p: float, n: int, epsilon: float) -> float:
 def test_the_claim_states_what_a_cover_does() -> None:
     # The errors of datasets have a relative standard deviation of 0.22: that of 500 is off by 0.05
     # with probability 4e-7.
-    whole = composed(["sweep=heavy_tail_cover"])["sweep"]
+    whole = compose(["sweep=heavy_tail_cover"])["sweep"]
     part, law = whole["parts"]["noise"], whole["families"]["rare"]
     assert (law["kind"], law["d"], law["k"]) == ("signed_two_point", D, 2)
     assert whole["estimators"]["cover"] == {"kind": "ksu20_tournament_mean", "radius": 1}

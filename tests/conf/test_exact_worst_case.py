@@ -11,10 +11,10 @@ import pytest
 from scipy import optimize, stats
 from scipy.special import log_ndtr, ndtr
 
-from dpbench.analysis.study import gathered
+from dpbench.analysis.study import gather_entries
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import TunedClippedMean
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import compose
 from dpbench.privacy import PureDP
 from dpbench.theory.families import TwoPointFamily
 
@@ -26,7 +26,7 @@ FEW = [0.0, 1.0, 2.0, 3.0, 6.0]  # of the families with a coin
 @cache
 def shipped() -> Any:
     """The sweep heavy_tail, to be read only."""
-    return composed(["sweep=heavy_tail"])["sweep"]
+    return compose(["sweep=heavy_tail"])["sweep"]
 
 
 def exact_q90(estimator: TunedClippedMean, law: TwoPoint, n: int) -> float:
@@ -108,7 +108,7 @@ def test_the_factor_is_largest_where_sampling_overtakes_privacy(k: int) -> None:
     _, most = both(k, crossing)
     assert max(both(k, 10**i)[1] for i in range(4, 16, 2)) < most
     config = shipped()
-    claim = gathered(config, "claims")[f"crossing_k{k}"]
+    claim = gather_entries(config, "claims")[f"crossing_k{k}"]
     assert claim["predicted"] == pytest.approx(most, abs=6e-4)
     assert claim["n_min"] == claim["n_max"] == pytest.approx(crossing, rel=5e-3)
     assert config["families"]["two_regimes"]["c"] == FEW

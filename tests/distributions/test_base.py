@@ -1,4 +1,4 @@
-"""What a law promises: moments, places, refusals, how much it holds."""
+"""Properties of all distributions: moments, locations, refusals, numbers in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Continuous laws against quadrature, and what they draw."""
+"""Continuous distributions against quadrature, and their samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support import assert_follows, rng
 
 @dataclass(frozen=True)
 class Oracle:
-    """A law, its parts as frozen scipy laws with weights, and where its density bends."""
+    """Distribution, its components as weighted scipy distributions, and kinks of its density."""
 
     law: Distribution
     parts: list[tuple[float, Any]]
@@ -97,7 +97,7 @@ def test_samples_follow_the_cdf(oracle: Oracle) -> None:
 
 
 def distance(delta: float, ratio: float) -> float:
-    """Half of the integral of |phi - density of N(delta, ratio^2)|, on both laws' quantiles."""
+    """Return half of the integral of |phi - density of N(delta, ratio^2)|, at quantiles of both."""
     u = np.linspace(-9, 9, 60_001)
     z = np.sort(np.concatenate([u, delta + ratio * u]))
     gap = np.abs(stats.norm.pdf(z) - stats.norm.pdf(z, delta, ratio))
@@ -105,7 +105,7 @@ def distance(delta: float, ratio: float) -> float:
 
 
 def test_distances_between_gaussians_against_quadrature() -> None:
-    """Standard deviations apart and wider or narrower: far, near, and nearly the same."""
+    """Compare distances of far, near and nearly equal Gaussians, of larger and smaller width."""
     widths = (1.0, 1 + 1e-12, 1 - 1e-9, 1.01, 0.02, 3.0)
     pairs = [*itertools.product((0.0, 1e-3, -1.0, 2.5, 30.0), widths)]
     delta, ratio = np.array(pairs).T

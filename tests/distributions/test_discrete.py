@@ -1,4 +1,4 @@
-"""Laws on two points, against their definitions."""
+"""Distributions on two points against their definitions."""
 
 from __future__ import annotations
 

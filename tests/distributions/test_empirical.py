@@ -1,4 +1,4 @@
-"""A data file as the population: its moments, its samples, and what is refused."""
+"""Bootstrap from a data file: moments, samples and refused files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scipy import stats
 
 import dpbench
 from dpbench.distributions import Distribution, Empirical, empirical
-from dpbench.distributions.empirical import MOST_ATOMS
+from dpbench.distributions.empirical import MAX_COUNTED_ATOMS
 from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample
 from dpbench.seeds import canonical
@@ -39,7 +39,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def law(values: Any, path: str = "population.csv") -> Empirical:
-    """The law of a file written for it."""
+    """Return the distribution of a file that is written for it."""
     frame = pd.DataFrame({"other": ["a, b"] * len(values), "x": values})
     if path.endswith(".parquet"):
         frame.to_parquet(path)
@@ -49,7 +49,7 @@ def law(values: Any, path: str = "population.csv") -> Empirical:
 
 
 def refusal(path: str, column: str = "x") -> str:
-    """The one line with which a file is refused in a configuration."""
+    """Return the line with which a configuration refuses a file."""
     with pytest.raises(ConfigError) as caught:
         Distribution.build({"kind": "empirical", "path": path, "column": column}, WHERE)
     text = str(caught.value)
@@ -103,7 +103,7 @@ def test_records_follow_the_population() -> None:
 
 
 def test_columns_are_vectors() -> None:
-    """Against numpy's covariance, moments by enumeration, and frequencies of whole records."""
+    """Compare with numpy's covariance, enumerated moments and frequencies of whole records."""
     table = pd.DataFrame({"a": [0.0, 1, 1, 5], "b": [2.0, 2, -1, 0], "c": [1e9, 1e9 + 1, 1e9, 1e9]})
     table.to_csv("v.csv", index=False)
     table.to_parquet("v.parquet")
@@ -129,7 +129,7 @@ def test_columns_are_vectors() -> None:
     assert_frequencies(counts, [1 / 4] * 4)
     assert canonical(found) == canonical(Empirical(path="v.parquet", columns=["b", "a"]))
     assert canonical(found) != canonical(Empirical(path="v.csv", columns=["a", "b"]))
-    # as streams have been named before there were columns
+    # streams are named as before there were columns
     one = Empirical(path="v.csv", column="a")
     assert canonical(one) == f'Empirical{{"column": "a", "path": "{one.content}"}}'
     for given, line in (
@@ -144,7 +144,7 @@ def test_columns_are_vectors() -> None:
 
 
 def test_as_many_values_as_are_counted() -> None:
-    values = np.repeat(np.arange(MOST_ATOMS) ** 2, np.arange(MOST_ATOMS) % 7 + 1)
+    values = np.repeat(np.arange(MAX_COUNTED_ATOMS) ** 2, np.arange(MAX_COUNTED_ATOMS) % 7 + 1)
     found = law(values)
     sample = found.sample(rng(5), 2000, BIG)
     assert isinstance(sample, CountedSample)
@@ -153,7 +153,7 @@ def test_as_many_values_as_are_counted() -> None:
     p = np.unique(values, return_counts=True)[1] / len(values)
     for z in ((sample.counts - BIG * p) / np.sqrt(BIG * p * (1 - p))).T:
         assert_standard(z)
-    assert not law(range(MOST_ATOMS + 1)).counted
+    assert not law(range(MAX_COUNTED_ATOMS + 1)).counted
 
 
 SAME: list[Any] = [
@@ -164,7 +164,7 @@ SAME: list[Any] = [
 
 
 def test_the_content_is_that_of_the_values() -> None:
-    """Whatever the file's name, format or kind of numbers; edited, it is another."""
+    """Check that the content depends on the values alone, not on name, format or type."""
     one = law([1, 2, 4])
     others = [law([1, 2, 4], path) for path in ("p.parquet", "p.csv.gz", "P.CSV")]
     others += [law(values, "p.parquet") for values in SAME]
@@ -194,7 +194,7 @@ def test_the_file_is_read_once() -> None:
     found = law(SKEWED)
     before = found.content, found.mean, found.counted
     Path("population.csv").unlink()
-    for one in (found, pickle.loads(pickle.dumps(found))):  # as a worker's copy
+    for one in (found, pickle.loads(pickle.dumps(found))):  # a worker has a copy
         assert (one.content, one.mean, one.counted) == before
     with pytest.raises(ValueError, match="read-only"):
         found._values[0] = 1.0
@@ -217,7 +217,7 @@ def test_the_heights_that_come_with_the_package() -> None:
     assert frame["gender"].value_counts().to_dict() == {"male": 481, "female": 453}
     inches = [Decimal(text) for text in frame["height_in"]]
     assert [Decimal("2.54") * h for h in inches] == [Decimal(text) for text in frame["height_cm"]]
-    # as R's HistData gives them
+    # values of R's HistData
     assert float(sum(inches)) / 934 == pytest.approx(66.74593, abs=5e-6)
     digest = hashlib.sha256(HEIGHTS.read_bytes()).hexdigest()
     assert f"`{digest}`" in (HEIGHTS.parent / "README.md").read_text(encoding="utf-8")
@@ -294,7 +294,7 @@ def test_an_absent_column_is_told_with_those_there_are(path: str) -> None:
 
 
 def test_a_file_that_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which a few bytes can be: it is refused before it is unpacked into memory."""
+    """Check that a small file with many records is refused before it is unpacked into memory."""
     rows = 10_000_001
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([1.0]))
     nested = pa.ListArray.from_arrays(pa.array([0, rows]), pa.array(np.zeros(rows, bool)))
@@ -304,10 +304,10 @@ def test_a_file_that_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
         assert refusal("p.parquet", "x.y").endswith(": cannot be read: more than 10000000 records")
     raw("x," * 10_000 + "y\n")
     assert refusal("p.csv").endswith(": cannot be read: 10001 columns, more than 10000")
-    monkeypatch.setattr(empirical, "MOST_BYTES", 1 << 12)
+    monkeypatch.setattr(empirical, "MAX_FILE_BYTES", 1 << 12)
     raw(gzip.compress(b"x\n" + b"1\n" * 3000), "p.csv.gz")
     assert refusal("p.csv.gz").endswith(": cannot be read: more than 4096 bytes of text")
-    monkeypatch.setattr(empirical, "MOST_RECORDS", 10)
+    monkeypatch.setattr(empirical, "MAX_FILE_RECORDS", 10)
     raw("x\n" + "1\n2\n" * 5)
     assert Empirical(path="p.csv", column="x").mean == 1.5
     raw("x\n" + "1\n" * 11)

@@ -1,4 +1,4 @@
-"""A law of vectors that is moved as a rigid body."""
+"""Distributions of vectors that are moved by an isometry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOVE: dict[str, Any] = {"shift": (10.0, 20.0, 30.0), "signs": (1, -1, 1), "order
     "law", [MultivariateGaussian(d=3, norm=2.0), SignedTwoPoint(d=3, k=2, p=0.1)]
 )
 def test_records_are_those_of_the_law_moved_one_by_one(law: Distribution) -> None:
-    """By a naive loop over records and coordinates."""
+    """Compare with a naive loop over records and coordinates."""
     moved = Moved(of=law, **MOVE).sample(rng(3), 2, 20)
     generator = rng(3)
     still = law.sample(generator, 2, 20)
@@ -31,7 +31,7 @@ def test_records_are_those_of_the_law_moved_one_by_one(law: Distribution) -> Non
 
 
 def test_what_a_rigid_body_keeps() -> None:
-    """A covariance by simulation: of 200,000 records, 1e-6 quantiles of its entries are 0.05."""
+    """Compare with the covariance of 200,000 records, with 1e-6 quantiles of 0.05."""
     matrix = [[1.0, 0.5, 0.0], [0.5, 2.0, 0.3], [0.0, 0.3, 1.0]]
     law = MultivariateGaussian(d=3, matrix=matrix)
     moved = Moved(of=law, **MOVE)

@@ -1,4 +1,4 @@
-"""Laws of dense vectors: covariances, moments of directions, and samples of them."""
+"""Distributions of dense vectors: covariances, moments of directions, samples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MATRIX = [[2.0, 0.5, -0.25], [0.5, 1.0, 0.125], [-0.25, 0.125, 4.0]]
 
 
 def records(law: Distribution, seed: int) -> Floats:
-    """20,000 of them, off the mean of the law."""
+    """Draw 20,000 records, minus the mean of the distribution."""
     sample = law.sample(rng(seed), 4, 5000)
     assert isinstance(sample, DenseSample)
     assert (sample.trials, sample.n, sample.d) == (4, 5000, law.d)
@@ -44,7 +44,7 @@ def records(law: Distribution, seed: int) -> Floats:
 
 
 def cosines(d: int) -> Floats:
-    """The vectors of the discrete cosine transform, row by row."""
+    """Return the vectors of the discrete cosine transform as rows."""
     places, waves = np.arange(d) + 0.5, np.arange(d)[:, None]
     rows = np.cos(math.pi * places * waves / d)
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
@@ -65,7 +65,7 @@ Parts = Callable[[Floats], list[tuple[float, float, float]]]
 
 
 def gaussian(law: Any, covariance: Any = None) -> tuple[Any, Parts]:
-    """The law, and weight, mean and standard deviation of the parts of a direction."""
+    """Return the distribution, and a function of a direction: weight, mean and sd of each part."""
     given = law.covariance if covariance is None else np.array(covariance)
     return law, lambda v: [(1.0, 0.0, math.sqrt(v @ given @ v))]
 
@@ -150,7 +150,7 @@ def test_student_moments() -> None:
 
 
 def fourth_moment(v: Floats, m2: float, m3: float, m4: float) -> float:
-    """E<v, Y>^4 of independent Y_i, term by term of the product."""
+    """Return E<v, Y>^4 of independent Y_i, term by term of the product."""
     m, places = [1.0, 0.0, m2, m3, m4], itertools.product(range(v.size), repeat=4)
     powers = [Counter(place).items() for place in places]
     return float(sum(math.prod(v[i] ** e * m[e] for i, e in terms) for terms in powers))
@@ -167,7 +167,7 @@ def fourth_moment(v: Floats, m2: float, m3: float, m4: float) -> float:
     ids=lambda of: type(of).__name__,
 )
 def test_the_fourth_moment_of_a_product(d: int, of: Any) -> None:
-    """The formula is the largest over directions, at an axis or at the diagonal."""
+    """Check that the formula is the maximum over directions, at an axis or at the diagonal."""
     law = Product(d=d, of=of)
     m2, m4 = of.variance, of.moment(4)
     m3 = 0.7  # it drops out
@@ -186,9 +186,9 @@ def test_the_fourth_moment_of_a_product(d: int, of: Any) -> None:
 
 @pytest.mark.parametrize(("nu", "k"), [(8.0, 2.0), (8.0, 3.99), (40.0, 3.0), (12.0, 4.0)])
 def test_moments_of_a_product_of_student_laws(nu: float, k: float) -> None:
-    """The bound holds in every direction of two dimensions, and is not far off.
+    """Check that the bound holds in every direction of two dimensions, and is not far off.
 
-    A direction is Gaussian given both chi-squares: Gauss-Laguerre quadrature over these.
+    A direction is Gaussian given both chi-squares, over which Gauss-Laguerre quadrature integrates.
     """
     at, weight = special.roots_genlaguerre(120, nu / 2 - 1)
     weight = weight / weight.sum()
@@ -220,7 +220,7 @@ def test_orders_without_a_bound() -> None:
 
 @pytest.mark.parametrize("unit", [None, 2.0])
 def test_product_samples(unit: float | None) -> None:
-    """Skewed coordinates of mean 5, which is taken away; independent of each other."""
+    """Check coordinates that are independent and skewed, with a mean of 5 that is subtracted."""
     of = Pareto(tail_index=6.0, location=5.0)
     x = records(Product(d=3, norm=2.0, of=of, unit_moment=unit), 6)
     scale = 1.0 if unit is None else 1 / stats.pareto(6.0).std()

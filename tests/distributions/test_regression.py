@@ -1,4 +1,4 @@
-"""Features and a response, against their definition."""
+"""Features and a response against their definition."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.support import BIG, FALSE_ALARM, Floats, assert_frequencies, rng
 
 @pytest.mark.parametrize(("d", "many"), [(1, 1), (2, 2), (5, 8), (10, 12), (16, 20), (200, 8)])
 def test_code_words(d: int, many: int) -> None:
-    """As many as there are, or so many that the first ones drawn are too near."""
+    """Check all words of small d, and so many of larger d that some first draws are rejected."""
     words = [code_word(d, i) for i in range(many)]
     for word in words:
         assert list(word) == sorted(set(word) & set(range(d)))
@@ -36,7 +36,7 @@ Sparse = ProductTwoPoint | SignedTwoPoint
 
 
 def enumerated(law: Sparse) -> tuple[Floats, Floats]:
-    """All vectors but zero, (m, d), and their probabilities, (m,)."""
+    """Return all nonzero vectors, (m, d), and their probabilities, (m,)."""
     if isinstance(law, SignedTwoPoint):
         signs = [(law.sign, *rest) for rest in itertools.product((-1, 1), repeat=law.d - 1)]
         return law.tau * np.array(signs, float), np.full(len(signs), law.p / len(signs))
@@ -53,7 +53,7 @@ def enumerated(law: Sparse) -> tuple[Floats, Floats]:
     + [SignedTwoPoint(d=5, p=0.2, k=3, sign=-1), SignedTwoPoint(d=5, p=0.2, k=3)],
 )
 def test_rows_of_sparse_laws(law: Sparse) -> None:
-    """All vectors but zero, enumerated; how many rows are not zero is binomial."""
+    """Compare with the enumerated nonzero vectors, of which a sample has a binomial number."""
     trials, n = 4000, 20
     sample = law.sample(rng(11), trials, n)
     assert isinstance(sample, SparseSample)
@@ -72,7 +72,7 @@ def test_rows_of_sparse_laws(law: Sparse) -> None:
 
 
 def test_rare_rows_have_their_one_anywhere() -> None:
-    """p = 1e-12 and 1e12 records: the place of the one is uniform over the word."""
+    """Check that the position of a single one is uniform, for p = 1e-12 and 1e12 records."""
     sample = ProductTwoPoint(d=20, p=1e-12).sample(rng(12), 2000, BIG)
     assert np.all((sample.rows_held != 0).sum(axis=1) == 1)
     wanted = 2000 * 10
@@ -93,7 +93,7 @@ def test_rare_rows_have_their_one_anywhere() -> None:
     ],
 )
 def test_moments_of_sparse_laws(law: Sparse) -> None:
-    """By enumeration: of signed ones E|<v, X - mean>|^k is at most 1 for many v."""
+    """Compare with enumeration; for signed vectors E|<v, X - mean>|^k <= 1 for many v."""
     rows, chance = enumerated(law)
     mean = chance @ rows
     np.testing.assert_allclose(law.mean, mean, rtol=1e-12, atol=1e-15)

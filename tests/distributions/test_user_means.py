@@ -1,4 +1,4 @@
-"""What people with several records each hold."""
+"""Means of people with several records each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpbench.samples import CountedSample, DenseSample
 
 @pytest.mark.parametrize(("m", "p"), [(1, 0.3), (7, 0.2), (400, 1e-5), (100_000, 0.5)])
 def test_counts_of_people_are_binomial(m: int, p: float) -> None:
-    """The table against scipy's, and a batch by a chi-square test (false alarm 1e-7)."""
+    """Compare the table with scipy's, and a batch by a chi-square test (false alarm 1e-7)."""
     people, binomial = UserMeans(of=Bernoulli(p=p), m=m), stats.binom(m, p)
     values, shares, upper = people.table
     j = np.round(values * m)
@@ -43,7 +43,7 @@ def test_rare_points_of_people(sign: Literal[-1, 1]) -> None:
 
 
 def test_means_of_drawn_records() -> None:
-    """Variances of 40,000 means, by their fourth moments: false alarms 1e-7 each."""
+    """Compare variances of 40,000 means, by their fourth moments (false alarms 1e-7 each)."""
     for law in (Gaussian(scale=3.0, location=1.0), StudentT(tail_index=9.0, location=1.0)):
         people = UserMeans(of=law, m=40)
         sample = people.sample(np.random.default_rng(0), 2, 20_000)

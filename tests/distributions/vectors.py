@@ -1,4 +1,4 @@
-"""What tests of laws of vectors share."""
+"""Helpers of tests of vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support import Floats, rng
 
 
 def unit_vectors(d: int, many: int, seed: int = 0) -> Floats:
-    """The first axis, the diagonal, an alternating one, and random ones, (3 + many, d)."""
+    """Return unit vectors, (3 + many, d): the first axis, two diagonals, then random directions."""
     drawn = rng(seed).normal(size=(many, d))
     given = [np.eye(d)[:1], np.ones((1, d)), (-1.0) ** np.arange(d)[None], drawn]
     rows = np.concatenate(given)

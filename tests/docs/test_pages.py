@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from docs import archive, generate, modules
-from docs.docstring_to_rst import docstring_to_rst, escaped
+from docs.docstring_to_rst import docstring_to_rst, escape
 from dpbench.analysis.study import Figure
 from dpbench.analysis.summary import statistics
 from dpbench.audit import cases, controls
@@ -163,7 +163,7 @@ def test_bounds_have_their_oracles() -> None:
 )
 def test_docstrings_keep_what_they_show(text: str, shown: str) -> None:
     assert "\n".join(docstring_to_rst(text.splitlines())).strip() == shown
-    assert escaped("plain words, x_1 and (a)") == "plain words, x_1 and (a)"
+    assert escape("plain words, x_1 and (a)") == "plain words, x_1 and (a)"
 
 
 @pytest.fixture

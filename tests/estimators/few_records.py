@@ -1,4 +1,4 @@
-"""Few records, and all that may be asked of them."""
+"""Small datasets as dense and as counted samples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ Floats = NDArray[np.float64]
 
 
 def samples(x: Floats) -> list[Sample]:
-    """The same records one by one and counted."""
+    """Return the datasets x, (trials, n), as a dense sample and as a counted sample."""
     atoms = np.unique(x)
     return [DenseSample(x), CountedSample(atoms, (x[:, :, None] == atoms).sum(axis=1))]

@@ -1,4 +1,4 @@
-"""Estimators of outside code, and a release of them."""
+"""An estimator of outside code, and one release of an estimator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ def once(
     repeats: int | None = None,
     seed: int = 1,
 ) -> float | Floats:
+    """Return `dpbench.release` of the data with a seeded generator."""
     return release(estimator, data, budget, rng=rng(seed), repeats=repeats)
 
 
 class _Scalars(OneDataset):
+    """Outside code for numbers under pure DP: the mean plus Laplace noise of scale 1/epsilon."""
+
     def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
         assert isinstance(budget, PureDP)
         return float(x.mean() + rng.laplace(0, 1 / budget.epsilon))

@@ -1,4 +1,4 @@
-"""Means with n private: their constants, and that Gaussian noise makes them the same."""
+"""Add/remove means: constants of their errors, exact errors, and audits of wrong sensitivities."""
 
 from __future__ import annotations
 
@@ -31,22 +31,24 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
 @pytest.mark.parametrize("lower", [0.0, -3.0, 1e6])
 def test_without_noise_it_is_the_clipped_mean(estimator: Estimator, lower: float) -> None:
-    data = lower + np.array([-5.0, 0.5, 1.0, 1.5, 9.0])  # to [0, 2]
+    data = lower + np.array([-5.0, 0.5, 1.0, 1.5, 9.0])  # clipped to [lower, lower + 2]
     wide = type(estimator)(lower=lower, upper=lower + 2)  # type: ignore[call-arg]
     value = release(wide, data, PureDP(1e6, **AR), rng=rng())
     assert value == pytest.approx(lower + 1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
 def test_a_release_is_between_the_bounds(estimator: Estimator) -> None:
-    few = np.asarray(release(estimator, np.ones(2), PureDP(0.1, **AR), rng=rng(), repeats=1000))
-    assert few.min() == 0
-    assert few.max() == 1
-    # Both sums are below 0 with probability 1/4 e^(-0.2): the middle.
-    middle = np.mean(few == 0.5)
+    releases = np.asarray(
+        release(estimator, np.ones(2), PureDP(0.1, **AR), rng=rng(), repeats=1000)
+    )
+    assert releases.min() == 0
+    assert releases.max() == 1
+    # Both sums are below 0 with probability e^(-0.2)/4; then the middle is released.
+    middle = np.mean(releases == 0.5)
     if isinstance(estimator, TransformedNoiseMean):
         assert middle == pytest.approx(np.exp(-0.2) / 4, abs=0.07)  # 5 standard deviations
 
@@ -64,10 +66,12 @@ def test_the_exact_error_tends_to_the_published_constants(m: float) -> None:
     assert first == pytest.approx(2 * (m**2 + (1 - m) ** 2), rel=2e-4)
     assert second == pytest.approx(2 + 8 * (m - 0.5) ** 2, rel=2e-4)
     assert second == pytest.approx(2 * first, rel=2e-4)
-    one, other = (exact("rmse", e, law, 10**8, ZCDP(2e-10, **AR)) for e in BOTH)
-    assert one == pytest.approx(other, rel=1e-6)  # S and T, turned
+    transformed, normalized = (exact("rmse", e, law, 10**8, ZCDP(2e-10, **AR)) for e in BOTH)
+    assert transformed == pytest.approx(
+        normalized, rel=1e-6
+    )  # because S and T are C and count/2, rotated
     first_order = np.sqrt(((m**2 + (1 - m) ** 2) / 4e-10 / 1e8 + m * (1 - m)) / 1e8)
-    assert one == pytest.approx(first_order, rel=1e-3)
+    assert transformed == pytest.approx(first_order, rel=1e-3)
 
 
 CASES: list[tuple[Distribution, Budget]] = [
@@ -78,19 +82,22 @@ CASES: list[tuple[Distribution, Budget]] = [
 
 
 @pytest.mark.parametrize(("law", "budget"), CASES)
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
 def test_the_exact_error_is_measured(
     estimator: Estimator, law: Distribution, budget: Budget
 ) -> None:
-    """Few records, where the first order is not enough; false alarms below 1e-6 (5.5 se)."""
+    """Compare trials with `exact` at few records, where the first order is inaccurate.
+
+    The tolerance is 5.5 standard errors, for a false-alarm probability below 1e-6.
+    """
     n, trials = 80, 40_000
     sample = law.sample(np.random.default_rng(1), trials, n)
     error: Floats = np.abs(estimator.run(sample, Ledger(budget, rng())).value - law.target)
     for metric, power in (("mean_error", 1), ("rmse", 2)):
         powers = error**power
         se = powers.std() / np.sqrt(trials)
-        found = exact(metric, estimator, law, n, budget) ** power
-        assert abs(powers.mean() - found) < 5.5 * se, metric
+        exact_power = exact(metric, estimator, law, n, budget) ** power
+        assert abs(powers.mean() - exact_power) < 5.5 * se, metric
     above = np.mean(error > exact("q90", estimator, law, n, budget))
     assert above == pytest.approx(0.1, abs=5.5 * np.sqrt(0.09 / trials))
 
@@ -113,22 +120,26 @@ NOTIONS: list[Budget] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
 @pytest.mark.parametrize("region", ["box", "ball"])
 def test_vectors_without_noise(estimator: Estimator, region: str) -> None:
-    """The mean of what is clipped, or projected on the ball of radius 2 around (1, 1)."""
+    """Compare with the mean of records clipped to the box or projected on its largest ball."""
     wide = type(estimator)(lower=-1.0, upper=3.0, region=region)  # type: ignore[call-arg]
     data = np.array([[1.0, 1.0], [4.0, 5.0], [-9.0, 1.0], [2.0, 1.0]])
     corner = [3.0, 3.0] if region == "box" else [1 + 2 * 0.6, 1 + 2 * 0.8]
     value = release(wide, data, PureDP(1e6, **AR), rng=rng())
     expected = np.mean([[1.0, 1.0], corner, [-1.0, 1.0], [2.0, 1.0]], axis=0)
     assert np.asarray(value) == pytest.approx(expected, abs=1e-4)
-    few = np.asarray(release(wide, np.ones((2, 2)), PureDP(0.1, **AR), rng=rng(), repeats=1000))
-    away = np.abs(few - 1).max(axis=1) if region == "box" else np.hypot(*(few - 1).T)
-    assert away.max() == pytest.approx(2.0)  # which noise as large as this would pass
+    releases = np.asarray(
+        release(wide, np.ones((2, 2)), PureDP(0.1, **AR), rng=rng(), repeats=1000)
+    )
+    away = np.abs(releases - 1).max(axis=1) if region == "box" else np.hypot(*(releases - 1).T)
+    assert away.max() == pytest.approx(
+        2.0
+    )  # noise of this size would leave the region without the clip
 
 
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
 def test_vectors_of_one_coordinate_err_as_numbers_do(estimator: Estimator) -> None:
     law, n = Bernoulli(p=0.8), 10**5
     small: list[Budget] = [
@@ -138,15 +149,18 @@ def test_vectors_of_one_coordinate_err_as_numbers_do(estimator: Estimator) -> No
         whole = 2 * exact("rmse", estimator, law, n, budget)
         for region in ("box", "ball"):
             wide = type(estimator)(lower=-1.0, upper=1.0, region=region)  # type: ignore[call-arg]
-            found = vector_rmse(wide, np.array([0.6]), 0.0, n, budget)
-            assert found == pytest.approx(np.sqrt(whole**2 - 0.64 / n), rel=0.01)
+            rmse = vector_rmse(wide, np.array([0.6]), 0.0, n, budget)
+            assert rmse == pytest.approx(np.sqrt(whole**2 - 0.64 / n), rel=0.01)
 
 
 @pytest.mark.parametrize("d", [2, 16])
 @pytest.mark.parametrize("region", ["box", "ball"])
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
 def test_the_error_of_vectors_is_measured(estimator: Estimator, region: str, d: int) -> None:
-    """By three routes: trials, the docstrings' closed forms, what claims take; 5.5 se, 1e-6."""
+    """Compare trials, the closed forms of the docstrings, and `exact`, which claims use.
+
+    The tolerance of trials is 5.5 standard errors, for a false-alarm probability below 1e-6.
+    """
     n, trials, m = 200, 4000, 0.8
     law = MultivariateGaussian(d=d, norm=m, scale=1e-4)
     wide = type(estimator)(lower=-1.0, upper=1.0, region=region)  # type: ignore[call-arg]
@@ -156,8 +170,8 @@ def test_the_error_of_vectors_is_measured(estimator: Estimator, region: str, d: 
     radius, root = (d + 2) * (d + 3) / 100, np.sqrt(d)
     for budget in NOTIONS:
         square = np.sum((wide.run(many, Ledger(budget, rng())).value - law.target) ** 2, axis=1)
-        found = exact("rmse", wide, law, n, budget) ** 2
-        assert abs(square.mean() - found) < 5.5 * square.std() / np.sqrt(trials), budget
+        mse = exact("rmse", wide, law, n, budget) ** 2
+        assert abs(square.mean() - mse) < 5.5 * square.std() / np.sqrt(trials), budget
         if isinstance(estimator, NormalizedSumMean):
             closed = {"pure": 8 * (d * l1**2 + m**2) / 100, "zcdp": (d * l2**2 + m**2) / 50}
         else:
@@ -166,16 +180,16 @@ def test_the_error_of_vectors_is_measured(estimator: Estimator, region: str, d: 
                       "zcdp": (1 + root) * (l2**2 * root + m**2) / 100}  # fmt: skip
         closed["gdp"] = closed["zcdp"]
         if budget.notion in closed:
-            assert found * n**2 == pytest.approx(closed[budget.notion], rel=1e-3)
+            assert mse * n**2 == pytest.approx(closed[budget.notion], rel=1e-3)
 
 
 def test_which_noise_errs_less_is_taken() -> None:
-    """As for numbers: of a small delta the joint noise of pure DP, of a large one Gaussian."""
+    """A small delta gets the joint noise of pure DP, a large delta Gaussian noise."""
     wide = TransformedNoiseMean(lower=-1.0, upper=1.0, region="ball")
     mean = np.full(4, 0.5)
     pure, small, large = (
-        vector_rmse(wide, mean / 1.5, 0.0, 10**4, one)
-        for one in (PureDP(1.0, **AR), ApproxDP(1.0, 1e-9, **AR), ApproxDP(1.0, 0.1, **AR))
+        vector_rmse(wide, mean / 1.5, 0.0, 10**4, budget)
+        for budget in (PureDP(1.0, **AR), ApproxDP(1.0, 1e-9, **AR), ApproxDP(1.0, 0.1, **AR))
     )
     assert small == pure > large
 
@@ -187,14 +201,14 @@ def test_no_error_of_vectors_where_it_is_not_known(region: Any) -> None:
     assert np.isfinite(exact("rmse", wide, law, 10**4, budget))
     assert np.isnan(exact("q90", wide, law, 10**4, budget))
     assert np.isnan(exact("rmse", wide, law, 20, budget))  # the release is clipped
-    for other in ({"norm": 3.0}, {"scale": 1.0}, {"condition": 2.0}):
-        changed = MultivariateGaussian(**({"d": 4, "norm": 0.5, "scale": 0.01} | other))  # type: ignore[arg-type]
-        assert np.isnan(exact("rmse", wide, changed, 10**4, budget)), other
+    for change in ({"norm": 3.0}, {"scale": 1.0}, {"condition": 2.0}):
+        changed = MultivariateGaussian(**({"d": 4, "norm": 0.5, "scale": 0.01} | change))  # type: ignore[arg-type]
+        assert np.isnan(exact("rmse", wide, changed, 10**4, budget)), change
 
 
 @contextmanager
 def stating(factor: float, relations: tuple[Relation, ...] = ("add_remove",)) -> Iterator[None]:
-    """Sensitivities times a factor, for such neighbours."""
+    """Multiply every stated sensitivity by a factor, and accept budgets of these relations."""
     stated = Ledger.sensitivity_for_relation
 
     def wrong(self: Ledger, sensitivity: Any) -> Any:
@@ -210,31 +224,37 @@ def stating(factor: float, relations: tuple[Relation, ...] = ("add_remove",)) ->
 @pytest.mark.parametrize("region", ["box", "ball"])
 @pytest.mark.parametrize("kind", [TransformedNoiseMean, NormalizedSumMean])
 def test_errors_of_sensitivity_show(kind: Any, region: str) -> None:
-    """In claims, if an error is not what is exact, 5.5 se; in the audit, bounds are above 1e-6."""
+    """Wrong noise shows in claims or in the audit, right noise in neither.
+
+    A claim fails if the mean squared error is 5.5 standard errors from the exact value. The audit
+    refutes with error probability 1e-6.
+    """
     wide, n, d = kind(lower=-1.0, upper=1.0, region=region), 60, 2
     low = np.full((n, d), -1e6)
-    halves = low * (-1.0) ** np.arange(n)[:, None]  # of a mean of 0 the count moves nothing
+    halves = (
+        low * (-1.0) ** np.arange(n)[:, None]
+    )  # the mean is 0, so that a wrong count does not move it
     pairs: dict[Relation, Pair] = {
         "add_remove": Pair("one_at_the_far_end", np.append(low, -low[:1], axis=0), low),
         "replace": Pair.replacing("from_end_to_end", halves, 0, -halves[0]),
     }
 
     def wrong(budget: Budget) -> tuple[bool, bool]:
-        few = MultivariateGaussian(d=d, norm=0.4, scale=1e-4)
+        law = MultivariateGaussian(d=d, norm=0.4, scale=1e-4)
         big = replace(budget, rho=50.0)  # type: ignore[type-var]
-        sample = few.sample(np.random.default_rng(1), 2000, 100)
-        square = np.sum((wide.run(sample, Ledger(big, rng())).value - few.target) ** 2, axis=1)
-        exactly = exact("rmse", wide, few, 100, replace(big, **AR)) ** 2  # type: ignore[type-var]
+        sample = law.sample(np.random.default_rng(1), 2000, 100)
+        square = np.sum((wide.run(sample, Ledger(big, rng())).value - law.target) ** 2, axis=1)
+        expected = exact("rmse", wide, law, 100, replace(big, **AR)) ** 2  # type: ignore[type-var]
         pair = pairs[budget.neighbours]
-        found = audit_pair(wide, budget, pair, runs=6000, error=1e-6, rng=rng())
-        claims = abs(square.mean() - exactly) > 5.5 * square.std() / np.sqrt(2000)
-        return bool(claims), found.verdict == "refuted"
+        audit = audit_pair(wide, budget, pair, runs=6000, error=1e-6, rng=rng())
+        claims = abs(square.mean() - expected) > 5.5 * square.std() / np.sqrt(2000)
+        return bool(claims), audit.verdict == "refuted"
 
     mine = ZCDP(0.5, **AR)
     assert wrong(mine) == (False, False)
     with noise_times(0.5):
         assert wrong(mine) == (True, True)
-    with stating(2.0):  # that of a record which is replaced: too much noise is private
+    with stating(2.0):  # twice the noise is private, but too much
         assert wrong(mine) == (True, False)
-    with stating(1.0, ("replace", "add_remove")):  # and this one where a record is replaced
+    with stating(1.0, ("replace", "add_remove")):  # too little noise for replacement
         assert wrong(ZCDP(0.5))[1]

@@ -24,14 +24,14 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def largest_good(z: Floats, limit: float, most: int) -> set[int] | None:
-    """The largest set of records of leverages up to the limit, if it lacks at most `most`."""
+def find_largest_good(z: Floats, limit: float, most: int) -> set[int] | None:
+    """Return the largest set with leverages up to the limit; None if it lacks more than `most`."""
     for size in range(len(z), len(z) - most - 1, -1):
-        for some in itertools.combinations(range(len(z)), size):
-            rows = z[list(some)]
+        for subset in itertools.combinations(range(len(z)), size):
+            rows = z[list(subset)]
             inverse = np.linalg.inv(rows.T @ rows)
             if np.einsum("ij,jk,ik->i", rows, inverse, rows).max() <= limit:
-                return set(some)
+                return set(subset)
     return None
 
 
@@ -39,11 +39,11 @@ def largest_good(z: Floats, limit: float, most: int) -> set[int] | None:
 def test_levels_are_those_of_the_largest_sets_by_enumeration(d: int) -> None:
     core = StableCore(n=20, inverse=8.0 - d, most=2, ramp=1.0)
     x = rng(d).standard_normal((12, 20, d)) * rng(9).choice([1.0, 1.0, 1.0, 3.0], (12, 20, 1))
-    found, seen = core._levels(x), set()
-    for rows, levels in zip(x, found, strict=True):
+    all_levels, seen = core._levels(x), set()
+    for rows, levels in zip(x, all_levels, strict=True):
         z = np.column_stack([np.ones(20), rows])
         for level in range(4):
-            good = largest_good(z, 1 / (core.inverse - level), 2)
+            good = find_largest_good(z, 1 / (core.inverse - level), 2)
             inside = set(np.flatnonzero(levels <= level))
             seen.add(len(good or ()))
             assert good == inside if good else len(inside) < 18
@@ -78,7 +78,10 @@ def scatter(x: Floats, w: Floats) -> tuple[Floats, Floats]:
 def test_no_neighbour_moves_the_core_by_more_than_is_proved(
     d: int, core: StableCore, most: float
 ) -> None:
-    """By a search at the surface where records are pruned; `most` of the step is attained."""
+    """Search neighbours at the surface where records are pruned.
+
+    No pair exceeds the proved bounds, and a pair attains more than the share `most` of `step`.
+    """
     trials, n, r = 1500, core.n, rng()
     x = r.standard_normal((trials, n, d))
     x[::2] /= np.linalg.norm(x[::2], axis=2, keepdims=True)
@@ -91,15 +94,15 @@ def test_no_neighbour_moves_the_core_by_more_than_is_proved(
     y[:, 0] *= -r.uniform(0, 1.5, (trials, 1))
     (w, u), (v, t) = core.weights(x), core.weights(y)
     assert np.abs(u - t).max() == 1
-    both = (u <= core.most) & (t <= core.most)
-    assert both.sum() > 100
-    apart = np.abs(core._levels(x) - core._levels(y))[both, 1:]
+    good = (u <= core.most) & (t <= core.most)
+    assert good.sum() > 100
+    apart = np.abs(core._levels(x) - core._levels(y))[good, 1:]
     assert apart.max() <= 1
-    (m, one), (k, other) = scatter(x[both], w[both]), scatter(y[both], v[both])
-    square = np.einsum("td,tde,te->t", m - k, np.linalg.inv(other), m - k)
+    (m, scatter_x), (k, scatter_y) = scatter(x[good], w[good]), scatter(y[good], v[good])
+    square = np.einsum("td,tde,te->t", m - k, np.linalg.inv(scatter_y), m - k)
     moved = np.sqrt(square).max() / core.step
     assert most < moved <= 1
-    eigenvalues = np.linalg.eigvals(np.linalg.solve(other, one)).real - 1
+    eigenvalues = np.linalg.eigvals(np.linalg.solve(scatter_y, scatter_x)).real - 1
     up, down = (np.maximum(sign * eigenvalues, 0).sum(axis=1).max() for sign in (1, -1))
     assert 0.3 < up / (core.loss / (1 - core.loss)) <= 1
     assert 0.25 < down / core.loss <= 1
@@ -107,23 +110,23 @@ def test_no_neighbour_moves_the_core_by_more_than_is_proved(
 
 @pytest.mark.parametrize("budget", [BUDGET, ApproxDP(4.0, 0.1)], ids=str)
 def test_the_farthest_gaussians_of_one_number_are_close(budget: ApproxDP) -> None:
-    """(e) and (f), by quadrature: P - e^epsilon Q, where that is positive."""
+    """Check (e) and (f) by quadrature of the positive part of P - e^epsilon Q."""
     n = MEAN.least_records(1, budget)
-    found = MEAN._core(n, 1, budget)
-    assert found is not None
+    plan = MEAN._core(n, 1, budget)
+    assert plan is not None
     assert MEAN._core(n - 1, 1, budget) is None
-    core, _, (test, shape, fine) = found
+    core, _, (test, shape, fine) = plan
     sd = core.step * fine._gaussian
     epsilon = budget.epsilon - test.epsilon
     for ratio in (1 - core.loss, 1 / (1 - core.loss)):
-        # The norm is that of the narrower one.
+        # The norm of (d) belongs to the narrower distribution.
         shift, wide = core.step * min(1, ratio) ** 0.5, sd * ratio**0.5
         for p, q in itertools.permutations([stats.norm(0, sd), stats.norm(shift, wide)]):
             x = np.linspace(-60 * sd, 60 * sd, 400_001)
             excess = np.maximum(p.pdf(x) - np.exp(epsilon) * q.pdf(x), 0)
             assert integrate.trapezoid(excess, x) <= 0.75 * budget.delta
     assert shape.epsilon + fine.epsilon == pytest.approx(epsilon)
-    # What fails with fine.delta where the shapes are the same does e^eps_V as often where not.
+    # An event of probability fine.delta at equal shapes has e^eps_V times that at different shapes.
     half = budget.delta / 2
     assert np.exp(shape.epsilon) * fine.delta == pytest.approx(half, rel=1e-12)
     assert fine.delta + shape.delta == pytest.approx(budget.delta - budget.delta / 4, rel=1e-12)
@@ -133,14 +136,14 @@ def test_it_follows_affine_maps() -> None:
     x = rng().standard_normal((3, 12_000, 3))
     x[:, :5] *= 20.0
     x[0, 5] = 1e150
-    one = support.run(MEAN, x, ApproxDP(2.0, 1e-5))
-    lower = np.array([[1e3, 0, 0], [-400.0, 1.0, 0], [50.0, 0.3, 1e-3]])  # roots follow it, too
+    estimate = support.run(MEAN, x, ApproxDP(2.0, 1e-5))
+    lower = np.array([[1e3, 0, 0], [-400.0, 1.0, 0], [50.0, 0.3, 1e-3]])  # triangular, as roots are
     x[0, 5] = 1.0, 1e140, 0
-    other = support.run(MEAN, x @ lower.T + [5.0, -7.0, 1e-3], ApproxDP(2.0, 1e-5))
-    back = np.linalg.solve(lower, (other.value - [5.0, -7.0, 1e-3]).T).T
-    np.testing.assert_allclose(back, one.value, atol=1e-6)
-    assert one.core is not None
-    assert np.all((one.core < 1) & (one.core > 0.999))
+    mapped = support.run(MEAN, x @ lower.T + [5.0, -7.0, 1e-3], ApproxDP(2.0, 1e-5))
+    back = np.linalg.solve(lower, (mapped.value - [5.0, -7.0, 1e-3]).T).T
+    np.testing.assert_allclose(back, estimate.value, atol=1e-6)
+    assert estimate.core is not None
+    assert np.all((estimate.core < 1) & (estimate.core > 0.999))
 
 
 def test_too_few_records_release_nothing_whatever_they_are() -> None:
@@ -161,26 +164,26 @@ def test_records_that_stand_out_or_lie_in_a_plane_release_nothing() -> None:
 
 
 def test_leverages_of_correlated_records_keep_their_digits() -> None:
-    """Against a QR decomposition; variances are 1e10 apart, and off the axes."""
+    """Compare with a QR decomposition; variances are 1e10 apart, and their axes rotated."""
     x = (
         rng().standard_normal((1, 200, 3))
         * [1.0, 1e-2, 1e-5]
         @ stats.ortho_group.rvs(3, random_state=0)
     )
     basis, _ = np.linalg.qr(np.column_stack([np.ones(200), x[0]]))
-    found, flat = leverages(x + 3.0, np.ones((1, 200), dtype=bool))
-    np.testing.assert_allclose(found[0], (basis**2).sum(axis=1), rtol=1e-7)
+    leverage, flat = leverages(x + 3.0, np.ones((1, 200), dtype=bool))
+    np.testing.assert_allclose(leverage[0], (basis**2).sum(axis=1), rtol=1e-7)
     assert not flat.any()
 
 
 @pytest.mark.parametrize("apart", [1e-5, 4e-7, 1e-9, 1e-11])
 def test_records_near_a_plane_are_like_others(apart: float) -> None:
-    """A set is in a plane or not: to draw the line elsewhere would make one record tell of all."""
+    """Only a set that is exactly in a plane counts as flat; a set near a plane does not."""
     first, second = rng().standard_normal((2, 500))
     held = np.ones((1, 500), dtype=bool)
-    wanted, _ = leverages(np.stack([first, second], axis=1)[None], held)
-    found, flat = leverages(np.stack([first, first + apart * second], axis=1)[None], held)
-    np.testing.assert_allclose(found, wanted, rtol=1e-15 / apart)
+    expected, _ = leverages(np.stack([first, second], axis=1)[None], held)
+    leverage, flat = leverages(np.stack([first, first + apart * second], axis=1)[None], held)
+    np.testing.assert_allclose(leverage, expected, rtol=1e-15 / apart)
     assert not flat.any()
     _, flat = leverages(np.stack([first, first], axis=1)[None], held)
     assert flat.all()
@@ -188,12 +191,12 @@ def test_records_near_a_plane_are_like_others(apart: float) -> None:
 
 def test_no_record_decides_whether_squares_of_all_vanish() -> None:
     x = np.where(np.arange(12_000) % 2 == 0, -1.5e-162, 1.5e-162)
-    other = x.copy()
-    other[1] = 1.6e-162  # half of its square is more than half of the least number there is
+    neighbour = x.copy()
+    neighbour[1] = 1.6e-162  # half of its square is more than half of the least number there is
     for scale in (1.0, 1e30):
-        values = support.run(MEAN, scale * np.stack([x, other]), BUDGET).value
+        values = support.run(MEAN, scale * np.stack([x, neighbour]), BUDGET).value
         assert np.isnan(values).all()
-    values = support.run(MEAN, 1e33 * np.stack([x, other]), BUDGET).value
+    values = support.run(MEAN, 1e33 * np.stack([x, neighbour]), BUDGET).value
     assert np.isfinite(values).all()
 
 
@@ -204,18 +207,19 @@ def test_counted_records_are_refused() -> None:
 
 @pytest.mark.parametrize("budget", [BUDGET, ApproxDP(4.0, 0.1)], ids=str)
 def test_the_worst_three_laws_lose_the_whole_budget(budget: ApproxDP) -> None:
-    """Compose (e) and (f) by laws of two outcomes, for which the bound of (f) is attained.
+    """Compose (e) and (f) with distributions on two outcomes that attain the bound of (f).
 
-    An event has probability r under the last law, e^eps_m r + delta_m under the one between, and
-    e^eps_V times that + delta_V under the first: neighbouring laws are as close as (e) and (f) say,
-    and the first and the last no closer than (eps_V + eps_m, delta_V + e^eps_V delta_m). With the
-    delta_1 of (g) that is all of delta. Without the factor e^-eps_V in delta_m it would be more.
+    An event has probability r under the last distribution, r' = e^eps_m r + delta_m under the
+    middle one, and e^eps_V r' + delta_V under the first. So neighbouring distributions are exactly
+    as close as (e) and (f) allow. The first and the last are no closer than
+    (eps_V + eps_m, delta_V + e^eps_V delta_m). Together with delta_1 of (g) this uses all of delta.
+    Without the factor e^-eps_V in delta_m it would exceed delta.
     """
     parts = MEAN._core(MEAN.least_records(1, budget), 1, budget)
     assert parts is not None
     core, bound, (test, shape, fine) = parts
     delta_1 = float(stats.laplace(scale=1 / test.epsilon).cdf(-bound))
-    # (e) has delta_V for chi-square's tail, which `shape_epsilon` inverts.
+    # `shape_epsilon` inverts the tail of chi-square at delta_V = delta/4.
     low, high = (core.shape_epsilon(times * budget.delta / 4) for times in (1.001, 0.999))
     assert low < shape.epsilon < high
     delta_v, r = budget.delta / 4, budget.delta / 1000
@@ -229,7 +233,7 @@ def test_the_worst_three_laws_lose_the_whole_budget(budget: ApproxDP) -> None:
 
 
 def test_a_mean_that_pays_too_much_delta_overdraws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger has the e^eps_V of (f), so that delta/2 for the noise of the mean is refused."""
+    """The ledger refuses delta/2 for the noise of the mean, because (f) has a factor e^eps_V."""
     x = rng().standard_normal((1, 12_000))
     parts = MEAN._core(12_000, 1, BUDGET)
     assert parts is not None

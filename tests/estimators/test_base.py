@@ -1,4 +1,4 @@
-"""What `release` promises, and what an estimator may return; kinds of data; sensitivities."""
+"""The promises of `release`, checks of estimates, kinds of data, and sensitivities."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_no_budget_for_an_estimator_without_privacy() -> None:
 
 
 def test_the_stream_moves_on() -> None:
-    first, again, other = (once(CLIP, DATA, PureDP(1.0), seed=s) for s in (1, 1, 2))
-    assert first == again != other
+    first, repeated, other = (once(CLIP, DATA, PureDP(1.0), seed=s) for s in (1, 1, 2))
+    assert first == repeated != other
     stream = rng(1)
-    one, two = (release(CLIP, DATA, PureDP(1.0), rng=stream) for _ in range(2))
-    assert one == first != two
+    value, next_value = (release(CLIP, DATA, PureDP(1.0), rng=stream) for _ in range(2))
+    assert value == first != next_value
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,9 @@ def test_a_seed_is_no_generator() -> None:
 
 
 def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))  # one enters it
+    monkeypatch.setattr(
+        Estimator, "_registry", dict(Estimator._registry)
+    )  # an example registers a kind
     for module, least in ((base, 4), (external, 5)):
         result = doctest.testmod(module)
         assert result.attempted >= least
@@ -96,18 +98,20 @@ def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "one_dataset" not in Estimator.kinds()
 
 
-# What an estimator may return, and one line on what it may not.
+# Results that an estimator may not return, with the message.
 
 ARRAY = np.zeros(2)
 
 
 class _Returns(Estimator):
-    def __init__(self, what: Any) -> None:
-        self.what = what
+    """An estimator that returns a given object."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        found: Estimate = self.what
-        return found
+        answer: Estimate = self.answer
+        return answer
 
 
 HINT = "; write: return Estimate(value, before_noise)"
@@ -132,11 +136,11 @@ ANSWERS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "text"), ANSWERS, ids=range(len(ANSWERS)))
-def test_what_is_no_estimate(what: Any, text: str) -> None:
+@pytest.mark.parametrize(("answer", "text"), ANSWERS, ids=range(len(ANSWERS)))
+def test_what_is_no_estimate(answer: Any, text: str) -> None:
     sample = DenseSample(np.zeros((2, 5)))
     with pytest.raises(ValueError) as caught:  # noqa: PT011, the whole text is compared
-        _Returns(what).run(sample, Ledger(PureDP(1.0), rng()))
+        _Returns(answer).run(sample, Ledger(PureDP(1.0), rng()))
     assert str(caught.value) == text
 
 
@@ -160,11 +164,13 @@ PAPER = est.KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99)
     ids=name,
 )
 def test_too_few_records_are_refused(estimator: est.Estimator, budget: Budget, fewest: int) -> None:
-    few = r"cannot (be cut|fill)|one record makes no pair|pairs need at least 2|at least 3 records"
+    message = (
+        r"cannot (be cut|fill)|one record makes no pair|pairs need at least 2|at least 3 records"
+    )
     for n in {1, fewest - 1}:
         for sample in (DenseSample(np.zeros((2, n))), CountedSample([0.0, 1.0], [[0, n], [n, 0]])):
             ledger = Ledger(budget, rng())
-            with pytest.raises(ValueError, match=few):
+            with pytest.raises(ValueError, match=message):
                 estimator.run(sample, ledger)
             assert not any(ledger.spent)
     assert run(estimator, np.zeros((2, fewest)), budget).value.shape == (2,)
@@ -249,14 +255,16 @@ def test_sparse_rows_are_records(estimator: est.Estimator, budget: Budget) -> No
     dense = np.zeros((3, 40, 3))
     dense[0, :4], dense[2] = rows[:4], rows[4:]
     sparse = SparseSample(rows, np.array([4, 0, 40]), 40)
-    one, two = (run(estimator, x, budget, seed=1) for x in (sparse, dense))
-    np.testing.assert_allclose(one.before_noise, two.before_noise, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(one.value, two.value, rtol=1e-9, atol=1e-12)
+    from_sparse, from_dense = (run(estimator, x, budget, seed=1) for x in (sparse, dense))
+    np.testing.assert_allclose(
+        from_sparse.before_noise, from_dense.before_noise, rtol=1e-12, atol=1e-13
+    )
+    np.testing.assert_allclose(from_sparse.value, from_dense.value, rtol=1e-9, atol=1e-12)
 
 
 HEAVY = est.TunedClippedMean(k=3, policy="rate", radius=1.5)
 LOCAL = est.LocalMean(k=3, radius=1.5, beta=0.01)
-# And how wide the clip is, with n records.
+# Estimators with one noisy statistic, and the width of their clip for n records.
 ONE_STEP: list[tuple[Any, Callable[[int, Budget], float]]] = [
     (est.BinaryMean(), lambda n, b: 1.0),
     (est.L2ClippedMean(radius=2.5), lambda n, b: 5.0),
@@ -270,11 +278,11 @@ ONE_STEP: list[tuple[Any, Callable[[int, Budget], float]]] = [
 
 
 def moves(estimator: est.Estimator, budget: Budget, points: Floats, n: int) -> Floats:
-    """What the answer moves by between all neighbouring datasets of n of `points`."""
+    """Return the changes of the value before noise between all neighbours of n of `points`."""
     index = np.array(list(itertools.product(range(len(points)), repeat=n)))
-    found = run(estimator, points[index], budget).before_noise
-    one, two = np.nonzero((index[:, None] != index[None]).sum(axis=2) == 1)
-    return np.asarray(found[one] - found[two])
+    values = run(estimator, points[index], budget).before_noise
+    left, right = np.nonzero((index[:, None] != index[None]).sum(axis=2) == 1)
+    return np.asarray(values[left] - values[right])
 
 
 @pytest.mark.parametrize(("estimator", "width"), ONE_STEP, ids=name)
@@ -282,13 +290,13 @@ def moves(estimator: est.Estimator, budget: Budget, points: Floats, n: int) -> F
 def test_sensitivities_by_brute_force(
     monkeypatch: pytest.MonkeyPatch, estimator: est.Estimator, width: Any, budget: Budget, n: int
 ) -> None:
-    """No neighbours differ by more than is stated, and some by that much."""
+    """The largest change between neighbours equals the stated sensitivity."""
     stated: list[float] = []
     real = Ledger.add_noise
 
     def spy(self: Ledger, values: Floats, sensitivity: float, **how: Any) -> Floats:
         l1 = how.get("l1")
-        # An average of `draws` releases: each is of one record, and moves by draws times this.
+        # An average of `draws` releases states the sensitivity of one release, draws times larger.
         stated.extend(s / how.get("draws", 1) for s in (sensitivity, l1) if s is not None)
         return real(self, values, sensitivity, **how)
 

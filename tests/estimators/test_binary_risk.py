@@ -11,21 +11,21 @@ from scipy.stats import binom
 
 from dpbench.estimators.binary_risk import GAP, LARGEST_N, binary_minimax
 
-ORACLES = [  # found by two programs of their own, each from both sides
+ORACLES = [  # bounds on the minimax risk, computed by two independent programs
     (20, 1.0, 0.011310, 0.011323), (1000, 0.03, 0.002278, 0.002281),
 ]  # fmt: skip
 
 
 def best_mechanism(n: int, epsilon: float, p: list[float], weights: list[float] | None) -> float:
-    """The least average, or largest, squared risk at these p of all epsilon-DP mechanisms.
+    """Return the least squared risk at these p, weighted or worst, of all epsilon-DP mechanisms.
 
-    By a linear program over the probabilities of a release on a grid, and at what the rule
-    releases, for each number of ones.
+    A linear program chooses the probability of every release for each number of ones. Releases are
+    on a grid with the values of the rule.
     """
-    found = binary_minimax(n, epsilon)
-    grid = np.union1d(np.linspace(0, 1, 41), found.rule)
+    minimax = binary_minimax(n, epsilon)
+    grid = np.union1d(np.linspace(0, 1, 41), minimax.rule)
     cost = np.array([
-        np.outer(binom.pmf(np.arange(n + 1), n, one), (grid - one) ** 2).ravel() for one in p
+        np.outer(binom.pmf(np.arange(n + 1), n, mean), (grid - mean) ** 2).ravel() for mean in p
     ])  # fmt: skip
     size, steps = (n + 1) * len(grid), np.eye(n + 1)
     up, down = (
@@ -33,15 +33,15 @@ def best_mechanism(n: int, epsilon: float, p: list[float], weights: list[float] 
         steps[1:] - math.exp(epsilon) * steps[:-1],
     )
     private = np.kron(np.vstack([up, down]), np.eye(len(grid)))
-    ones = np.kron(np.eye(n + 1), np.ones(len(grid)))
+    totals = np.kron(np.eye(n + 1), np.ones(len(grid)))
     if weights is None:  # the last variable is above every risk
         private = np.vstack([np.pad(private, [(0, 0), (0, 1)]), np.pad(cost, [(0, 0), (0, 1)])])
         private[-len(p) :, -1] = -1
-        ones, goal = np.pad(ones, [(0, 0), (0, 1)]), np.eye(size + 1)[-1]
+        totals, goal = np.pad(totals, [(0, 0), (0, 1)]), np.eye(size + 1)[-1]
     else:
         goal = np.array(weights) @ cost
     solved = linprog(
-        goal, A_ub=private, b_ub=np.zeros(len(private)), A_eq=ones, b_eq=np.ones(n + 1),
+        goal, A_ub=private, b_ub=np.zeros(len(private)), A_eq=totals, b_eq=np.ones(n + 1),
         bounds=(0, None), method="highs",
     )  # fmt: skip
     assert solved.fun is not None
@@ -50,57 +50,57 @@ def best_mechanism(n: int, epsilon: float, p: list[float], weights: list[float] 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(1, 0.5), (4, 0.3), (5, 1.5)])
 def test_no_mechanism_has_a_smaller_average_risk(n: int, epsilon: float) -> None:
-    """The theorem: under this prior, and so under any, the geometric mechanism is best."""
-    found = binary_minimax(n, epsilon)
-    best = best_mechanism(n, epsilon, list(found.points), list(found.weights))
-    assert best == pytest.approx(found.lower, rel=1e-6)
+    """Under the prior of the rule, the geometric mechanism has the least Bayes risk (theorem)."""
+    minimax = binary_minimax(n, epsilon)
+    best = best_mechanism(n, epsilon, list(minimax.points), list(minimax.weights))
+    assert best == pytest.approx(minimax.lower, rel=1e-6)
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(4, 0.5), (6, 1.0)])
 def test_no_mechanism_has_a_smaller_worst_risk(n: int, epsilon: float) -> None:
-    found = binary_minimax(n, epsilon)
-    assert found.lower * (1 - 1e-6) <= best_mechanism(n, epsilon, list(found.points), None)
-    assert best_mechanism(n, epsilon, list(found.points), None) <= found.upper
+    minimax = binary_minimax(n, epsilon)
+    assert minimax.lower * (1 - 1e-6) <= best_mechanism(n, epsilon, list(minimax.points), None)
+    assert best_mechanism(n, epsilon, list(minimax.points), None) <= minimax.upper
 
 
 @pytest.mark.parametrize(("n", "epsilon", "low", "high"), ORACLES)
 def test_oracles(n: int, epsilon: float, low: float, high: float) -> None:
-    found = binary_minimax(n, epsilon)
-    assert low <= found.lower < found.upper <= high
+    minimax = binary_minimax(n, epsilon)
+    assert low <= minimax.lower < minimax.upper <= high
 
 
 @pytest.mark.parametrize("n", [1, 2, 20, 400])
 def test_without_privacy_it_is_the_textbooks(n: int) -> None:
-    """1/(4 (1 + sqrt(n))^2), Hodges and Lehmann 1950; with no information, 1/4."""
-    found = binary_minimax(n, 50.0)
-    assert found.lower <= 1 / (4 * (1 + math.sqrt(n)) ** 2) <= found.upper
+    """The risk is 1/(4 (1 + sqrt(n))^2) (Hodges and Lehmann 1950); without information, 1/4."""
+    minimax = binary_minimax(n, 50.0)
+    assert minimax.lower <= 1 / (4 * (1 + math.sqrt(n)) ** 2) <= minimax.upper
     none = binary_minimax(n, 1e-9)
     assert none.lower <= 0.25 <= none.upper * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(1, 3.0), (3, 0.01), (20, 1.0), (150, 0.1)])
 def test_the_upper_bound_is_above_every_risk(n: int, epsilon: float) -> None:
-    """By the double sum over S and Z, at p that are not on a grid of its own."""
-    found = binary_minimax(n, epsilon)
-    assert found.upper <= found.lower * (1 + 3 * GAP)
+    """Compare with the double sum over S and Z, at p that are not on the grid of the code."""
+    minimax = binary_minimax(n, epsilon)
+    assert minimax.upper <= minimax.lower * (1 + 3 * GAP)
     far = int(40 / epsilon) + 1
     s, z = np.arange(n + 1)[:, None], np.arange(-far, far + 1)
     noise = np.exp(-epsilon * abs(z)) * math.tanh(epsilon / 2)
     assert noise.sum() == pytest.approx(1)
-    release = found.rule[np.clip(s + z, 0, n)]
+    release = minimax.rule[np.clip(s + z, 0, n)]
     for p in np.append(np.linspace(0, 1, 399), 0.5):
         risk = binom.pmf(s[:, 0], n, p) @ ((release - p) ** 2 @ noise)
-        assert risk <= found.upper
-    np.testing.assert_allclose(found.rule + found.rule[::-1], 1, atol=1e-9)
+        assert risk <= minimax.upper
+    np.testing.assert_allclose(minimax.rule + minimax.rule[::-1], 1, atol=1e-9)
 
 
 def test_what_the_sweep_compares_with() -> None:
-    """The numbers of its claims: the root of the risk, which at 1/2 is nearly the largest."""
+    """The sweep claims the root of the minimax risk, which the risk at 1/2 nearly attains."""
     for n, epsilon, exact in [(20, 1.0, 0.10638), (1000, 0.01, 0.12275), (1000, 0.1, 0.020565)]:
-        found = binary_minimax(n, epsilon)
-        middle = (found.lower + found.upper) / 2
+        minimax = binary_minimax(n, epsilon)
+        middle = (minimax.lower + minimax.upper) / 2
         assert math.sqrt(middle) == pytest.approx(exact, rel=1e-4)
-        assert found.upper < 1.003 * found.lower
+        assert minimax.upper < 1.003 * minimax.lower
 
 
 def test_too_many_records_are_refused() -> None:

@@ -23,7 +23,10 @@ Row = tuple[Estimator, str, dict[str, Any]]
 
 
 def row(notions: str, kind: str, how: dict[str, Any] | None = None, **parameters: Any) -> Row:
-    """An estimator, p(ure), z(cdp), g(dp), a(pprox) or n(one) that it is for, and its check."""
+    """Return an estimator, its notions, and options of `check_estimator`.
+
+    Notions are the initials of pure, zcdp, gdp, approx and none.
+    """
     return Estimator.build({"kind": kind, **parameters}, kind), notions, how or {}
 
 
@@ -133,23 +136,25 @@ ROWS = [
 ]
 
 
-def made(kind: type[Any], use: Use) -> Iterator[Row]:
-    """What an entry of the catalogue makes of standard knowledge, under the notions it is for."""
+def build_rows(kind: type[Any], use: Use) -> Iterator[Row]:
+    """Yield the row of an entry of the catalogue, built from standard public knowledge."""
     for notions in ("pzga", "zga", "a"):
         budget = next(b for b in testing.NOTIONS if b.notion[0] == notions[0])
         for d, classes in ((1, use.numbers), (3, use.vectors)):
             local = kind.bounded_in == "local"
             known: dict[str, Any] = {"scale": 1.0, "k": 2.0, "radius": 2.0, "bounds": (-2.0, 3.0)}
-            for one in classes:
-                found = use.estimator(kind, Public(None, d, budget, local, one, **known))
-                if found is not None:
-                    supported = "".join(b.notion[0] for b in testing.NOTIONS if found.supports(b))
-                    yield found, supported, {"d": d} if d > 1 else {}
+            for records in classes:
+                estimator = use.estimator(kind, Public(None, d, budget, local, records, **known))
+                if estimator is not None:
+                    supported = "".join(
+                        b.notion[0] for b in testing.NOTIONS if estimator.supports(b)
+                    )
+                    yield estimator, supported, {"d": d} if d > 1 else {}
                     return
 
 
 BY_HAND = {type(estimator) for estimator, *_ in ROWS}
-ROWS += [row for _, kind, use in uses() if kind not in BY_HAND for row in made(kind, use)]
+ROWS += [row for _, kind, use in uses() if kind not in BY_HAND for row in build_rows(kind, use)]
 
 
 def test_no_estimator_is_left_out() -> None:
@@ -165,12 +170,12 @@ def test_no_estimator_is_left_out() -> None:
 
 def test_what_the_catalogue_makes_can_be_checked() -> None:
     for name, kind, use in uses():
-        assert list(made(kind, use)) or kind.relations == ("add_remove",), name
+        assert list(build_rows(kind, use)) or kind.relations == ("add_remove",), name
 
 
 @pytest.mark.parametrize("place", [30.0, -80.0])
 def test_only_what_says_so_releases_a_fixed_guess_if_in_doubt(place: float) -> None:
-    """Next to no privacy is left: others say nothing, or are all over the bounds of the mean.
+    """At a tiny budget an estimator without a guess releases nothing, or anything in its bounds.
 
     Nine in ten of 1,000 uniform releases are within a quarter of their range from the median by a
     chance of less than 1e-100.
@@ -188,12 +193,12 @@ def test_only_what_says_so_releases_a_fixed_guess_if_in_doubt(place: float) -> N
             known["bounds"] = (0.0, 1.0)
         local = kind.bounded_in == "local"
         public = Public(200, 1, budget, local, records or "", **known)
-        found = use.estimator(kind, public) if records else None
-        if found is None:
+        estimator = use.estimator(kind, public) if records else None
+        if estimator is None:
             continue
         width = 1.0 if records == "binary" else 2 * radius
         data = rng.normal(place, 1, (1000, 200)) if width > 1 else rng.random((1000, 200)) < 0.3
-        value = found.run(DenseSample(data.astype(float)), Ledger(budget, rng)).value
+        value = estimator.run(DenseSample(data.astype(float)), Ledger(budget, rng)).value
         near = np.abs(value - np.median(value)) < width / 4  # never of NaN
         assert (np.mean(near) >= 0.9) == (use.guess is not None), name
         assert use.guess is None or abs(np.median(value) - use.guess) < width / 50, name
@@ -208,8 +213,8 @@ def test_every_estimator(estimator: Estimator, notions: str, how: dict[str, Any]
 
 @pytest.mark.parametrize(("estimator", "notions", "how"), ROWS, ids=lambda v: type(v).__name__)
 def test_data_raise_no_warning(estimator: Estimator, notions: str, how: dict[str, Any]) -> None:
-    """Which under ``python -W error``, as in these tests, would tell of a record."""
-    # of mu-GDP the noise is that of zCDP, which all of it support
+    """No data raise a warning, which ``python -W error`` would turn into a leak of a record."""
+    # GDP is left out, because its noise is the noise of zCDP, which the same estimators support.
     notions_of_data = [b for b in testing.NOTIONS if b.notion != "gdp" and estimator.supports(b)]
     budgets = [None if b.notion == "none" else b for b in notions_of_data]
     for like in testing._datasets(estimator, how.get("records"), how.get("d")):
@@ -228,14 +233,14 @@ def test_data_raise_no_warning(estimator: Estimator, notions: str, how: dict[str
 
 @pytest.mark.parametrize("d", [1, 2, 10, 100])
 def test_hardly_a_gaussian_record_is_far(d: int) -> None:
-    """Of d coordinates, by the chi law; one more deviation would not be far enough to tell."""
+    """Few Gaussian records of d coordinates exceed `Public.far`, by the chi distribution."""
     public = Public(100, d, PureDP(1.0), False, "gaussian", scale=2.0, radius=3.0)
     assert 1e-6 < stats.chi(d).sf((public.far - 3.0) / 2.0) < 0.005
 
 
 def test_as_few_and_as_many_records_as_are_taken() -> None:
-    ((_, kind, use),) = (one for one in uses() if one[0] == "binary_minimax")
+    ((_, kind, use),) = (entry for entry in uses() if entry[0] == "binary_minimax")
     most = kind().most_records
     for n, applies in ((1, True), (most, True), (most + 1, False)):
-        found = use.estimator(kind, Public(n, 1, PureDP(1.0), False, "binary"))
-        assert (found is not None) == applies
+        estimator = use.estimator(kind, Public(n, 1, PureDP(1.0), False, "binary"))
+        assert (estimator is not None) == applies

@@ -1,4 +1,4 @@
-"""Public bounds and one noisy mean: the right noise, for the right sensitivity."""
+"""Clipped means: the noise has the distribution of the budget at the right sensitivity."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from tests.support import FALSE_ALARM, assert_follows, name, noise_law, rng, run
 CLIPPED = est.ClippedMean(lower=-2.0, upper=3.0)
 
 
-# Kinds of data, whatever they are asked.
+# Kinds of data.
 
 
 def test_a_clipped_mean_without_a_bound_releases_nothing() -> None:
     for lower, upper, shape in ((None, 1.0, (4, 5)), (0.0, None, (4, 5, 3))):
         ledger = Ledger(PureDP(0.5), rng())
-        found = est.ClippedMean(lower=lower, upper=upper).run(DenseSample(np.ones(shape)), ledger)
+        estimate = est.ClippedMean(lower=lower, upper=upper).run(
+            DenseSample(np.ones(shape)), ledger
+        )
         assert not any(ledger.spent)
-        assert found.value.shape == (4, *shape[2:])
-        assert np.isnan([found.value, found.before_noise]).all()
+        assert estimate.value.shape == (4, *shape[2:])
+        assert np.isnan([estimate.value, estimate.before_noise]).all()
 
 
 # Coordinate by coordinate.
@@ -47,12 +49,12 @@ def test_a_clipped_mean_without_a_bound_releases_nothing() -> None:
 def test_coordinates_against_the_base_alone(
     base: est.Estimator, budget: Budget, share: Budget
 ) -> None:
-    """The same stream, for all coordinates of the first trial, then of the second, and so on."""
+    """The base gets all coordinates of the first trial, then of the second, with one stream."""
     values = rng(8).normal(1, 2, (7, 30, 5))
-    found = run(est.CoordinateWise(base=base), values, budget)
+    estimate = run(est.CoordinateWise(base=base), values, budget)
     alone = run(base, np.array([row[:, j] for row in values for j in range(5)]), share)
-    np.testing.assert_allclose(found.value.ravel(), alone.value, rtol=1e-12)
-    np.testing.assert_allclose(found.before_noise.ravel(), alone.before_noise, rtol=1e-12)
+    np.testing.assert_allclose(estimate.value.ravel(), alone.value, rtol=1e-12)
+    np.testing.assert_allclose(estimate.before_noise.ravel(), alone.before_noise, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +74,12 @@ def test_other_bases_of_coordinates_are_refused(base: Any) -> None:
 @pytest.mark.parametrize("budget", [PureDP(0.5), ZCDP(0.1), ApproxDP(0.5, 1e-5, "ksu20")], ids=name)
 @pytest.mark.parametrize("estimator", [CLIPPED, est.L2ClippedMean(radius=3.0)], ids=name)
 def test_the_noise_of_vectors(estimator: est.Estimator, budget: Budget) -> None:
-    """Delta_1 and Delta_2: d and sqrt(d) times 5/n; 2L sqrt(d)/n and 2L/n."""
+    """Sensitivities in l1 and l2: 5d/n and 5 sqrt(d)/n; 2L sqrt(d)/n and 2L/n."""
     n, d = 3, 4
     l1, l2 = (5 * d, 5 * math.sqrt(d)) if estimator == CLIPPED else (6 * math.sqrt(d), 6.0)
     values = np.tile(np.linspace(-1, 1, n * d).reshape(n, d), (4000, 1, 1))
-    found = run(estimator, values, budget)
-    noise, law = found.value - found.before_noise, noise_law(budget, l1 / n, l2 / n)
+    estimate = run(estimator, values, budget)
+    noise, law = estimate.value - estimate.before_noise, noise_law(budget, l1 / n, l2 / n)
     assert_follows(noise, law)
     # z-test with false-alarm probability 1e-6: coordinates are independent
     z = noise / law.std()
@@ -92,11 +94,15 @@ def test_the_l2_sensitivity_of_the_bounded_mean() -> None:
 
 
 def test_coordinates_are_audited_at_their_share() -> None:
-    """Where a bin holds as many as the threshold of half of the budget."""
+    """Pairs are those of the base at half of the budget, in both coordinates."""
     base = est.KarwaVadhanMean(radius=None)
-    found = est.CoordinateWise(base=base).audit_pairs(500, 2, ApproxDP(2.0, 1e-6))
-    wanted = base.audit_pairs(500, None, ApproxDP(1.0, 5e-7))
-    assert [pair.name for pair in found] == [pair.name for pair in wanted]
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(one.left, np.stack([other.left] * 2, axis=1))
-        np.testing.assert_array_equal(one.right, np.stack([other.right] * 2, axis=1))
+    pairs = est.CoordinateWise(base=base).audit_pairs(500, 2, ApproxDP(2.0, 1e-6))
+    base_pairs = base.audit_pairs(500, None, ApproxDP(1.0, 5e-7))
+    assert [pair.name for pair in pairs] == [pair.name for pair in base_pairs]
+    for pair_of_vectors, pair_of_numbers in zip(pairs, base_pairs, strict=True):
+        np.testing.assert_array_equal(
+            pair_of_vectors.left, np.stack([pair_of_numbers.left] * 2, axis=1)
+        )
+        np.testing.assert_array_equal(
+            pair_of_vectors.right, np.stack([pair_of_numbers.right] * 2, axis=1)
+        )

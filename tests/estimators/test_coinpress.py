@@ -20,7 +20,7 @@ from dpbench.samples import CountedSample
 from tests.conftest import Step
 from tests.support import Floats, rng, round_shares, row_norms, run
 
-# Every round that the authors' code runs for these settings.
+# Tables of all rounds of the authors' code, for some settings.
 TABLES = Path(__file__).parents[1] / "data"
 
 
@@ -31,35 +31,38 @@ def test_the_schedule_is_that_of_the_authors(d: int) -> None:
     for row in reference:
         plan = schedule(int(row["n"]), int(row["d"]), row["R"], row["rho"], int(row["t"]), b=0.01)
         assert len(plan) == row["t"]
-        wanted = [row[key] for key in ("rho_step", "clip_radius", "noise_sd", "r_out")]
-        assert list(plan[int(row["step"]) - 1]) == pytest.approx(wanted, rel=1e-12, abs=0)
+        expected = [row[key] for key in ("rho_step", "clip_radius", "noise_sd", "r_out")]
+        assert list(plan[int(row["step"]) - 1]) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 def gamma(d: int, b: float = 0.1) -> float:
-    """algorithms.md, section 2: what a Gaussian vector is longer than with probability b."""
+    """Return a bound that a N(0, I) norm exceeds with probability at most b (LM00, Lemma 1)."""
     log = math.log(1 / b)
     return math.sqrt(d + 2 * math.sqrt(d * log) + 2 * log)
 
 
 def by_hand(n: int, d: int, radius: float, rho: float, rounds: int, b: float) -> list[Floats]:
-    """What a round spends, where it clips, its noise and its ball, as algorithms.md states it."""
-    r, found = radius, []
+    """Return budget, clip, noise and ball of every round of MVM (BDKU20).
+
+    The clip has 6r, that is 2 r 3, as in the authors' code; the paper has 2 r sqrt(log(2/beta)).
+    """
+    r, plan = radius, []
     for share in round_shares(rounds):
         s = min(math.sqrt(r * r + 6 * r + gamma(d, b) ** 2), r + gamma(d, b))
         sd = 2 * s / n / math.sqrt(2 * rho * share)
         r = gamma(d, b) * math.sqrt(1 / n + sd**2)
-        found.append(np.array([rho * share, s, sd, r]))
-    return found
+        plan.append(np.array([rho * share, s, sd, r]))
+    return plan
 
 
 def in_ball(row: Floats, centre: Floats, radius: float) -> Floats:
-    """The point of a ball that is nearest to a row."""
+    """Return the point of a ball that is nearest to a row."""
     length = float(row_norms(row - centre))
     return row if length <= radius else centre + (row - centre) / length * radius
 
 
 def hard_vectors(n: int, d: int) -> Floats:
-    """Datasets of n rows: ordinary, wide, far off, equal, collinear, and with one wild row."""
+    """Return datasets of n rows: ordinary, wide, distant, equal, collinear, with extreme rows."""
     x = rng(7).normal(1.0, 2.0, (12, n, d))
     x[1] *= 30
     x[2] += 1e3
@@ -86,31 +89,33 @@ def hard_vectors(n: int, d: int) -> Floats:
 def test_rounds_against_a_loop_that_moves_the_records(
     steps: list[Step], budget: Budget, n: int, d: int | None, rounds: int
 ) -> None:
-    """Of numbers (None) and of vectors."""
+    """Compare releases of numbers (d = None) and of vectors with a loop over records."""
     sigma, tail = 1.7, () if d is None else (d,)
     values = hard_vectors(n, d or 1).reshape(12, n, *tail)
-    found = run(CoinPressMean(radius=6.0, rounds=rounds, sigma=sigma), values, budget)
+    estimate = run(CoinPressMean(radius=6.0, rounds=rounds, sigma=sigma), values, budget)
     rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(0.5, 1e-6)).rho
     plan = by_hand(n, d or 1, 6.0 / sigma, rho, rounds, 0.01)
     assert len(steps) == rounds
-    assert (found.interval is None) == (d is not None)
-    differ = 0.0
+    assert (estimate.interval is None) == (d is not None)
+    difference = 0.0
     for trial, rows in enumerate(values.reshape(12, n, d or 1)):
         moved, centre = rows.copy(), np.zeros(d or 1)
         for step, (_, clip, sd, _) in zip(steps, plan, strict=True):
             anew = np.array([in_ball(row, centre, clip * sigma) for row in rows])
             moved = np.array([in_ball(row, centre, clip * sigma) for row in moved])
-            differ += float(row_norms(anew.mean(axis=0) - moved.mean(axis=0)))
+            difference += float(row_norms(anew.mean(axis=0) - moved.mean(axis=0)))
             scale = 1 + clip * sigma
-            wanted = moved.mean(axis=0).reshape(tail)
-            np.testing.assert_allclose(step.values[trial], wanted, atol=1e-12 * scale)
+            expected = moved.mean(axis=0).reshape(tail)
+            np.testing.assert_allclose(step.values[trial], expected, atol=1e-12 * scale)
             assert isinstance(step.budget, ZCDP)
             noise = step.sensitivity / np.sqrt(2 * step.budget.rho)
             assert noise == pytest.approx(sd * sigma, rel=1e-9, abs=0)
             centre = np.atleast_1d(step.released[trial])
-        np.testing.assert_array_equal(found.value[trial], centre.reshape(tail))
-        np.testing.assert_array_equal(found.before_noise[trial], steps[-1].values[trial])
-    assert (differ > 1.0) == (rounds > 1)  # rounds do move what earlier ones have moved
+        np.testing.assert_array_equal(estimate.value[trial], centre.reshape(tail))
+        np.testing.assert_array_equal(estimate.before_noise[trial], steps[-1].values[trial])
+    assert (difference > 1.0) == (
+        rounds > 1
+    )  # each round moves the records that earlier rounds have moved
 
 
 def test_the_interval_is_the_ball_of_the_round_reported(steps: list[Step]) -> None:
@@ -120,26 +125,26 @@ def test_the_interval_is_the_ball_of_the_round_reported(steps: list[Step]) -> No
     for report in (1, 3, 4, None):
         before = [step.released for step in steps]
         steps.clear()
-        found = run(CoinPressMean(**options, reported_round=report), values, ZCDP(0.1))
+        estimate = run(CoinPressMean(**options, reported_round=report), values, ZCDP(0.1))
         j = 3 if report is None else report - 1
-        np.testing.assert_array_equal(found.value, steps[j].released)
-        np.testing.assert_array_equal(found.before_noise, steps[j].values)
-        assert found.interval is not None
-        low, high = found.interval
-        np.testing.assert_allclose(high - found.value, 2.0 * plan[j][3], rtol=1e-12)
-        np.testing.assert_allclose(found.value - low, 2.0 * plan[j][3], rtol=1e-12)
-        # `report` changes no round, and the later ones are paid for all the same.
+        np.testing.assert_array_equal(estimate.value, steps[j].released)
+        np.testing.assert_array_equal(estimate.before_noise, steps[j].values)
+        assert estimate.interval is not None
+        low, high = estimate.interval
+        np.testing.assert_allclose(high - estimate.value, 2.0 * plan[j][3], rtol=1e-12)
+        np.testing.assert_allclose(estimate.value - low, 2.0 * plan[j][3], rtol=1e-12)
+        # `reported_round` changes no round, and the later rounds are paid for all the same.
         assert sum(s.budget.amounts[0] for s in steps) == pytest.approx(0.1)
-        for one, step in zip(before, steps, strict=bool(before)):
-            np.testing.assert_array_equal(one, step.released)
+        for released, step in zip(before, steps, strict=bool(before)):
+            np.testing.assert_array_equal(released, step.released)
     for report in (0, 5):
         with pytest.raises(ValueError, match="report"):
             CoinPressMean(**options, reported_round=report)
 
 
 def test_far_away_radii() -> None:
-    # Balls shrink by the order of n in a round: these reach the data, all of them but with
-    # probability 20 trials * 100 rounds * b = 2e-9.
+    # A round shrinks the ball by a factor of the order of n, so all balls reach the data, except
+    # with probability 20 trials * 100 rounds * b = 2e-9.
     sample = CountedSample([3.0, 4.0], np.tile([10**10, 0], (20, 1)))
     near = run(CoinPressMean(radius=1e300, rounds=100, b=1e-12), sample, ZCDP(0.05), seed=6).value
     assert np.all(np.abs(near - 3.0) < 0.01)
@@ -149,25 +154,25 @@ def test_far_away_radii() -> None:
 
 
 def root(matrix: Floats) -> Floats:
-    """The symmetric root, by another route than eigenvalues."""
+    """Return the symmetric root, computed without eigenvalues."""
     return np.asarray(linalg.sqrtm(matrix)).real
 
 
 def filled(upper: Floats, d: int) -> Floats:
-    """The symmetric matrix whose upper triangle, row by row, is given."""
-    found = np.full((d, d), np.nan)
+    """Return the symmetric matrix with this upper triangle, row by row."""
+    matrix = np.full((d, d), np.nan)
     for (i, j), x in zip(itertools.combinations_with_replacement(range(d), 2), upper, strict=True):
-        found[i, j] = found[j, i] = x
-    return found
+        matrix[i, j] = matrix[j, i] = x
+    return matrix
 
 
 def positive(matrix: Floats) -> Floats:
-    """The nearest positive semidefinite matrix: (M + |M|)/2, |M| the root of M^2."""
+    """Return the nearest positive semidefinite matrix: (M + |M|)/2, |M| the root of M^2."""
     return np.asarray((matrix + root(matrix @ matrix)) / 2)
 
 
 def second_moment(rows: Floats, transform: Floats, radius: float) -> Floats:
-    """The mean of ww' over the rows times `transform`, each moved into a ball."""
+    """Return the mean of ww' over w = row @ transform, each w projected on a ball."""
     total = np.zeros((rows.shape[1], rows.shape[1]))
     for row in rows:
         w = row @ transform
@@ -193,7 +198,7 @@ def test_rounds_of_covariances_against_a_loop(
     x = rng(1).standard_normal((3, n, d)) @ np.diag(np.linspace(0.5, 2, d))
     x[1, 0] *= 1e6
     before = x.copy()
-    found = run(CoinPressCovariance(bound=u, rounds=rounds), x, budget)
+    estimate = run(CoinPressCovariance(bound=u, rounds=rounds), x, budget)
     np.testing.assert_array_equal(x, before)
     rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-6)).rho
     eta = (2 * math.sqrt(d / n) + d / n) / 2
@@ -216,10 +221,10 @@ def test_rounds_of_covariances_against_a_loop(
             back = np.linalg.inv(transform)
             if j < rounds - 1:
                 transform = transform @ np.linalg.inv(root(z + eta * np.eye(d)))
-        for value, inner in ((found.value[trial], z), (found.before_noise[trial], clean)):
-            wanted = back.T @ inner @ back
-            size = float(np.abs(wanted).max() + np.abs(back.T @ back).max() * 1e-2)
-            np.testing.assert_allclose(value, wanted, rtol=1e-7, atol=1e-7 * size)
+        for value, inner in ((estimate.value[trial], z), (estimate.before_noise[trial], clean)):
+            expected = back.T @ inner @ back
+            size = float(np.abs(expected).max() + np.abs(back.T @ back).max() * 1e-2)
+            np.testing.assert_allclose(value, expected, rtol=1e-7, atol=1e-7 * size)
 
 
 @pytest.mark.parametrize(("n", "d", "rounds", "rho"), [(2, 3, 10, 1e-3), (60, 4, 8, 1e3)])
@@ -229,10 +234,10 @@ def test_the_release_is_positive_semidefinite(n: int, d: int, rounds: int, rho: 
     x[2:4] = 0.25
     x[4:6] *= 1e200
     x[6:, 0] = np.repeat([1e12, -1e300, 1.7e308], 2)[:, None]
-    found = run(CoinPressCovariance(bound=4.0, rounds=rounds), x, ZCDP(rho))
-    assert np.all(np.isfinite(found.before_noise))
-    np.testing.assert_array_equal(found.value, found.value.transpose(0, 2, 1))
-    values = np.linalg.eigvalsh(found.value)
+    estimate = run(CoinPressCovariance(bound=4.0, rounds=rounds), x, ZCDP(rho))
+    assert np.all(np.isfinite(estimate.before_noise))
+    np.testing.assert_array_equal(estimate.value, estimate.value.transpose(0, 2, 1))
+    values = np.linalg.eigvalsh(estimate.value)
     assert np.all(values[:, 0] >= -1e-9 * values[:, -1])
     mean = run(WhitenedCoinPressMean(radius=2.0, bound=4.0), x, ZCDP(rho))
     assert np.all(np.isfinite([mean.value, mean.before_noise]))
@@ -245,7 +250,7 @@ def test_the_release_is_positive_semidefinite(n: int, d: int, rounds: int, rho: 
 def test_covariance_first_then_mean(
     monkeypatch: pytest.MonkeyPatch, steps: list[Step], budget: Budget, share: float
 ) -> None:
-    """The mean is that of CoinPress on the whitened records, brought back."""
+    """The release is CoinPress on the whitened records, multiplied by the inverse transform."""
     n, d, radius = 301, 3, 2.5
     fits: list[Any] = []
     real = coinpress.fit_covariance
@@ -260,7 +265,7 @@ def test_covariance_first_then_mean(
     estimator = WhitenedCoinPressMean(
         radius=radius, bound=1.5, rounds=3, covariance_rounds=2, covariance_share=share
     )
-    found = run(estimator, x, budget)
+    estimate = run(estimator, x, budget)
     rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(3.0, 1e-6)).rho
     paid = [rho * share * s for s in round_shares(2)] + [
         rho * (1 - share) * s for s in round_shares(3)
@@ -269,7 +274,7 @@ def test_covariance_first_then_mean(
     (fit,) = fits
     for trial, rows in enumerate(x):
         pairs = (rows[1::2] - rows[:-1:2]) / math.sqrt(2)
-        # A and Z from what was released.
+        # A and Z, computed from the releases.
         half = n // 2
         eta = (2 * math.sqrt(d / half) + d / half) / 2
         z = positive(filled(steps[0].released[trial], d))
@@ -285,15 +290,15 @@ def test_covariance_first_then_mean(
         # The whitening may differ by a rotation, which changes no norm: b b' is what counts.
         largest = math.sqrt(np.linalg.eigvalsh(b @ b.T)[-1])
         plan = schedule(n, d, radius * largest, rho * (1 - share), 3, 0.01)
-        clips = [float(np.asarray(wanted.clip_radius)) for wanted in plan]
+        clips = [float(np.asarray(planned.clip_radius)) for planned in plan]
         stated = [step.sensitivity[trial, 0] for step in steps[2:]]
         assert stated == pytest.approx([2 * clip / n for clip in clips], rel=1e-8)
-        white = rows @ b  # the later rounds are those of `CoinPressMean`
+        white = rows @ b  # the later rounds are rounds of `CoinPressMean`
         white *= np.minimum(1, clips[0] / np.linalg.norm(white, axis=1, keepdims=True))
         np.testing.assert_allclose(steps[2].values[trial], white.mean(axis=0), atol=1e-8 * clips[0])
         last = steps[-1]
-        for value, inner in ((found.value, last.released), (found.before_noise, last.values)):
-            wanted_value = inner[trial] @ np.linalg.inv(b)
+        for value, inner in ((estimate.value, last.released), (estimate.before_noise, last.values)):
+            expected = inner[trial] @ np.linalg.inv(b)
             np.testing.assert_allclose(
-                value[trial], wanted_value, rtol=1e-7, atol=1e-7 * np.abs(wanted_value).max()
+                value[trial], expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max()
             )

@@ -1,4 +1,4 @@
-"""Code that takes one dataset at a time: what it is given, and what it may not do."""
+"""Outside code that takes one dataset at a time: its arguments, its receipt, its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import Floats, rng
 
 
 class _Spy(OneDataset):
-    """Returns what it is told to; keeps what it was given."""
+    """An estimator that applies a function, and records its arguments."""
 
     multivariate: ClassVar[bool] = True
 
@@ -29,8 +29,8 @@ class _Spy(OneDataset):
     def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float | Floats:
         self.seen.append((x.copy(), budget, float(rng.random())))
         x.fill(np.nan)  # as careless code may
-        found: float | Floats = self.answer(self.seen[-1][0])
-        return found
+        value: float | Floats = self.answer(self.seen[-1][0])
+        return value
 
 
 SAMPLES: list[Sample] = [
@@ -45,22 +45,22 @@ SAMPLES: list[Sample] = [
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: f"{type(s).__name__}{s.mean().shape}")
 def test_every_trial_gets_its_records(sample: Sample) -> None:
     before = sample.mean().copy()
-    spy, again, other = _Spy(), _Spy(), _Spy()
+    spy, same_stream, other_stream = _Spy(), _Spy(), _Spy()
     account = Ledger(PureDP(1.0), rng(0))
-    found = spy.run(sample, account)
+    estimate = spy.run(sample, account)
     assert [x.shape for x, *_ in spy.seen] == [(5, *before.shape[1:])] * 3
-    np.testing.assert_allclose(found.value, before, rtol=1e-12, atol=1e-15)
-    assert np.isnan(found.before_noise).all()
+    np.testing.assert_allclose(estimate.value, before, rtol=1e-12, atol=1e-15)
+    assert np.isnan(estimate.before_noise).all()
     assert {budget for _, budget, _ in spy.seen} == {PureDP(1.0)}
     if isinstance(sample, DenseSample):  # in their order
         np.testing.assert_array_equal([x for x, *_ in spy.seen], sample.values)
-    again.run(sample, Ledger(PureDP(1.0), rng(0)))  # the sample is as it was
-    other.run(sample, Ledger(PureDP(1.0), rng(1)))
-    for (x, _, draw), (y, _, same) in zip(spy.seen, again.seen, strict=True):
+    same_stream.run(sample, Ledger(PureDP(1.0), rng(0)))  # the sample is as it was
+    other_stream.run(sample, Ledger(PureDP(1.0), rng(1)))
+    for (x, _, draw), (y, _, same) in zip(spy.seen, same_stream.seen, strict=True):
         np.testing.assert_array_equal(x, y)
         assert draw == same
     # A stream for each trial.
-    assert len({draw for *_, draw in spy.seen + other.seen}) == 6
+    assert len({draw for *_, draw in spy.seen + other_stream.seen}) == 6
 
 
 def test_receipt_names_the_code() -> None:

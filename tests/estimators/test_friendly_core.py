@@ -1,4 +1,4 @@
-"""FriendlyCore: the filter's facts by brute force, the release's law and cost."""
+"""FriendlyCore: bounds on the filter by brute force, distribution and cost of the release."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def run(estimator: FriendlyCoreMean, data: Floats | Sample, budget: Budget = BUD
     return support.run(estimator, data, budget)
 
 
-# Friends: counts against exact fractions, whatever the scale.
+# Friends: counts against exact fractions, at all scales.
 
 
 def exact_counts(rows: Floats, radius: float) -> list[int]:
+    """Count friends in exact arithmetic."""
     exact = [[Fraction(float(x)) for x in row] for row in rows]
     bound = Fraction(radius) ** 2
     return [
@@ -40,6 +41,7 @@ def exact_counts(rows: Floats, radius: float) -> list[int]:
 
 
 def adversarial() -> dict[str, tuple[Floats, float]]:
+    """Return hard rows and a radius, by name."""
     rng = np.random.default_rng(0)
     lattice = rng.integers(-6, 7, (40, 2)).astype(float)  # many pairs at distance 5 exactly
     close = lattice[:12].copy()
@@ -76,31 +78,36 @@ def adversarial() -> dict[str, tuple[Floats, float]]:
 @pytest.mark.parametrize("name", adversarial())
 def test_counts_against_exact_fractions(name: str) -> None:
     rows, radius = adversarial()[name]
-    wanted = np.array(exact_counts(rows, radius))
-    assert count_within(rows[None], radius)[0].tolist() == wanted.tolist()  # one trial may be split
+    expected = np.array(exact_counts(rows, radius))
+    assert (
+        count_within(rows[None], radius)[0].tolist() == expected.tolist()
+    )  # one trial may be split
     orders = np.array([np.random.default_rng(i).permutation(len(rows)) for i in range(5)])
-    np.testing.assert_array_equal(count_within(rows[orders], radius), wanted[orders])
+    np.testing.assert_array_equal(count_within(rows[orders], radius), expected[orders])
 
 
 def test_whether_two_are_friends_does_not_depend_on_the_others() -> None:
-    """Else the filter would not be stable. At distance r up to rounding, it is a close call."""
+    """Counts are sums of counts of pairs; otherwise the filter would not be stable.
+
+    Many pairs are at distance r up to rounding, so that both answers occur.
+    """
     rng = np.random.default_rng(3)
     calls = set()
     for scale in (0.0, 1.0, 1e3, 1e8, 1e14, 1e200):
-        lattice = 0.1 * rng.integers(-5, 6, (60, 2))  # 0.3, 0.4 is 0.5 off, or nearly so
+        lattice = 0.1 * rng.integers(-5, 6, (60, 2))  # (0.3, 0.4) is at distance 0.5 up to rounding
         outliers = scale * rng.standard_normal((25, 2))
         rows = np.concatenate([outliers, lattice])
         i, j = np.triu_indices(len(rows), 1)
         alone = count_within(np.stack([rows[i], rows[j]], axis=1), 0.5)
-        wanted = np.ones(len(rows))
-        np.add.at(wanted, i, alone[:, 0] - 1)
-        np.add.at(wanted, j, alone[:, 1] - 1)
+        expected = np.ones(len(rows))
+        np.add.at(expected, i, alone[:, 0] - 1)
+        np.add.at(expected, j, alone[:, 1] - 1)
         for extra in (1, 2):  # one trial, and several
-            found = count_within(np.repeat(rows[None], extra, axis=0), 0.5)
-            np.testing.assert_array_equal(found, np.tile(wanted, (extra, 1)))
+            counts = count_within(np.repeat(rows[None], extra, axis=0), 0.5)
+            np.testing.assert_array_equal(counts, np.tile(expected, (extra, 1)))
         exact = np.abs(np.hypot(*(rows[i] - rows[j]).T) - 0.5) < 1e-12
         calls |= set(alone[exact, 0])
-    assert calls == {1, 2}  # rounding does go both ways
+    assert calls == {1, 2}  # rounding goes both ways
 
 
 @pytest.mark.parametrize("chunk", [1, 333, 10**7])
@@ -121,17 +128,17 @@ def test_chunks_do_not_change_counts(monkeypatch: pytest.MonkeyPatch, chunk: int
 
 
 class Change:
-    """Pairs of neighbours that differ in their last record: what the filter makes of them."""
+    """Distances between the filter's results on neighbours that differ in their last record."""
 
-    def __init__(self, one: Floats, other: Floats, radius: float) -> None:
-        both = [one, other]
-        w, v = (core_weights(count_within(x, radius), x.shape[1]) for x in both)
+    def __init__(self, left: Floats, right: Floats, radius: float) -> None:
+        datasets = [left, right]
+        w, v = (core_weights(count_within(x, radius), x.shape[1]) for x in datasets)
         moved = np.abs(w - v)
         self.l1, self.shared = moved.sum(axis=1), moved[:, :-1].sum(axis=1)
         total, total_ = w.sum(axis=1), v.sum(axis=1)
         self.sums = np.abs(total - total_)
 
-        points = np.concatenate([one, other[:, -1:]], axis=1)
+        points = np.concatenate([left, right[:, -1:]], axis=1)
         core = np.concatenate([np.maximum(w, v)[:, :-1], w[:, -1:], v[:, -1:]], axis=1) > 0
         distance = np.linalg.norm(points[:, :, None] - points[:, None], axis=3)
         pairs = core[:, :, None] & core[:, None]
@@ -140,7 +147,7 @@ class Change:
         self.apart = (pairs & (near @ near == 0)).any(axis=(1, 2))  # no common friend
 
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = [np.einsum("tn,tnd->td", a, x) for a, x in zip((w, v), both, strict=True)]
+            means = [np.einsum("tn,tnd->td", a, x) for a, x in zip((w, v), datasets, strict=True)]
             shift = means[0] / total[:, None] - means[1] / total_[:, None]
             shift = np.linalg.norm(shift, axis=1) * np.maximum(total, total_) / radius
         self.shift = np.where((total > 0) & (total_ > 0), shift, 0.0)
@@ -160,7 +167,7 @@ def test_stability_by_exhaustive_search(n: int) -> None:
     grid = range(10)
     shared = np.array(list(itertools.combinations_with_replacement(grid, n - 1)), dtype=float)
     last = np.array(list(itertools.combinations(grid, 2)), dtype=float)
-    one, other = (
+    left, right = (
         np.concatenate(
             [np.repeat(shared, len(last), 0), np.tile(last[:, k], len(shared))[:, None]], 1
         )
@@ -168,50 +175,53 @@ def test_stability_by_exhaustive_search(n: int) -> None:
     )
     largest = 0.0
     for radius in (1.0, 2.0, 3.0):
-        change = Change(one[..., None], other[..., None], radius)
+        change = Change(left[..., None], right[..., None], radius)
         change.check()
         largest = max(largest, change.l1.max())
     assert largest == pytest.approx(3, abs=1e-12)  # 3 is attained
 
 
-# Counted in one go, and from an origin.
+# With n = 7 all pairs are counted at once, with n = 20 from an origin.
 @pytest.mark.parametrize(("n", "climbers"), [(7, 100), (20, 8)])
 def test_stability_by_hill_climbing(n: int, climbers: int) -> None:
-    """Vectors, by small changes that are kept where the weighted means move no less."""
+    """Climb by small changes of vectors, kept if the weighted means differ by no less."""
     rng = np.random.default_rng(n)
     points, best = 0.5 * rng.standard_normal((climbers, n + 1, 2)), np.full(climbers, -1.0)
     for _ in range(150):
         moved = rng.random((climbers, n + 1, 1)) < 2 / n
-        wanted = points + 0.3 * moved * rng.standard_normal(points.shape)
-        change = Change(wanted[:, :-1], np.delete(wanted, n - 1, axis=1), 1.0)
+        candidates = points + 0.3 * moved * rng.standard_normal(points.shape)
+        change = Change(candidates[:, :-1], np.delete(candidates, n - 1, axis=1), 1.0)
         change.check()
         better = change.shift >= best
-        points[better], best[better] = wanted[better], change.shift[better]
+        points[better], best[better] = candidates[better], change.shift[better]
     assert best.max() >= 1.0  # the climb is not idle
 
 
 def test_the_filter_of_lecture_17_is_not_enough() -> None:
-    one, other = np.array([1.5, 2.5, 4.0]), np.array([4.0, 2.5, 4.0])
-    counts = count_within(np.stack([one, other])[..., None], 1.0)
+    left, right = np.array([1.5, 2.5, 4.0]), np.array([4.0, 2.5, 4.0])
+    counts = count_within(np.stack([left, right])[..., None], 1.0)
     assert counts.tolist() == [[2, 2, 1], [2, 1, 2]]
     lecture = np.clip((counts - 3 / 2) / (3 / 2), 0, 1) > 0
-    assert lecture.tolist() == [[True, True, False], [True, False, True]]  # 1.5 and 4: apart
+    assert lecture.tolist() == [
+        [True, True, False],
+        [True, False, True],
+    ]  # 1.5 and 4 are both in a core, without a common friend
     assert not core_weights(counts, 3).any()
 
 
 @pytest.mark.parametrize(("n", "eta"), [(50, 0.0), (51, 0.1), (1000, 0.3), (51, 0.49), (50, 0.5)])
 def test_weights_of_contaminated_data(n: int, eta: float) -> None:
-    """The others are far off, and each for itself."""
+    """A share eta of the records is far from the others and from each other."""
     m = round((1 - eta) * n)
     data = np.zeros((2, n, 3))
     data[:, m:, 1] = 100.0 * (1 + np.arange(n - m))
-    found = run(FriendlyCoreMean(radius=1.0), data)
+    estimate = run(FriendlyCoreMean(radius=1.0), data)
     share = m / n * max(0.0, (2 * m - n - 1) / (n - 1))
-    assert found.core == pytest.approx(share, abs=1e-12)
+    assert estimate.core == pytest.approx(share, abs=1e-12)
     assert share == pytest.approx(max(0.0, (1 - eta) * (1 - 2 * eta)), abs=2 / n)
-    np.testing.assert_array_equal(found.before_noise[np.isfinite(found.value)], 0)
+    np.testing.assert_array_equal(estimate.before_noise[np.isfinite(estimate.value)], 0)
     if eta >= 0.5:
-        assert np.isnan([found.value, found.before_noise]).all()
+        assert np.isnan([estimate.value, estimate.before_noise]).all()
 
 
 # The release.
@@ -228,7 +238,7 @@ def test_the_laws_of_both_noises(
     data[:20] += 1e6
     budget = ApproxDP(1.0, 1e-6, noise_by=noise_by)
     estimator = FriendlyCoreMean(radius=6.0, threshold=0.3, composition=composition)
-    found = run(estimator, np.broadcast_to(data, (20_000, 200, 3)), budget)
+    estimate = run(estimator, np.broadcast_to(data, (20_000, 200, 3)), budget)
     first, last = steps
     if composition == "basic":
         assert first.budget == PureDP(0.5)
@@ -240,23 +250,23 @@ def test_the_laws_of_both_noises(
     friends = (np.linalg.norm(data[:, None] - data, axis=2) <= 6).sum(axis=1)
     weights = np.clip((friends - 100.5) / 99.5, 0, 1)
     np.testing.assert_allclose(first.values, weights.sum(), rtol=1e-12)
-    np.testing.assert_allclose(found.core, weights.sum() / 200, rtol=1e-12)  # type: ignore[arg-type]
+    np.testing.assert_allclose(estimate.core, weights.sum() / 200, rtol=1e-12)  # type: ignore[arg-type]
     assert_follows(first.released - first.values, noise_law(first.budget, 3.0, 3.0))
 
-    # What the noise of W exceeds with probability delta/2 is taken off.
+    # The bound that the noise of W exceeds with probability delta/2 is subtracted.
     least = first.released - noise_law(first.budget, 3.0, 3.0).isf(5e-7)
-    kept = least > 60
-    np.testing.assert_array_equal(np.isnan(found.value), np.tile(~kept[:, None], (1, 3)))
-    assert 500 < kept.sum() < 19_990
-    before = found.before_noise[kept]
+    released = least > 60
+    np.testing.assert_array_equal(np.isnan(estimate.value), np.tile(~released[:, None], (1, 3)))
+    assert 500 < released.sum() < 19_990
+    before = estimate.before_noise[released]
     mean = weights @ data / weights.sum()
     np.testing.assert_allclose(before, np.tile(mean, (len(before), 1)), atol=1e-12)
-    unit = (found.value[kept] - before) / (6 * 6.0 / least[kept, None])
+    unit = (estimate.value[released] - before) / (6 * 6.0 / least[released, None])
     assert_follows(unit, noise_law(last.budget, np.sqrt(3), 1.0))
 
 
 def test_a_release_needs_more_than_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below that a neighbour's core may be empty, whatever the threshold."""
+    """At a lower bound of 3 or less a neighbour's core may be empty, for every threshold."""
     noise = np.array([2.9, 3.0, 3.0 + 1e-9, 3.1, -7.0])
 
     def fixed(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
@@ -272,40 +282,44 @@ def test_a_release_needs_more_than_three(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_default_radius_covers_gaussian_data() -> None:
     n, d, beta = 40, 5, 0.1
     t = np.log(n**2 / beta)
-    wanted = np.sqrt(2 * d + 4 * np.sqrt(d * t) + 4 * t)
-    assert gaussian_diameter(n, d, beta) == pytest.approx(wanted, rel=1e-12)
+    expected = np.sqrt(2 * d + 4 * np.sqrt(d * t) + 4 * t)
+    assert gaussian_diameter(n, d, beta) == pytest.approx(expected, rel=1e-12)
     estimator = FriendlyCoreMean(sigma=3.0, beta=beta)
-    assert estimator.friend_radius(n, d) == pytest.approx(3 * wanted, rel=1e-12)
+    assert estimator.friend_radius(n, d) == pytest.approx(3 * expected, rel=1e-12)
     data = 100 + 3 * np.random.default_rng(9).standard_normal((3000, n, d))
-    found = run(estimator, data)
-    assert found.core is not None
+    estimate = run(estimator, data)
+    assert estimate.core is not None
     # Binomial test with false-alarm probability 1e-6.
-    assert stats.binom.sf(int(np.sum(found.core < 1)) - 1, 3000, beta) > FALSE_ALARM
+    assert stats.binom.sf(int(np.sum(estimate.core < 1)) - 1, 3000, beta) > FALSE_ALARM
 
 
 def test_far_outliers_take_no_digits() -> None:
     data = 1e12 + np.arange(400.0).reshape(2, 200, 1) % 3 - 1
-    wanted = data[:, :150].mean(axis=1)
+    expected = data[:, :150].mean(axis=1)
     data[:, 150:] = 1e300
     data[1, 160:] = -1.7e308
-    found = run(FriendlyCoreMean(radius=4.0), data, ApproxDP(10.0, 1e-3))
-    np.testing.assert_allclose(found.before_noise, wanted, rtol=1e-16)
-    assert np.all(np.abs(found.value - 1e12) < 10)
+    estimate = run(FriendlyCoreMean(radius=4.0), data, ApproxDP(10.0, 1e-3))
+    np.testing.assert_allclose(estimate.before_noise, expected, rtol=1e-16)
+    assert np.all(np.abs(estimate.value - 1e12) < 10)
     data[:, :150], data[:, 150:] = 1e308, -1e308  # farther apart than the largest number
-    found = run(FriendlyCoreMean(radius=4.0), data, ApproxDP(10.0, 1e-3))
-    np.testing.assert_array_equal(found.before_noise, 1e308)
+    estimate = run(FriendlyCoreMean(radius=4.0), data, ApproxDP(10.0, 1e-3))
+    np.testing.assert_array_equal(estimate.before_noise, 1e308)
 
 
 def test_counted_data_are_records_one_by_one() -> None:
     counted = CountedSample([0.0, 1.5, 3.0, 50.0], [[90, 60, 40, 10], [150, 0, 0, 50]])
     dense = np.array([np.repeat(counted.atoms, c) for c in counted.counts])
     budget = ApproxDP(5.0, 1e-3)
-    one, other = (run(FriendlyCoreMean(radius=2.0), x, budget) for x in (counted, dense))
-    assert np.isfinite(one.value).any()
-    np.testing.assert_allclose(one.core, other.core, rtol=1e-12)  # type: ignore[arg-type]
-    np.testing.assert_allclose(one.before_noise, other.before_noise, rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(one.value, other.value, rtol=1e-9)
+    from_counts, from_records = (
+        run(FriendlyCoreMean(radius=2.0), x, budget) for x in (counted, dense)
+    )
+    assert np.isfinite(from_counts.value).any()
+    np.testing.assert_allclose(from_counts.core, from_records.core, rtol=1e-12)  # type: ignore[arg-type]
+    np.testing.assert_allclose(
+        from_counts.before_noise, from_records.before_noise, rtol=1e-12, atol=1e-15
+    )
+    np.testing.assert_allclose(from_counts.value, from_records.value, rtol=1e-9)
     many = CountedSample([0.0, 1.0, 1e6], [[6 * 10**11, 3 * 10**11, 10**11]])
-    found = run(FriendlyCoreMean(radius=2.0), many)
-    assert found.core == pytest.approx([0.9 * 0.8], rel=1e-9)
-    assert found.before_noise == pytest.approx([1 / 3], rel=1e-12)
+    estimate = run(FriendlyCoreMean(radius=2.0), many)
+    assert estimate.core == pytest.approx([0.9 * 0.8], rel=1e-9)
+    assert estimate.before_noise == pytest.approx([1 / 3], rel=1e-12)

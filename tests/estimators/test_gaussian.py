@@ -1,4 +1,4 @@
-"""Intervals that shrink around a Gaussian: their widths, and rounds against a loop."""
+"""Shrinking intervals around a Gaussian mean: their widths, and rounds against a loop."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ SMALL: list[Budget] = [PureDP(0.7), ZCDP(0.05), ApproxDP(0.7, 1e-5, "classical")
 def widths_by_hand(
     n: int, radius: float, rounds: int, sigma: float, beta: float, budget: Budget
 ) -> list[float]:
-    """Each new half width: 1 - miss quantiles of the sampling error and of the noise.
+    """Return the half-widths: 1 - miss quantiles of the sampling error plus the noise.
 
-    An interval that would not be narrower is not drawn anew.
+    An interval that would not be narrower is kept.
     """
     miss, w = beta / (2 * rounds), radius
-    found = [radius]
+    widths = [radius]
     for share in round_shares(rounds):
         clip = w + sigma * math.sqrt(2 * math.log(2 * n / beta))
         sampling = stats.norm.isf(miss / 2, scale=sigma / math.sqrt(n))
         step = 2 * clip / n
         w = min(w, float(sampling + noise_law(budget.fraction(share), step, step).isf(miss / 2)))
-        found.append(w)
-    return found
+        widths.append(w)
+    return widths
 
 
 @pytest.mark.parametrize("budget", SMALL, ids=name)
@@ -43,8 +43,8 @@ def test_half_widths(budget: Budget) -> None:
     for rounds, radius, sigma, beta in ((1, 0.0, 1.0, 0.1), (5, 40.0, 2.5, 0.01)):
         estimator = ShrinkingIntervals(radius=radius, rounds=rounds, sigma=sigma, beta=beta)
         for n in (1, 300, 10**12):
-            wanted = widths_by_hand(n, radius, rounds, sigma, beta, budget)
-            assert estimator.half_widths(n, budget) == pytest.approx(wanted, rel=1e-10, abs=0)
+            expected = widths_by_hand(n, radius, rounds, sigma, beta, budget)
+            assert estimator.half_widths(n, budget) == pytest.approx(expected, rel=1e-10, abs=0)
 
 
 def test_the_number_of_rounds_by_default() -> None:
@@ -59,15 +59,15 @@ def test_rounds_against_a_loop(steps: list[Step], budget: Budget, n: int) -> Non
     radius, sigma = 20.0, 1.5
     values = np.random.default_rng(2).normal(5.0, 30.0, (40, n))
     estimator = ShrinkingIntervals(radius=radius, rounds=3, sigma=sigma, beta=0.2)
-    found = run(estimator, values, budget, seed=1)
+    estimate = run(estimator, values, budget, seed=1)
     widths = widths_by_hand(n, radius, 3, sigma, 0.2, budget)
     t = sigma * math.sqrt(2 * math.log(2 * n / 0.2))
     centre = np.zeros(40)
     for j, step in enumerate(steps):
         reach = widths[j] + t
         for row, c, mean in zip(values, centre, step.values, strict=True):
-            wanted = sum(min(max(x, c - reach), c + reach) for x in row) / n
-            assert mean == pytest.approx(wanted, rel=1e-12, abs=1e-10)
+            expected = sum(min(max(x, c - reach), c + reach) for x in row) / n
+            assert mean == pytest.approx(expected, rel=1e-12, abs=1e-10)
         assert step.sensitivity == pytest.approx(2 * reach / n, rel=1e-12)
         assert step.budget.amounts == pytest.approx(
             [a * round_shares(3)[j] for a in budget.amounts]
@@ -76,13 +76,13 @@ def test_rounds_against_a_loop(steps: list[Step], budget: Budget, n: int) -> Non
     assert len(steps) == 3
     # Where no round shrinks the interval, the mean may be released outside of it.
     low, high = centre - widths[3], centre + widths[3]
-    wanted = [min(max(x, a), b) for x, a, b in zip(steps[-1].released, low, high, strict=True)]
-    np.testing.assert_allclose(found.value, wanted, rtol=1e-12)
-    assert (n == 3) == (wanted != steps[-1].released.tolist())
-    np.testing.assert_array_equal(found.before_noise, steps[-1].values)
-    assert found.interval is not None
-    np.testing.assert_allclose(found.interval[0], centre - widths[3], rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(found.interval[1], centre + widths[3], rtol=1e-10, atol=1e-10)
+    expected = [min(max(x, a), b) for x, a, b in zip(steps[-1].released, low, high, strict=True)]
+    np.testing.assert_allclose(estimate.value, expected, rtol=1e-12)
+    assert (n == 3) == (expected != steps[-1].released.tolist())
+    np.testing.assert_array_equal(estimate.before_noise, steps[-1].values)
+    assert estimate.interval is not None
+    np.testing.assert_allclose(estimate.interval[0], centre - widths[3], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(estimate.interval[1], centre + widths[3], rtol=1e-10, atol=1e-10)
 
 
 def test_report_changes_nothing_but_what_is_reported(steps: list[Step]) -> None:
@@ -90,18 +90,18 @@ def test_report_changes_nothing_but_what_is_reported(steps: list[Step]) -> None:
     options: dict[str, Any] = {"radius": 9.0, "rounds": 3, "sigma": 1.2, "beta": 0.05}
     widths = widths_by_hand(300, 9.0, 3, 1.2, 0.05, PureDP(1.0))
     assert widths == sorted(widths, reverse=True)
-    usual: list[Step] = []
+    first_steps: list[Step] = []
     for report in (1, 3, None):
         steps.clear()
-        found = run(ShrinkingIntervals(**options, reported_round=report), sample, PureDP(1.0))
-        usual = usual or list(steps)
-        for one, other in zip(steps, usual, strict=True):
-            np.testing.assert_array_equal(one.released, other.released)
-        step = usual[(report or 3) - 1]
-        np.testing.assert_array_equal(found.value, step.released)
-        np.testing.assert_array_equal(found.before_noise, step.values)
-        assert found.interval is not None
-        low, high = found.interval
+        estimate = run(ShrinkingIntervals(**options, reported_round=report), sample, PureDP(1.0))
+        first_steps = first_steps or list(steps)
+        for current, first in zip(steps, first_steps, strict=True):
+            np.testing.assert_array_equal(current.released, first.released)
+        step = first_steps[(report or 3) - 1]
+        np.testing.assert_array_equal(estimate.value, step.released)
+        np.testing.assert_array_equal(estimate.before_noise, step.values)
+        assert estimate.interval is not None
+        low, high = estimate.interval
         np.testing.assert_allclose(high - low, 2 * widths[report or 3], rtol=1e-12)
         np.testing.assert_allclose(high + low, 2 * step.released, rtol=1e-12)
     for report in (0, 4):

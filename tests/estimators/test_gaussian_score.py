@@ -1,4 +1,4 @@
-"""A debiased score: its mean and shift by quadrature, its bias, its distance from the bound."""
+"""The debiased score: mean and shift by quadrature, bias, and distance from the lower bound."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.support import FALSE_ALARM, Floats, run
 @pytest.mark.parametrize("t", [0.1, 1.0, 7.0])
 def test_the_mean_score_and_its_inverse(t: float) -> None:
     y = np.array([-9.0, -1.3, -0.02, 0.0, 0.4, 3.0])
-    for one, found in zip(y, mean_score(y, t), strict=True):
-        ends = sorted({-40.0, 40.0, -t, t, one})
+    for centre, score in zip(y, mean_score(y, t), strict=True):
+        ends = sorted({-40.0, 40.0, -t, t, centre})
         pieces = [
-            integrate.quad(lambda x: np.clip(x, -t, t) * stats.norm.pdf(x - one), *both)[0]  # noqa: B023
-            for both in itertools.pairwise(ends)
+            integrate.quad(lambda x: np.clip(x, -t, t) * stats.norm.pdf(x - centre), *interval)[0]  # noqa: B023
+            for interval in itertools.pairwise(ends)
         ]
-        assert found == pytest.approx(sum(pieces), abs=1e-10)
+        assert score == pytest.approx(sum(pieces), abs=1e-10)
     near = y[np.abs(y) < t + 3]
     assert shift_of(mean_score(near, t), t, 10.0) == pytest.approx(near, abs=1e-9)
     beyond = np.array([-2 * t, 2 * t, np.nan])
@@ -35,7 +35,10 @@ def test_the_mean_score_and_its_inverse(t: float) -> None:
 
 
 def test_a_centre_that_is_off_leaves_no_bias(monkeypatch: pytest.MonkeyPatch) -> None:
-    """z-test with false-alarm probability 1e-6; a correction by the slope is 20 deviations off."""
+    """The mean error is 0 by a z-test with false-alarm probability 1e-6.
+
+    A correction by the slope in place of h^-1 would be 20 standard deviations off.
+    """
 
     def given(sample: Any, *args: Any) -> Floats:
         args[-1].pay()
@@ -44,10 +47,10 @@ def test_a_centre_that_is_off_leaves_no_bias(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(gaussian_score, "private_quantile", given)
     sigma, mean, n = 3.0, 10.0, 2000
     records = np.random.default_rng(0).normal(mean, sigma, (500, n))
-    found = run(GaussianScoreMean(radius=20.0, sigma=sigma), records, GDP(0.3)).value
-    z = (found.mean() - mean) / (found.std() / np.sqrt(found.size))
+    values = run(GaussianScoreMean(radius=20.0, sigma=sigma), records, GDP(0.3)).value
+    z = (values.mean() - mean) / (values.std() / np.sqrt(values.size))
     assert abs(z) < stats.norm.isf(FALSE_ALARM / 2)
-    assert found.std() < 0.3
+    assert values.std() < 0.3
 
 
 def test_what_cannot_be_inverted_stays_near_the_centre(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +66,10 @@ def test_what_cannot_be_inverted_stays_near_the_centre(monkeypatch: pytest.Monke
 
 
 def test_the_centre_has_what_it_needs() -> None:
-    """e^(-n epsilon/4) of +-(R + t), over 0.2 sigma, is a hundredth; or it has half."""
+    """The default share makes f at most beta/10, or is a half.
+
+    f = 2 (R + t) e^(-n epsilon/4)/(0.2 sigma) with beta/10 = 0.01.
+    """
     e, n = GaussianScoreMean(radius=1e6, sigma=2.0), 2000
     reach = 1e6 + 2 * np.sqrt(2 * np.log(20 * n))
     pure, zcdp = (e.centre_share(n, budget) for budget in (PureDP(0.1), ZCDP(0.01)))
@@ -74,6 +80,7 @@ def test_the_centre_has_what_it_needs() -> None:
 
 
 def factor(n: int, budget: Budget, radius: float) -> float:
+    """Return the exact 0.9 quantile of the error over the lower bound."""
     law = Gaussian()
     error = exact("q90", GaussianScoreMean(radius=radius), law, n, budget)
     return error / class_bound(law, n, budget).value
@@ -81,7 +88,7 @@ def factor(n: int, budget: Budget, radius: float) -> float:
 
 @pytest.mark.parametrize(("epsilon", "radius"), [(0.01, 1e6), (0.1, 10.0), (1.0, 1e6)])
 def test_the_error_is_within_a_factor_of_the_bound(epsilon: float, radius: float) -> None:
-    """Computed without drawing; `tests/theory/exact/test_value.py` draws."""
+    """Use exact errors, which `tests/theory/exact/test_value.py` compares with trials."""
     least = {10.0: 300, 1e6: 700}[radius] / epsilon
     sizes = [int(n) for n in (least, 10 * least, 1e6) if n <= 1e6]
     for budget in (PureDP(epsilon), GDP(epsilon)):
@@ -91,7 +98,7 @@ def test_the_error_is_within_a_factor_of_the_bound(epsilon: float, radius: float
 
 @pytest.mark.parametrize("budget", [PureDP(0.3), GDP(2.0)], ids=["pure", "gdp"])
 def test_the_clip_minimises_the_error_by_quadrature(budget: Budget) -> None:
-    """The variance of a clipped normal is an integral here; the grid of T has steps of 0.5%.
+    """Compute the variance of a clipped normal by an integral; the grid of T has steps of 0.5%.
 
     The error is flat at its minimum, so the chosen T is compared by its error, with every T of a
     finer grid. Without the tail term of the variance, T is a third too small under GDP, and the

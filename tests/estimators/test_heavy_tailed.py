@@ -1,4 +1,4 @@
-"""Where means of heavy-tailed data clip, and how one record answers in the local model."""
+"""Thresholds of clipped means of heavy-tailed data, and releases in the local model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpbench.estimators.heavy_tailed import three_values, worst_clipping_bias
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from tests.support import FALSE_ALARM, name, off_by, run
 
-# The bias of clipping, and where to clip.
+# The bias of clipping, and the threshold.
 
 
 @pytest.mark.parametrize("budget", [PureDP(0.01), ZCDP(1e-4), ApproxDP(0.01, 1e-6)], ids=name)
@@ -26,27 +26,27 @@ def test_the_minimax_threshold_is_the_minimiser(
     budget: Budget, k: float, n: int, radius: float, beta: float
 ) -> None:
     estimator = est.TunedClippedMean(k=k, beta=beta, radius=radius)
-    found = estimator.clipping_threshold(n, budget)
+    threshold = estimator.clipping_threshold(n, budget)
 
     def worst(t: float) -> float:
         return off_by(worst_clipping_bias(t, k), radius + t, n, beta, budget)
 
-    assert worst(found) < min(worst(f * found) for f in (0.5, 0.999, 1.001, 2.0))
+    assert worst(threshold) < min(worst(f * threshold) for f in (0.5, 0.999, 1.001, 2.0))
     if not radius:
-        (needed,) = estimator.private_terms(worst(found), beta, 1e9, budget).values()
+        (needed,) = estimator.private_terms(worst(threshold), beta, 1e9, budget).values()
         assert needed == pytest.approx(n, rel=1e-6)
 
 
 def test_thresholds_of_the_other_policies() -> None:
     n, eps = 10_000, 0.02
-    for estimator, wanted in (
+    for estimator, expected in (
         (est.TunedClippedMean(k=3, policy="rate", beta=0.01, c=0.4), 0.4 * (n * eps) ** (1 / 3)),
         (est.TunedClippedMean(k=2, policy="all", beta=0.04), math.sqrt(n / 0.04)),
         (est.TunedClippedMean(k=2, threshold=7.5), 7.5),
         (est.LocalMean(k=2, beta=0.01, policy="rate"), (n * eps**2) ** 0.25),
     ):
-        found = estimator.clipping_threshold(n, PureDP(eps))
-        assert found == pytest.approx(wanted)
+        threshold = estimator.clipping_threshold(n, PureDP(eps))
+        assert threshold == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("k", "threshold"), [(2, 0.9), (3, 5.0), (6, 1e4), (200.0, 1.1)])
@@ -54,12 +54,12 @@ def test_the_worst_bias_is_attained_and_never_exceeded(threshold: float, k: floa
     worst = worst_clipping_bias(threshold, k)
 
     def bias(x: float) -> float:
-        """E(|X| - T)_+ with |X| = x with the largest probability of moment 1, else 0."""
+        """Return E(|X| - T)_+ for |X| = x with the largest probability at k-th moment 1, else 0."""
         return min(1.0, math.pow(x, -k)) * max(0.0, x - threshold)
 
-    at = k * threshold / (k - 1)
-    assert bias(at) == pytest.approx(worst, rel=1e-12, abs=0)
-    assert max(bias(at * f) for f in np.geomspace(0.1, 10, 2001)) <= worst * (1 + 1e-12)
+    worst_x = k * threshold / (k - 1)
+    assert bias(worst_x) == pytest.approx(worst, rel=1e-12, abs=0)
+    assert max(bias(worst_x * f) for f in np.geomspace(0.1, 10, 2001)) <= worst * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("budget", [PureDP(0.01), ZCDP(1e-4)], ids=name)
@@ -68,8 +68,8 @@ def test_the_noise_of_the_local_mean(budget: Budget) -> None:
     estimator = est.LocalMean(k=3, radius=0.5)
     width = 2 * (0.5 + estimator.clipping_threshold(n, budget))
     sd = budget.noise_quantile(2 * float(stats.norm.sf(1)))
-    one = 2 / 0.01**2 if isinstance(budget, PureDP) else sd**2
-    z = run(estimator, np.zeros((trials, n)), budget).value / math.sqrt(one * width**2 / n)
+    variance = 2 / 0.01**2 if isinstance(budget, PureDP) else sd**2
+    z = run(estimator, np.zeros((trials, n)), budget).value / math.sqrt(variance * width**2 / n)
     # z-tests with false-alarm probability 1e-6; excess kurtosis is 3/n or 0.
     limit = stats.norm.isf(FALSE_ALARM / 2)
     assert abs(z.mean()) <= limit / math.sqrt(trials)
@@ -92,19 +92,19 @@ def test_the_local_threshold_is_the_minimiser(
     estimator: est.LocalMean, budget: Budget, sd: float
 ) -> None:
     n = 10**6
-    found = estimator.clipping_threshold(n, budget)
+    threshold = estimator.clipping_threshold(n, budget)
 
     def worst(t: float) -> float:
-        one = sd * (0.5 + t) / math.sqrt(n)
-        centre = worst_clipping_bias(t, 3) / one
-        return one * float(np.sqrt(stats.ncx2.isf(0.1, 1, centre**2)))
+        sd_of_mean = sd * (0.5 + t) / math.sqrt(n)
+        centre = worst_clipping_bias(t, 3) / sd_of_mean
+        return sd_of_mean * float(np.sqrt(stats.ncx2.isf(0.1, 1, centre**2)))
 
-    assert worst(found) < min(worst(f * found) for f in (0.5, 0.999, 1.001, 2.0))
+    assert worst(threshold) < min(worst(f * threshold) for f in (0.5, 0.999, 1.001, 2.0))
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 2.0])
 def test_a_randomised_response_is_private_and_unbiased(epsilon: float) -> None:
-    """A record's two answers have chances that differ by e^epsilon at most, and by that much."""
+    """The largest ratio of probabilities of an answer is e^epsilon, and the mean is x."""
     budget, trials = PureDP(epsilon), 20_000
     bound = 0.5 + RESPONSE.clipping_threshold(1, budget)
     away = bound * (math.exp(epsilon) + 1) / math.expm1(epsilon)
@@ -124,7 +124,7 @@ def test_a_randomised_response_is_private_and_unbiased(epsilon: float) -> None:
     "budget", [PureDP(0.3), PureDP(2.0), GDP(0.2), GDP(1.0), ZCDP(3.0)], ids=name
 )
 def test_a_release_of_three_values_is_private(budget: Budget) -> None:
-    """Every test of every two records, in fifths of the clip: its power at its size."""
+    """Compare size and power of tests of all pairs of records, in fifths of the clip."""
     low, high = three_values(budget)
     x = np.linspace(-1, 1, 11)
     up, down = low + (high - low) * np.maximum(x, 0), low + (high - low) * np.maximum(-x, 0)

@@ -1,4 +1,4 @@
-"""Intervals for a Gaussian's mean: moments, coverage, and one that ignores the noise."""
+"""Intervals for a Gaussian mean: moments, coverage, and an interval that ignores the noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpbench.estimators import (
     NoisyvarInterval,
     ParametricBootstrapInterval,
 )
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import compose
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
 from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
@@ -38,7 +38,7 @@ TIGHT = ParametricBootstrapInterval(lower=-1, upper=6, sigma=1, draws=399)
 
 @pytest.mark.parametrize(("mean", "sd"), [(0.3, 1.0), (-4.0, 2.0), (9.0, 0.5), (1.0, 30.0)])
 def test_moments_of_clipped_gaussians(mean: float, sd: float) -> None:
-    """By quadrature, of the estimator's closed form and of the exact values' sums."""
+    """Compare the closed form of the estimator, and the sums of `exact`, with quadrature."""
     places = [mean - 12 * sd, *sorted({-1.0, 6.0, mean}), mean + 12 * sd]
 
     def moment(power: int) -> float:
@@ -48,30 +48,30 @@ def test_moments_of_clipped_gaussians(mean: float, sd: float) -> None:
 
     centre = moment(1)
     spread = math.sqrt(moment(2) - centre**2)
-    bias, found = TIGHT._moments(np.array([mean]), np.array([sd]))
-    assert (bias[0] + mean, found[0]) == pytest.approx((centre, spread), abs=1e-7)
-    (at,), (variance,) = _moments(np.array([mean]), sd, -1.0, 6.0)
-    assert (at, math.sqrt(max(variance, 0.0))) == pytest.approx((centre, spread), abs=1e-4)
+    bias, record_sd = TIGHT._moments(np.array([mean]), np.array([sd]))
+    assert (bias[0] + mean, record_sd[0]) == pytest.approx((centre, spread), abs=1e-7)
+    (exact_mean,), (variance,) = _moments(np.array([mean]), sd, -1.0, 6.0)
+    assert (exact_mean, math.sqrt(max(variance, 0.0))) == pytest.approx((centre, spread), abs=1e-4)
 
 
 def test_moments_far_away() -> None:
-    """Of a value, or a scale, that noise put anywhere."""
-    given = np.array([-1e150, 1e150, 0.0, -1.0]), np.array([0.0, 1.0, 0.0, 1e-300])
-    bias, sd = TIGHT._moments(*given)
-    np.testing.assert_allclose(given[0] + bias, [-1, 6, 0, -1], atol=1e135)
+    """Moments stay finite for extreme values and scales."""
+    moments = np.array([-1e150, 1e150, 0.0, -1.0]), np.array([0.0, 1.0, 0.0, 1e-300])
+    bias, sd = TIGHT._moments(*moments)
+    np.testing.assert_allclose(moments[0] + bias, [-1, 6, 0, -1], atol=1e135)
     np.testing.assert_allclose(sd, 0.0, atol=1e-6)
 
 
 def _missed(estimator: Any, budget: Budget, n: int, seed: int = 0) -> tuple[float, float]:
-    """The share of 4000 intervals that miss, and the median of widths over the usual one."""
+    """Return the share of 4000 intervals that miss, and the median width over the usual width."""
     rng, missed, widths = np.random.default_rng(seed), [], []
     for _ in range(4):
-        found = estimator.run(LAW.sample(rng, 1000, n), Ledger(budget, rng))
-        low, high = found.interval
+        estimate = estimator.run(LAW.sample(rng, 1000, n), Ledger(budget, rng))
+        low, high = estimate.interval
         missed.append((low > LAW.mean) | (high < LAW.mean))
         widths.append(high - low)
-    usual = 2 * stats.norm.isf(found.miss / 2) / math.sqrt(n)
-    return float(np.mean(missed)), float(np.median(widths)) / usual
+    usual_width = 2 * stats.norm.isf(estimate.miss / 2) / math.sqrt(n)
+    return float(np.mean(missed)), float(np.median(widths)) / usual_width
 
 
 CASES = [
@@ -83,10 +83,10 @@ CASES = [
 
 
 def _as_exact(estimator: Any, budget: Budget, n: int) -> bool:
-    """Whether 4000 intervals miss as often as they should, and are as wide.
+    """Return True if 4000 intervals have the exact miss rate and width.
 
-    False-alarm probability 1e-6: five standard deviations; medians of widths vary by 0.4 per cent,
-    and those of 399 simulations are half a per cent too wide.
+    The tolerance is five standard deviations, for a false-alarm probability of 1e-6. Medians of
+    widths vary by 0.4 per cent; with 399 simulations they are half a per cent too wide.
     """
     missed, width = _missed(estimator, budget, n)
     p, ratio = (exact(m, estimator, LAW, n, budget) for m in ("miss_rate", "width_ratio_q50"))
@@ -97,26 +97,28 @@ def _as_exact(estimator: Any, budget: Budget, n: int) -> bool:
 @pytest.mark.parametrize(("estimator", "budget", "n"), CASES)
 def test_intervals_miss_as_often_as_computed(estimator: Any, budget: Budget, n: int) -> None:
     assert _as_exact(estimator, budget, n)
-    with noise_times(0.5):  # what is simulated, and what tails are of, too: other widths
+    with noise_times(0.5):  # simulated noise and tails are halved, too, so widths change
         assert not _as_exact(estimator, budget, n)
     add = Ledger.add_noise
     for factor in (0.5, 2.0):
 
-        def wrong(self: Ledger, values: Any, *at: Any, by: float = factor, **options: Any) -> Any:
-            return values + by * (add(self, values, *at, **options) - values)
+        def wrong(self: Ledger, values: Any, *args: Any, by: float = factor, **options: Any) -> Any:
+            return values + by * (add(self, values, *args, **options) - values)
 
         with mock.patch.object(Ledger, "add_noise", wrong):
             assert not _as_exact(estimator, budget, n)
 
 
 def test_with_the_true_variance_a_tenth_misses() -> None:
-    """And with no noise to speak of the intervals are the usual ones."""
+    """Intervals of known variance miss in 10 per cent; with little noise their width is usual."""
     known, clipped = replace(NOISY, sigma=1.0), replace(TIGHT, lower=-6.0)
-    for one, budget in itertools.product((known, clipped), (PureDP(0.1), ZCDP(0.5))):
-        assert exact("miss_rate", one, LAW, 500, budget) == pytest.approx(0.1, abs=1e-4)
-    for one in (known, clipped, NOISY):
-        assert exact("width_ratio_q50", one, LAW, 500, ZCDP(100)) == pytest.approx(1, abs=3e-3)
-    # two normal tails, at beta/2 and beta/4, and one error that is normal: noise has rho = 1/4
+    for estimator, budget in itertools.product((known, clipped), (PureDP(0.1), ZCDP(0.5))):
+        assert exact("miss_rate", estimator, LAW, 500, budget) == pytest.approx(0.1, abs=1e-4)
+    for estimator in (known, clipped, NOISY):
+        assert exact("width_ratio_q50", estimator, LAW, 500, ZCDP(100)) == pytest.approx(
+            1, abs=3e-3
+        )
+    # Half-widths add normal quantiles at beta/2 and beta/4. The error is normal, with rho = 1/4.
     n, t = 500, math.sqrt(2 * math.log(8 * 500 / 0.1))
     half = stats.norm.isf(0.025) + stats.norm.isf(0.0125) * 6 * t / math.sqrt(n * 0.5)
     missed = 2 * stats.norm.sf(half / math.hypot(1, 6 * t / math.sqrt(n * 0.5)))
@@ -129,14 +131,14 @@ def test_with_the_true_variance_a_tenth_misses() -> None:
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
 def test_the_noise_of_the_variance(factor: float) -> None:
-    """Of equal records: Laplace of scale w^2/(2 m epsilon), above its scale times ln 5 in a tenth.
+    """Equal records leave Laplace noise of scale w^2/(2 m epsilon), above ln 5 scales in a tenth.
 
     Five standard deviations of a count in 4000: false-alarm probability 1e-6.
     """
     data = DenseSample(np.zeros((4000, 7)))
     with noise_times(factor):
-        found = NOISY._scale(data, Ledger(PureDP(2.0), np.random.default_rng(0)))
-    above = np.count_nonzero(found**2 > 12**2 / (2 * 3 * 2) * math.log(5))
+        sd = NOISY._scale(data, Ledger(PureDP(2.0), np.random.default_rng(0)))
+    above = np.count_nonzero(sd**2 > 12**2 / (2 * 3 * 2) * math.log(5))
     assert (abs(above - 400) < 95) == (factor == 1)
 
 
@@ -144,14 +146,15 @@ def test_the_noise_of_the_variance(factor: float) -> None:
 def test_the_bound_on_the_standard_deviation_holds(budget: Budget) -> None:
     """It may be too low in beta/8 of trials for noise and chi-square each, here 50 of 2000.
 
-    A union bound, not reached: 100 or more have probability below 1e-9. Without the noise's
-    quantile half of the trials have less at the first budget, without that of chi-square at the
-    other.
+    100 or more of 2000 have probability below 1e-9. Without the quantile of the noise, half of the
+    trials would be too low at the first budget; without the quantile of chi-square, at the second.
     """
     data = Gaussian(scale=0.83).sample(np.random.default_rng(0), 2000, 2000)
-    found = KarwaVadhanInterval(radius=10)._above(data, Ledger(budget, np.random.default_rng(1)))
-    assert np.count_nonzero(found < 0.83) < 100
-    assert np.median(found) < 2 * 0.83
+    bounds = KarwaVadhanInterval(radius=10)._sigma_bound(
+        data, Ledger(budget, np.random.default_rng(1))
+    )
+    assert np.count_nonzero(bounds < 0.83) < 100
+    assert np.median(bounds) < 2 * 0.83
 
 
 def test_the_width_that_the_sweep_claims_of_an_unknown_variance() -> None:
@@ -167,38 +170,38 @@ def test_the_width_that_the_sweep_claims_of_an_unknown_variance() -> None:
         s = math.sqrt((1 + z * 2 * step) * m / special.chdtri(m, 1 - 0.0125))
         t = s * math.sqrt(2 * math.log(2 * n / 0.0125))
         widths.append(z * s / math.sqrt(n) + z * 2 * 6 * t / n)
-    claim = composed(["sweep=intervals"])["sweep"]["claims"]["kv_width"]
+    claim = compose(["sweep=intervals"])["sweep"]["claims"]["kv_width"]
     assert claim["n_min"] == n
-    wanted = np.mean(widths) * math.sqrt(n) / stats.norm.isf(0.05)
-    assert claim["exact"] == pytest.approx(wanted, rel=0.25 * claim["tolerance"])
+    expected = np.mean(widths) * math.sqrt(n) / stats.norm.isf(0.05)
+    assert claim["exact"] == pytest.approx(expected, rel=0.25 * claim["tolerance"])
 
 
 @validated
 class IgnoresNoise(NoisyvarInterval, kind="ignores_noise"):
-    """Plus and minus z sigma/sqrt(n) around a noisy mean."""
+    """An interval of +- z sigma/sqrt(n) around a noisy mean."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        found = super().estimate(sample, ledger)
+        release = super().estimate(sample, ledger)
         half = stats.norm.isf(self.beta / 2) / math.sqrt(sample.n)
-        return replace(found, interval=(found.value - half, found.value + half))
+        return replace(release, interval=(release.value - half, release.value + half))
 
 
 def test_claims_see_an_interval_that_ignores_the_noise() -> None:
-    about = {"tolerance": 0.25, "reason": "finite trials"}
-    known = {"lower": -6, "upper": 6, "sigma": 1, "draws": 199}
+    tolerances = {"tolerance": 0.25, "reason": "finite trials"}
+    parameters = {"lower": -6, "upper": 6, "sigma": 1, "draws": 199}
     spec = {
         "families": {"gaussian": {"kind": "gaussian", "location": 0.3}},
         "estimators": {
-            "right": {"kind": "noisyvar_interval", **known},
-            "wrong": {"kind": "ignores_noise", **known},
+            "right": {"kind": "noisyvar_interval", **parameters},
+            "wrong": {"kind": "ignores_noise", **parameters},
         },
         "budgets": {"zcdp": {"kind": "zcdp", "rho": 0.05}},
         "parts": {"all": {"n": [300, 1000], "trials": 1000}},
-        "claims": {"misses": {"theorem": "exact_miss", "exact": 0.1, **about}},
+        "claims": {"misses": {"theorem": "exact_miss", "exact": 0.1, **tolerances}},
     }
     claims = dpbench.run(spec, n_jobs=1).claims.set_index("estimator")
     assert claims["verdict"].to_dict() == {"right": "consistent", "wrong": "inconsistent"}
-    # of a standard deviation of 1/sqrt(n) only, where noise adds 12/(n sqrt(0.1)): at both n
+    # The interval has the sampling error 1/sqrt(n) only, and the noise has sd 12/(n sqrt(0.1)).
     noise = [12 / math.sqrt(0.1 * n) for n in (300, 1000)]
     missed = [2 * stats.norm.sf(stats.norm.isf(0.05) / math.hypot(1, sd)) / 0.1 for sd in noise]
     assert claims["measured"]["wrong"] == pytest.approx(math.sqrt(math.prod(missed)), rel=0.1)
@@ -210,17 +213,17 @@ def test_one_record_and_many_releases() -> None:
     with pytest.raises(ValueError, match="upper must exceed lower"):
         NoisyvarInterval(lower=1, upper=1)
     many = DenseSample(np.broadcast_to(np.zeros(4), (6000, 4)))  # in three pieces
-    found = NOISY.run(many, Ledger(PureDP(1.0), np.random.default_rng(0)))
-    assert found.interval is not None
-    low, high = found.interval
-    assert (low <= found.value).all()
-    assert (found.value <= high).all()
+    estimate = NOISY.run(many, Ledger(PureDP(1.0), np.random.default_rng(0)))
+    assert estimate.interval is not None
+    low, high = estimate.interval
+    assert (low <= estimate.value).all()
+    assert (estimate.value <= high).all()
 
 
 def test_the_noise_of_a_variance_has_its_sensitivity() -> None:
-    """Equal records, so noise alone: 50 half squares are up to 72, and a fifth of rho is theirs."""
-    at = ReleaseSetting(100, 1, ZCDP(0.5))
+    """Equal records leave noise alone: 50 half squares are up to 72, and have a fifth of rho."""
+    setting = ReleaseSetting(100, 1, ZCDP(0.5))
     sd = 72 / 50 / np.sqrt(2 * 0.5 * 0.2)
-    found = _scales(NOISY, 1e-9, at)
-    assert np.quantile(found, 0.9) == pytest.approx(np.sqrt(sd * stats.norm.ppf(0.9)), rel=0.01)
-    assert np.mean(found == 0) == pytest.approx(0.5)  # where the noise is below 0
+    scales = _scales(NOISY, 1e-9, setting)
+    assert np.quantile(scales, 0.9) == pytest.approx(np.sqrt(sd * stats.norm.ppf(0.9)), rel=0.01)
+    assert np.mean(scales == 0) == pytest.approx(0.5)  # where the noise is below 0

@@ -1,4 +1,4 @@
-"""The release by how many records have to change, against its definition."""
+"""The inverse sensitivity mechanism against its definition."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LOWER, UPPER = -3.0, 4.0
 
 
 def changes_for_a_mean(records: Floats, t: Floats) -> Floats:
-    """The least number of records to replace, over all sets of them."""
-    n, found = len(records), np.full(t.shape, np.inf)
+    """Return len(t) of the mean, by a search over all sets of records to replace."""
+    n, changes = len(records), np.full(t.shape, np.inf)
     for k in range(n + 1):
-        for chosen in itertools.combinations(range(n), k):
-            rest = np.delete(records, chosen).sum()
+        for replaced in itertools.combinations(range(n), k):
+            rest = np.delete(records, replaced).sum()
             inside = (rest + k * LOWER <= n * t) & (n * t <= rest + k * UPPER)
-            found = np.where(inside, np.minimum(found, k), found)
-    return found
+            changes = np.where(inside, np.minimum(changes, k), changes)
+    return changes
 
 
 def changes_for_a_median(records: Floats, t: Floats) -> Floats:
-    """Of an odd number: those that are too many on one side of t."""
+    """Return len(t) of the median of an odd number of records: the excess on one side of t."""
     above, below = ((records * side > t[:, None] * side).sum(axis=1) for side in (1, -1))
     return np.asarray(np.maximum(above, below) - len(records) // 2)
 
@@ -39,25 +39,27 @@ RECORDS = np.array([-2.0, -2.0, -1.0, 0.5, 3.0])
 @pytest.mark.parametrize("statistic", ["mean", "median"])
 @pytest.mark.parametrize("counted", [False, True])
 def test_the_release_has_the_density_of_its_definition(statistic: Any, counted: bool) -> None:
-    """By DKW a false alarm has probability 1e-6. A resolution h adds e^0 over 2h."""
+    """Compare by the DKW inequality, with false-alarm probability 1e-6."""
     n, epsilon = 40_000, 1.5
     h = 1e-6 if statistic == "median" else 0.1
     estimator = InverseSensitivity(lower=LOWER, upper=UPPER, statistic=statistic, resolution=h)
     sample = samples(np.broadcast_to(RECORDS, (n, 5)))[counted]
     ledger = Ledger(PureDP(epsilon), np.random.default_rng(0))
-    found = np.sort(estimator.run(sample, ledger).value)
+    values = np.sort(estimator.run(sample, ledger).value)
     grid = np.linspace(LOWER, UPPER, 70_001)
     if statistic == "mean":
         mean, step = RECORDS.mean(), grid[1] - grid[0]
         grid = np.arange(LOWER - h, UPPER + h + step / 2, step)
-        nearest = np.clip(mean, grid - h, grid + h)  # to the mean, within h
+        nearest = np.clip(
+            mean, grid - h, grid + h
+        )  # the point within h that is nearest to the mean
         changes = changes_for_a_mean(RECORDS, np.clip(nearest, LOWER, UPPER))
         changes = np.where(np.abs(grid - mean) <= h, 0, changes)
     else:
         changes = changes_for_a_median(RECORDS, grid)
     weights = np.exp(-epsilon * changes / 2)
-    below = np.interp(found, grid, np.cumsum(weights) / weights.sum())
-    free = (found > LOWER) & (found < UPPER)  # what is moved to the ends is there at once
+    below = np.interp(values, grid, np.cumsum(weights) / weights.sum())
+    free = (values > LOWER) & (values < UPPER)  # releases at the ends are clipped
     gap = np.abs(below - np.arange(n) / n)[free].max()
     assert gap < np.sqrt(np.log(2 / 1e-6) / (2 * n)) + 1e-3
 
@@ -71,8 +73,8 @@ def test_other_notions_pay_what_the_exponential_mechanism_does(
     trials = 20_000
     sample = CountedSample([0.5], np.full((trials, 1), 1000))
     ledger = Ledger(budget, np.random.default_rng(2))
-    found = InverseSensitivity(lower=LOWER, upper=UPPER).run(sample, ledger)
-    mean = np.abs(found.value - 0.5).mean() * 1000 * epsilon / (UPPER - LOWER)
+    estimate = InverseSensitivity(lower=LOWER, upper=UPPER).run(sample, ledger)
+    mean = np.abs(estimate.value - 0.5).mean() * 1000 * epsilon / (UPPER - LOWER)
     assert mean == pytest.approx(1, abs=4.9 / np.sqrt(trials) + 0.002)
 
 
@@ -89,14 +91,14 @@ def test_the_last_of_equal_steps_is_the_furthest() -> None:
     The largest double below 1 chooses the last step of a group, and 1/2 its middle. The rounded
     ln(1 - u (1 - e^(-3 epsilon/2)))/(-epsilon/2) is 3 at some epsilon, one step too many.
     """
-    rounded, found = 0, set[float]()
+    rounded, distances = 0, set[float]()
     for seed, epsilon in enumerate(np.linspace(0.01, 0.4, 200)):
         half, top = epsilon / 2, np.nextafter(1, 0)
         rounded += np.floor(np.log1p(top * np.expm1(-half * 3)) / -half) == 3
         sample = CountedSample([0.0, 0.5], np.full((1, 2), 3))
         ledger = Ledger(PureDP(epsilon), _Largest(np.random.PCG64(seed)))
         away = InverseSensitivity(lower=-0.5, upper=0.5).run(sample, ledger).value[0] - 0.25
-        found.add(round(float(away) * 12, 6))
+        distances.add(round(float(away) * 12, 6))
     assert rounded > 10
     # Up: three steps of 1/12. Down: three of 2/12, then three of 1/12.
-    assert found == {2.5, -5.0, -8.5}
+    assert distances == {2.5, -5.0, -8.5}

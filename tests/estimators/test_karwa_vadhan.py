@@ -1,4 +1,4 @@
-"""The histogram that finds a Gaussian, against a loop over trials."""
+"""Tests of the Karwa-Vadhan estimators against a loop over trials, and of their intervals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample
 from tests.support import Floats, name, noise_law, rng, run, same_law
 
-# At which a few records are found sometimes, and sometimes not.
+# Budgets at which the histogram locates a few records in some runs only.
 BUDGETS = [PureDP(1.5), ZCDP(0.15), ApproxDP(1.0, 0.4, "classical")]
 each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=name)
 
@@ -33,7 +33,7 @@ def unit_law(budget: Budget, share: float) -> tuple[str, float]:
 
 
 def noise(rng: np.random.Generator, budget: Budget, share: float, sensitivity: float) -> float:
-    """One number's noise at a share of the budget."""
+    """Draw the noise of one number at a share of the budget."""
     kind, scale = unit_law(budget, share)
     return float((rng.normal if kind == "norm" else rng.laplace)(0.0, scale * sensitivity))
 
@@ -41,11 +41,11 @@ def noise(rng: np.random.Generator, budget: Budget, share: float, sensitivity: f
 def fullest(
     rng: np.random.Generator, counts: list[int], budget: Budget, share: float
 ) -> int | None:
-    """The fullest bin of a histogram that holds every bin, or None."""
-    best, most = None, -math.inf
+    """Return the index of the fullest bin of a noisy histogram, or None if no bin passes."""
+    best, highest = None, -math.inf
     if isinstance(budget, ApproxDP):
         epsilon, delta = budget.epsilon * share, budget.delta * share
-        most = 1 + 2 / epsilon * math.log(1 / (2 * delta))
+        highest = 1 + 2 / epsilon * math.log(1 / (2 * delta))
     for i, count in enumerate(counts):
         if isinstance(budget, ApproxDP):
             if not count:
@@ -54,8 +54,8 @@ def fullest(
         else:  # two bins change by one: 2 in l1, the root of 2 in l2
             apart = 2.0 if isinstance(budget, PureDP) else math.sqrt(2)
             noisy = count + noise(rng, budget, share, apart)
-        if noisy > most:
-            best, most = i, noisy
+        if noisy > highest:
+            best, highest = i, noisy
     return best
 
 
@@ -68,17 +68,17 @@ def naive_mean(
     budget: Budget,
     share: float,
 ) -> float:
-    """Theorem 2 of lecture 15 as algorithms.md states it; a bin starts at 0."""
+    """Return the mean of L15, Theorem 2, with its constants written out; a bin starts at 0."""
     n = len(row)
     t = sigma * math.sqrt(2 * math.log(2 * n / beta))
     half = math.ceil((radius + t) / (2 * t))  # bins on either side of 0
     counts = [0] * (2 * half)
     for x in row:
         counts[min(max(math.floor(x / (2 * t)) + half, 0), 2 * half - 1)] += 1
-    found = fullest(rng, counts, budget, share)
-    if found is None:
+    index = fullest(rng, counts, budget, share)
+    if index is None:
         return math.nan
-    a = 2 * t * (found - half)
+    a = 2 * t * (index - half)
     clipped = [min(max(x, a - 2 * t), a + 4 * t) for x in row]
     return sum(clipped) / n + noise(rng, budget, share, 6 * t / n)
 
@@ -91,9 +91,9 @@ def test_the_mean_against_a_loop(budget: Budget) -> None:
     rng = np.random.default_rng(1)
     naive = [naive_mean(rng, ROW.tolist(), 9.0, 0.5, 0.2, budget, 0.5) for _ in range(2000)]
     estimator = KarwaVadhanMean(radius=9.0, sigma=0.5, beta=0.2)
-    found = run(estimator, DenseSample(np.tile(ROW, (10_000, 1))), budget).value
-    assert same_law(np.array(naive), found)
-    near = np.mean(np.abs(found - 3.0) < 3.0)
+    values = run(estimator, DenseSample(np.tile(ROW, (10_000, 1))), budget).value
+    assert same_law(np.array(naive), values)
+    near = np.mean(np.abs(values - 3.0) < 3.0)
     assert 0.05 < near < 0.95  # neither certain nor hopeless
 
 
@@ -123,11 +123,11 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
         scales.append(math.sqrt(min(max(variance, unit / 4), 8 * unit)))
         means.append(naive_mean(rng, row, 10.0, scales[-1], beta, budget, 0.25))
     estimator = KarwaVadhanGaussian(radius=10.0, sigma_low=low, sigma_high=high, beta=beta)
-    found = run(estimator, DenseSample(np.tile(row, (10_000, 1))), budget)
-    assert found.scale is not None
-    assert same_law(np.array(scales), found.scale)
-    assert same_law(np.array(means), found.value)
-    np.testing.assert_array_equal(np.isnan(found.scale) <= np.isnan(found.value), True)
+    estimate = run(estimator, DenseSample(np.tile(row, (10_000, 1))), budget)
+    assert estimate.scale is not None
+    assert same_law(np.array(scales), estimate.scale)
+    assert same_law(np.array(means), estimate.value)
+    np.testing.assert_array_equal(np.isnan(estimate.scale) <= np.isnan(estimate.value), True)
 
 
 def test_a_known_sigma_is_the_scale() -> None:
@@ -138,7 +138,7 @@ def test_a_known_sigma_is_the_scale() -> None:
 
 
 def test_the_variance_is_kept_near_its_bin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within [2^(j-2), 2^(j+3)] if [2^j, 2^(j+1)) is the fullest, whatever the noise; j = 3."""
+    """The variance is in [2^(j-2), 2^(j+3)] if [2^j, 2^(j+1)) is the fullest bin; here j = 3."""
 
     def given(self: Ledger, values: Floats, sensitivity: Any, **_: Any) -> Floats:
         self.pay()
@@ -148,8 +148,8 @@ def test_the_variance_is_kept_near_its_bin(monkeypatch: pytest.MonkeyPatch) -> N
         karwa_vadhan, "private_mode_bin", lambda sample, *_: np.full(sample.trials, 3.0)
     )
     monkeypatch.setattr(Ledger, "add_noise", given)
-    found = run(KarwaVadhanGaussian(radius=5.0), np.zeros((3, 9)), PureDP(1.0))
-    assert found.scale == pytest.approx([math.sqrt(2), math.sqrt(5), 8], rel=1e-12)
+    estimate = run(KarwaVadhanGaussian(radius=5.0), np.zeros((3, 9)), PureDP(1.0))
+    assert estimate.scale == pytest.approx([math.sqrt(2), math.sqrt(5), 8], rel=1e-12)
 
 
 def test_edges_of_powers_of_two() -> None:
@@ -157,7 +157,7 @@ def test_edges_of_powers_of_two() -> None:
     j = np.arange(-1000, 1000)
     edges = np.exp2(j.astype(float))[None]
     np.testing.assert_array_equal(bins.index(edges)[0], j)
-    # A logarithm cannot tell the last few numbers below a power from it.
+    # The rounded logarithm of the last few numbers below a power is that of the power.
     below = bins.index(edges * (1 - 1e-12))[0]
     np.testing.assert_array_equal(below, np.maximum(j - 1, -1000))
     np.testing.assert_array_equal(bins.index(edges * 1.999)[0], j)
@@ -177,13 +177,13 @@ def test_far_data_are_found(radius: float | None, where: float, budget: Budget) 
     sample = CountedSample([where - 1.0, where, where + 1.0], np.full((20, 3), 10**5))
     learned = KarwaVadhanGaussian(radius=radius, sigma_low=1e-3, sigma_high=1e3)
     for estimator in (KarwaVadhanMean(radius=radius), learned):
-        found = run(estimator, sample, budget)
-        # The noise's scale is below 6 t/(3e5/4) < 6e-4, and 4 times that for the analytic
-        # Gaussian at a quarter of the budget: 20 scales, false-alarm probability 1e-7.
-        assert np.all(np.abs(found.value - where) < 0.05 + 1e-15 * abs(where))
-        if found.scale is not None:
-            # Half the squared difference of a pair is 1/2 for most: [1/2, 1) is fullest.
-            np.testing.assert_allclose(found.scale, math.sqrt(2 / 3), rtol=0.02)
+        estimate = run(estimator, sample, budget)
+        # The scale of the noise is below 6 t/(3e5/4) < 6e-4, and below 2.4e-3 for the analytic
+        # Gaussian at a quarter of the budget. So 0.05 is 20 scales: false alarms 1e-7.
+        assert np.all(np.abs(estimate.value - where) < 0.05 + 1e-15 * abs(where))
+        if estimate.scale is not None:
+            # Half the squared difference of most pairs is 1/2, so [1/2, 1) is the fullest bin.
+            np.testing.assert_allclose(estimate.scale, math.sqrt(2 / 3), rtol=0.02)
 
 
 @pytest.mark.parametrize("bounds", [(2.0, 1.0), (0.0, 1.0), (1.0, math.inf)])
@@ -196,23 +196,23 @@ def test_bounds_on_sigma_are_checked(bounds: tuple[float, float]) -> None:
 def test_an_interval_misses_by_sampling_as_often_as_it_says(
     monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """Take the noise's part off the half width: what is left misses with beta/2, or beta/4.
+    """Without the part for the noise, the interval misses with probability beta/2, or beta/4.
 
-    A mean of n records of deviation 2 misses by more than h with probability 2 Phi(-h sqrt(n)/2).
-    The noise is Laplace of scale 6t/(n epsilon') with epsilon' half of the mean's part, and t the
-    1 - p/(2n) bound sqrt(2 ln(2n/p)), p the probability of a clip.
+    The mean of n records of deviation 2 errs by more than h with probability 2 Phi(-h sqrt(n)/2).
+    The noise is Laplace of scale 6t/(n epsilon'), where epsilon' is half of the mean's part of the
+    budget. t is 2 sqrt(2 ln(2n/p)), for a probability p that some record is clipped.
     """
 
     def given(self: Any, sample: Any, ledger: Ledger) -> Floats:
         ledger.pay()
         return np.full(sample.trials, 2.0)
 
-    monkeypatch.setattr(KarwaVadhanInterval, "_above", given)
+    monkeypatch.setattr(KarwaVadhanInterval, "_sigma_bound", given)
     n, beta, epsilon = 500, 0.2, 1.5
-    one = KarwaVadhanInterval(radius=5.0, sigma=2.0 if known else None, beta=beta)
-    found = run(one, np.zeros((2, n)), PureDP(epsilon))
-    assert found.interval is not None
-    half = (found.interval[1] - found.interval[0])[0] / 2
+    estimator = KarwaVadhanInterval(radius=5.0, sigma=2.0 if known else None, beta=beta)
+    estimate = run(estimator, np.zeros((2, n)), PureDP(epsilon))
+    assert estimate.interval is not None
+    half = (estimate.interval[1] - estimate.interval[0])[0] / 2
     share, clipped, sampling = (1 / 2, beta / 4, beta / 2) if known else (1 / 4, beta / 8, beta / 4)
     t = 2 * math.sqrt(2 * math.log(2 * n / clipped))
     noise = stats.laplace(scale=6 * t / n / (share * epsilon)).isf(beta / 8)
@@ -220,7 +220,7 @@ def test_an_interval_misses_by_sampling_as_often_as_it_says(
 
 
 def test_a_square_is_rarely_above_its_clip() -> None:
-    """In the bin [1, 2) the variance is below 4: one of m squares is above with beta/m at most."""
+    """For the bin [1, 2) sigma^2 is below 4; each of m squares is clipped with at most beta/m."""
     m, beta = 500, 0.1
     x = np.tile([0.0, math.sqrt(2)], (1, m))
     estimator = KarwaVadhanGaussian(radius=5.0, beta=beta)
@@ -230,11 +230,13 @@ def test_a_square_is_rarely_above_its_clip() -> None:
 
 
 def test_a_deviation_is_bounded_by_the_lower_tail_of_chi_square() -> None:
-    """Next to without noise, with v the mean of 20 half squared differences, to four digits."""
+    """The bound follows from v, the mean of 20 half squared differences, with almost no noise."""
     x = rng(5).standard_normal((1, 40))
-    found = KarwaVadhanInterval(radius=5.0, beta=0.1)._above(
+    estimate = KarwaVadhanInterval(radius=5.0, beta=0.1)._sigma_bound(
         DenseSample(x), Ledger(ZCDP(1e6), rng())
     )
     v = float(np.mean((x[:, ::2] - x[:, 1::2]) ** 2 / 2))
-    wanted = math.sqrt(20 * v / stats.chi2(20).ppf(0.1 / 8))
-    assert found == pytest.approx([wanted], rel=0.02)  # of the noise's quantile
+    expected = math.sqrt(20 * v / stats.chi2(20).ppf(0.1 / 8))
+    assert estimate == pytest.approx(
+        [expected], rel=0.02
+    )  # tolerance for the quantile of the noise

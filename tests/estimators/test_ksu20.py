@@ -1,4 +1,4 @@
-"""KSU20's range and mean: the letter of the algorithms, their cost, and their guarantee."""
+"""Tests of the range and the mean of KSU20: algorithms, costs and guarantees."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.support import Floats, name, off_by, run
 
 THREE: list[Budget] = [PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)]
 each_notion = pytest.mark.parametrize("budget", THREE, ids=name)
-# r in units of alpha^(-1/(k-1)); Algorithm 1 and section 2 of algorithms.md.
+# r in units of alpha^(-1/(k-1)): 10 in Algorithm 1 of KSU20, 2 in the practical constants.
 HALF_BIN: dict[Constants, float] = {"paper": 10.0, "practical": 2.0}
 
 
 @dataclass
 class Steps:
-    """All histograms and noisy means of a run, in order."""
+    """Record of all histograms and noisy means of a run, in order."""
 
     histograms: list[tuple[Any, Bins, Ledger, Floats]] = field(default_factory=list)
     means: list[tuple[Any, Floats, float, Ledger, Estimate]] = field(default_factory=list)
@@ -38,21 +38,21 @@ class Steps:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    found = Steps()
+    recorded = Steps()
 
     def spy_fullest(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
         left = private_mode_bin(sample, bins, ledger)
-        found.histograms.append((sample, bins, ledger, left))
+        recorded.histograms.append((sample, bins, ledger, left))
         return left
 
     def spy_noisy(sample: Sample, centre: Floats, half: float, ledger: Ledger) -> Estimate:
         mean = noisy_clipped_mean(sample, centre, half, ledger)
-        found.means.append((sample, centre, half, ledger, mean))
+        recorded.means.append((sample, centre, half, ledger, mean))
         return mean
 
     monkeypatch.setattr(ksu20, "private_mode_bin", spy_fullest)
     monkeypatch.setattr(ksu20, "noisy_clipped_mean", spy_noisy)
-    return found
+    return recorded
 
 
 @pytest.mark.parametrize(("k", "alpha", "radius"), [(2, 0.06, 0.0), (4.5, 1e-3, 1e9)])
@@ -62,16 +62,16 @@ def test_bins_and_range(
 ) -> None:
     r = HALF_BIN[constants] / alpha ** (1 / (k - 1))
     estimator = KSU20RangeEstimate(k=k, alpha=alpha, radius=radius, constants=constants)
-    found = run(estimator, DenseSample([[0.5] * 40]), PureDP(1.0))
+    estimate = run(estimator, DenseSample([[0.5] * 40]), PureDP(1.0))
     ((_, bins, _, left),) = steps.histograms
     assert bins.width == pytest.approx(2 * r, rel=1e-12)
     assert bins.left(bins.first) == pytest.approx(-radius - 2 * r, rel=1e-12)
     assert bins.count == math.ceil((2 * radius + 4 * r) / (2 * r) * (1 - 1e-12))
-    assert found.interval is not None
-    low, high = found.interval
+    assert estimate.interval is not None
+    low, high = estimate.interval
     assert low == pytest.approx(left - 2 * r, rel=1e-12)  # [a - 2r, b + 2r], b = a + 2r
     assert high == pytest.approx(left + 4 * r, rel=1e-12)
-    assert found.value == pytest.approx((low + high) / 2, rel=1e-12, abs=1e-12 * r)
+    assert estimate.value == pytest.approx((low + high) / 2, rel=1e-12, abs=1e-12 * r)
 
 
 SETTINGS = [("paper", 1000), ("paper", 1131), ("practical", 40), ("practical", 41)]
@@ -89,7 +89,7 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Any, n: int, budget: Bu
     asked = None if constants == "tuned" else alpha
     estimator = KSU20Mean(k=k, radius=9.0, alpha=asked, constants=constants, beta=beta)
     ledger = Ledger(budget, np.random.default_rng(3))
-    found = estimator.run(DenseSample(values), ledger)
+    estimate = estimator.run(DenseSample(values), ledger)
 
     m = math.ceil(200 * math.log(2 / beta)) if constants == "paper" else 1
     done: tuple[list[Any], ...] = (steps.histograms, steps.means)
@@ -105,7 +105,7 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Any, n: int, budget: Bu
 
     r = 2 ** (1 / k) if constants == "tuned" else HALF_BIN[constants] / math.sqrt(alpha)
     lefts = np.concatenate([left for *_, left in steps.histograms])
-    wanted, released = [], []
+    expected, released = [], []
     i = 0
     for sample, centre, half_width, _, mean in steps.means:
         # The analogue of `minimax` for a mean within r + 4^(1/k) of the bin's middle.
@@ -130,16 +130,16 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Any, n: int, budget: Bu
             np.testing.assert_allclose(middle, lefts[i] + r, rtol=1e-12, atol=1e-12)
             low, high = middle - width, middle + width
             clipped = [min(max(x, low), high) for x in row]
-            wanted.append(sum(clipped) / len(row) if np.isfinite(middle) else math.nan)
+            expected.append(sum(clipped) / len(row) if np.isfinite(middle) else math.nan)
             released.append(value)
             i += 1
-        np.testing.assert_allclose(mean.before_noise, wanted[-len(centre) :], rtol=1e-12)
+        np.testing.assert_allclose(mean.before_noise, expected[-len(centre) :], rtol=1e-12)
     failed = np.isnan(lefts)
     assert np.array_equal(failed, np.isnan(released))
     finite = np.median(np.where(failed, np.inf, released))
-    assert found.value[0] == finite or (np.isinf(finite) and np.isnan(found.value[0]))
-    assert constants == "tuned" or estimator.accuracy(n, budget) == alpha  # what is aimed at,
-    assert found.accuracy is None  # and so few records promise nothing
+    assert estimate.value[0] == finite or (np.isinf(finite) and np.isnan(estimate.value[0]))
+    assert constants == "tuned" or estimator.accuracy(n, budget) == alpha  # the error sought,
+    assert estimate.accuracy is None  # and so few records have no promise
 
     # Groups are disjoint: every mechanism has the whole budget, and all cost it once.
     for _, _, paid, _ in steps.histograms:
@@ -159,20 +159,20 @@ def test_a_group_that_releases_nothing_is_infinitely_wrong(
     left = np.where(np.arange(m) < missing, np.nan, -10 / 0.05)
     monkeypatch.setattr(ksu20, "private_mode_bin", lambda sample, bins, ledger: np.tile(left, 3))
     values = np.concatenate([np.zeros((3, m)), np.tile(np.arange(m) + 0.0, (3, 1))], axis=1)
-    found = run(estimator, DenseSample(values), PureDP(1e6))
+    estimate = run(estimator, DenseSample(values), PureDP(1e6))
     # The groups missing are those of the smallest means, and count as the largest.
     if 2 * missing > m:
-        assert np.all(np.isnan(found.value))
-        assert np.all(np.isnan(found.before_noise))
+        assert np.all(np.isnan(estimate.value))
+        assert np.all(np.isnan(estimate.before_noise))
     else:
-        np.testing.assert_allclose(found.before_noise, missing + (m - 1) / 2)
-        np.testing.assert_allclose(found.value, missing + (m - 1) / 2, atol=0.5)
+        np.testing.assert_allclose(estimate.before_noise, missing + (m - 1) / 2)
+        np.testing.assert_allclose(estimate.value, missing + (m - 1) / 2, atol=0.5)
 
 
 def range_needs(alpha: float, k: float, radius: float | None, budget: Budget, n: float) -> float:
-    """Records at which all of a histogram's noises are below a sixteenth of them, P = 0.9."""
+    """Return n at which all noises of a histogram are below n/16 with probability 0.9."""
     if isinstance(budget, ApproxDP):
-        # At most n bins with Laplace noise; 3/16 of the records are above the threshold.
+        # At most n bins have Laplace noise, and 3/16 of the records have to pass the threshold.
         threshold = 1 + 2 / budget.epsilon * math.log(1 / (2 * budget.delta))
         return max(16 * 2 / budget.epsilon * math.log(10 * n), 16 / 3 * threshold)
     assert radius is not None
@@ -186,7 +186,7 @@ def range_needs(alpha: float, k: float, radius: float | None, budget: Budget, n:
 
 @pytest.mark.parametrize(("k", "alpha", "radius"), [(2, 0.06, 0.0), (3.5, 1e-2, 1e6)])
 def test_records_for_an_error(k: float, alpha: float, radius: float) -> None:
-    """The formulas of section 2 of algorithms.md, with the notions' own tails in place."""
+    """The terms are those of KSU20, Theorems 3.5 and 3.7, with the constants of their proofs."""
     eps, rho, delta, n = 0.3, 0.02, 1e-7, 1e7
     power, sampling = alpha ** (-k / (k - 1)), 90 / alpha**2
     sd = 1 / math.sqrt(2 * rho)
@@ -199,7 +199,7 @@ def test_records_for_an_error(k: float, alpha: float, radius: float) -> None:
     for budget, quantile in budgets:
         needed = sampling + 180 * quantile * power + range_needs(alpha, k, radius, budget, n)
         assert sum(paper.terms(alpha, n, budget)) == pytest.approx(needed, rel=1e-9)
-    assert round(180 * math.log(10)) == 414  # over eps: as algorithms.md has it for pure DP
+    assert round(180 * math.log(10)) == 414  # over eps: the constant under pure DP
 
     practical = KSU20Mean(k=k, radius=radius)
     basic, quantile = 1 / alpha**2, sd * stats.norm.isf(0.05) / math.log(10)
@@ -219,7 +219,7 @@ def test_records_for_an_error(k: float, alpha: float, radius: float) -> None:
 def test_accuracy_inverts_the_terms(
     budget: Budget, constants: Constants, largest: float, parts: int
 ) -> None:
-    """In one group of one half with the paper's constants, with all records with the others."""
+    """At the accuracy the terms add up to n, the records of a group (``paper``) or all records."""
     for k, radius, n in ((2, 1e300, 1), (10, 0.0, 10**3), (2, 0.0, 10**9), (10, 1e300, 10**15)):
         estimator = KSU20Mean(k=k, radius=radius, constants=constants)
         alpha = estimator.accuracy(n, budget)
@@ -228,7 +228,7 @@ def test_accuracy_inverts_the_terms(
 
 
 def enough(estimator: KSU20Mean, alpha: float, budget: Budget) -> int:
-    """Records that suffice for an error alpha, 2 m groups with the paper's constants."""
+    """Return a number of records that suffices for an error alpha, over all 2 m groups."""
     n = 1e3
     while sum(estimator.terms(alpha, n, budget)) > n:
         n = 1.01 * sum(estimator.terms(alpha, n, budget))
@@ -237,7 +237,7 @@ def enough(estimator: KSU20Mean, alpha: float, budget: Budget) -> int:
 
 @each_notion
 def test_what_theorem_3_5_promises(budget: Budget) -> None:
-    """An error below 1/16, the paper's constants, and as many records as `terms` ask for."""
+    """A promise needs an error below 1/16, constants of the paper, and the records of `terms`."""
 
     def made(alpha: float | None, constants: Constants = "paper") -> KSU20Mean:
         return KSU20Mean(k=2, radius=50.0, beta=0.5, alpha=alpha, constants=constants)
@@ -249,28 +249,28 @@ def test_what_theorem_3_5_promises(budget: Budget) -> None:
     # A larger error is easier, but the lemmas are for alpha below 1/16 only.
     assert all(made(large).promise(n, budget) is None for large in (1 / 16, 0.07, 1.0))
     assert made(0.01, "practical").promise(10 * n, budget) is None
-    # By default alpha is the smallest that n is enough for; n too small for 1/16 promises nothing.
+    # The default alpha is the smallest error for which n suffices; if 1/16 needs more, no promise.
     assert default.promise(n, budget) == default.accuracy(n, budget)
     assert default.accuracy(n, budget) == pytest.approx(0.01, rel=1e-2)
     few = 2 * default.groups * 100
     assert default.accuracy(few, budget) == 1 / 16
     assert default.promise(few, budget) is None
-    for size, wanted in ((n, 0.01), (n // 2, None)):
+    for size, expected in ((n, 0.01), (n // 2, None)):
         sample = TwoPoint(p=0.5, k=2).sample(np.random.default_rng(0), 1, size)
-        assert run(paper, sample, budget).accuracy == wanted
+        assert run(paper, sample, budget).accuracy == expected
 
 
 @each_notion
 def test_theorem_3_5_keeps_its_promise(budget: Budget) -> None:
-    """An error of at most alpha with probability 0.9, at as few records as it asks for."""
+    """The error is at most alpha with probability 0.9, at the smallest n that has the promise."""
     paper, trials = KSU20Mean(k=2, radius=50.0, constants="paper", alpha=0.06), 30
     n = enough(paper, 0.06, budget)
     for p in (1e-6, 1e-3, 0.5):
         law = TwoPoint(p=p, k=2)
-        found = run(paper, law.sample(np.random.default_rng(3), trials, n), budget)
-        assert found.accuracy == 0.06
+        estimate = run(paper, law.sample(np.random.default_rng(3), trials, n), budget)
+        assert estimate.accuracy == 0.06
         # Binomial(30, 0.1) exceeds 15 with probability below 1e-8.
-        assert np.count_nonzero(~(np.abs(found.value - law.mean) <= 0.06)) <= 15
+        assert np.count_nonzero(~(np.abs(estimate.value - law.mean) <= 0.06)) <= 15
 
 
 def test_tuned_constants_take_no_alpha() -> None:
@@ -281,7 +281,7 @@ def test_tuned_constants_take_no_alpha() -> None:
 @pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)], ids=name)
 @pytest.mark.parametrize(("k", "least"), [(2, 5.0), (3, 1.8), (4, 1.7)])
 def test_tuned_constants_cost_little(k: float, least: float, budget: Budget) -> None:
-    """Computed without drawing: beside a mean that is known, and beside practical constants."""
+    """Compare exact quantiles with those for a known mean, and with those of ``practical``."""
     n = 10**8
     tuned = KSU20Mean(k=k, radius=1.0, constants="tuned")
 
@@ -293,7 +293,7 @@ def test_tuned_constants_cost_little(k: float, least: float, budget: Budget) -> 
     assert worst(tuned, 0.33) < 1.1 * known
     assert worst(KSU20Mean(k=k, radius=1.0), 0.33) > least * worst(tuned, 0.33)
     # Nine tenths of the records are averaged.
-    said = [
+    needed = [
         e.private_terms(0.01, 0.1, n, budget)["privacy"] for e in (tuned, TunedClippedMean(k=k))
     ]
-    assert said[0] == pytest.approx(said[1] / 0.9, rel=1e-6)
+    assert needed[0] == pytest.approx(needed[1] / 0.9, rel=1e-6)

@@ -1,4 +1,4 @@
-"""KSU20's ball: the mean against a loop, its sensitivity, its radius."""
+"""Tests of the ball of KSU20: the mean against a loop, its sensitivity and its radius."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ each_outside = pytest.mark.parametrize("outside", ["discard", "project"])
 
 
 def near_mean(rows: Floats, centre: Floats, r: float, outside: str) -> Floats:
-    """Algorithm 3 to the letter: discard, subtract c, divide by l, add c; or project."""
+    """Return the mean of Algorithm 3: discard, subtract c, divide by l, add c; or project."""
     n, total, count = len(rows), np.zeros(len(centre)), 0
     for row in rows:
         off = row - centre
@@ -62,7 +62,7 @@ def test_the_ball_against_a_loop(
     n: int,
     d: int,
 ) -> None:
-    """Around Algorithm 2 on every coordinate of one half: alpha = 1, beta = 0.1/d."""
+    """The centre is Algorithm 2 on every coordinate of one half, at alpha = 1 and beta = 0.1/d."""
     coarse, real = [], KSU20Mean.estimate
 
     def spy(self: KSU20Mean, sample: Sample, ledger: Ledger) -> Estimate:
@@ -73,14 +73,16 @@ def test_the_ball_against_a_loop(
     half = n - n // 50 if n == 4000 else n // 2
     values = rng(9).standard_t(3, (5, n, d)) + 1.5
     values[1, -1], values[2, -1] = 1e300, -1e150
-    values[3, n - half :] += 1e3  # nothing is inside
+    values[3, n - half :] += 1e3  # no record is inside the ball
     values[4, n - half :: 2] += 50
     estimator = KSU20BallMean(k=3, radius=radius, outside=outside, constants=constants, alpha=0.5)
-    found = run(estimator, values, budget)
+    estimate = run(estimator, values, budget)
 
-    ((one, columns, paid, centres),) = coarse
+    ((coordinate, columns, paid, centres),) = coarse
     alpha = None if constants == "tuned" else 1.0
-    assert one == KSU20Mean(k=3, radius=radius, alpha=alpha, beta=0.1 / d, constants=constants)
+    assert coordinate == KSU20Mean(
+        k=3, radius=radius, alpha=alpha, beta=0.1 / d, constants=constants
+    )
     assert isinstance(columns, DenseSample)
     first = [row[: n - half, j] for row in values for j in range(d)]
     np.testing.assert_array_equal(columns.values, first)
@@ -100,11 +102,11 @@ def test_the_ball_against_a_loop(
     # Algorithm 3 has the variance 32 r^2/(9 rho n^2) for discarding.
     step = {"discard": 8 * r / (3 * half), "project": 2 * r / half}[outside]
     assert last.sensitivity == pytest.approx(step, rel=1e-12)
-    np.testing.assert_array_equal(found.value, last.released)
-    np.testing.assert_array_equal(found.before_noise, before)
+    np.testing.assert_array_equal(estimate.value, last.released)
+    np.testing.assert_array_equal(estimate.before_noise, before)
     for rows, centre, mean in zip(values, centres.value.reshape(5, d), before, strict=True):
-        wanted = near_mean(rows[n - half :], centre, r, outside)
-        np.testing.assert_allclose(mean, wanted, rtol=1e-10, atol=1e-12 * r)
+        expected = near_mean(rows[n - half :], centre, r, outside)
+        np.testing.assert_allclose(mean, expected, rtol=1e-10, atol=1e-12 * r)
 
 
 @each_outside
@@ -112,20 +114,20 @@ def test_the_ball_against_a_loop(
 def test_a_mean_within_one_needs_no_centre(
     steps: list[Step], outside: Outside, radius: float
 ) -> None:
-    """All records are averaged around 0 then, at the whole budget, and none is lost to a centre."""
+    """For R <= 1 all records are averaged around 0, with the whole budget."""
     n, d, budget = 40, 3, PureDP(2.0)
     values = 5 * rng(3).standard_t(2, (4, n, d))
     estimator = KSU20BallMean(k=2, radius=radius, outside=outside, constants="tuned")
-    found = run(estimator, values, budget)
+    estimate = run(estimator, values, budget)
     if radius > 1:
         assert len(steps) > 1
-        assert estimator.averaged(n, d, budget) < n
+        assert estimator.count_averaged(n, d, budget) < n
         return
     (step,) = steps
     r = estimator.ball_radius(n, d, budget)
     assert step.budget == budget
     assert step.sensitivity == pytest.approx((8 / 3 if outside == "discard" else 2) * r / n)
-    for rows, mean in zip(values, found.before_noise, strict=True):
+    for rows, mean in zip(values, estimate.before_noise, strict=True):
         np.testing.assert_allclose(mean, near_mean(rows, np.zeros(d), r, outside), rtol=1e-10)
 
 
@@ -134,7 +136,7 @@ def test_a_mean_within_one_needs_no_centre(
 def test_sensitivity_in_the_ball_by_brute_force(
     monkeypatch: pytest.MonkeyPatch, steps: list[Step], outside: Outside, half: int, d: int
 ) -> None:
-    """Of discarding 8r/(3n), attained if 3n/4 is whole; of projecting 2r/n, attained."""
+    """Discarding has sensitivity 8r/(3n), attained if 3n/4 is whole; projecting attains 2r/n."""
     r, centre = 2.0, np.full(d, 5.0)
     monkeypatch.setattr(KSU20BallMean, "ball_radius", lambda self, n, d, budget: r)
     given = lambda _, sample, ledger: ledger.pay() or np.tile(centre, (sample.trials, 1))  # noqa: E731
@@ -174,10 +176,10 @@ def test_sensitivity_in_the_ball_by_brute_force(
 def test_the_ball_balances_bias_and_noise(
     constants: Any, outside: Outside, budget: Budget, k: float, n: int, d: int
 ) -> None:
-    """T minimises the bias bound plus the 1 - beta quantile of the noise's norm, or squares."""
+    """T minimises bias plus noise quantile, or the root of the sum of their squares (``tuned``)."""
     beta = 0.05
     estimator = KSU20BallMean(k=k, radius=1.0, outside=outside, beta=beta, constants=constants)
-    found = estimator.ball_radius(n, d, budget)
+    radius = estimator.ball_radius(n, d, budget)
     if isinstance(budget, ApproxDP):
         budget = replace(budget, noise_by="analytic")
     sd = budget.noise_quantile(2 * float(stats.norm.sf(1)))
@@ -192,7 +194,7 @@ def test_the_ball_balances_bias_and_noise(
             return math.hypot(bias, step * math.sqrt(d) * t * quantile)
         return bias + step * math.sqrt(d) * (1 + t) * quantile
 
-    at = found / math.sqrt(d) - 1
+    at = radius / math.sqrt(d) - 1
     assert bound(at) < min(bound(f * at) for f in (0.1, 0.5, 0.999, 1.001, 2.0, 10.0))
     # With alpha given, the bias at T is alpha.
     for alpha in (1.0, 0.01):
@@ -204,11 +206,11 @@ def test_the_ball_balances_bias_and_noise(
 
 @pytest.mark.parametrize(("k", "d"), [(2, 45), (6, 1)])
 def test_the_radius_of_the_paper(k: float, d: int) -> None:
-    """r = 4 sqrt(d)/alpha^(1/(k-1)); by default alpha is what Theorem 4.6 needs n for."""
+    """r = 4 sqrt(d)/alpha^(1/(k-1)); by default Theorem 4.6 needs n records for alpha."""
     options: dict[str, Any] = {"k": k, "radius": 1.0, "constants": "paper"}
     for alpha in (1.0, 0.05, 1e-6):
-        found = KSU20BallMean(**options, alpha=alpha).ball_radius(100, d, ZCDP(0.5))
-        assert found == pytest.approx(4 * math.sqrt(d) / alpha ** (1 / (k - 1)), rel=1e-12)
+        ball_radius = KSU20BallMean(**options, alpha=alpha).ball_radius(100, d, ZCDP(0.5))
+        assert ball_radius == pytest.approx(4 * math.sqrt(d) / alpha ** (1 / (k - 1)), rel=1e-12)
     rho = 0.02
     for n in (10, 10**7, 10**10):
         r = KSU20BallMean(**options).ball_radius(n, d, ZCDP(rho))
@@ -220,7 +222,7 @@ def test_the_radius_of_the_paper(k: float, d: int) -> None:
 
 
 def test_a_failed_coordinate_is_a_failed_trial() -> None:
-    """A histogram that releases nothing in one coordinate leaves no number in any."""
+    """If the histogram of one coordinate releases nothing, all coordinates are NaN."""
     values = rng(0).normal(size=(200, 60, 3))
     estimator = KSU20BallMean(k=2, radius=None)
     value = run(estimator, values, ApproxDP(3.0, 1e-2), seed=1).value
@@ -230,19 +232,19 @@ def test_a_failed_coordinate_is_a_failed_trial() -> None:
 
 
 def test_the_ball_under_pure_dp_beats_coordinates() -> None:
-    """In d dimensions it has sqrt(d) in place of d beside 1/epsilon, with little else on top."""
+    """The ball has a factor sqrt(d) where coordinates have d, and nearly the same constants."""
     d, n, budget = 16, 10**7, PureDP(1.0)
     tuned: dict[str, Any] = {"k": 2, "radius": 1.0, "constants": "tuned"}
     ball = KSU20BallMean(**tuned, outside="project")
     laws = SignedTwoPointFamily(d=d, k=2, c=[2.7, 5]).members("f", n, budget).values()
 
     def worst(estimator: Estimator) -> float:
-        found = [run(estimator, law.sample(rng(5), 100, n), budget).value for law in laws]
-        norms = [row_norms(one - law.target) for one, law in zip(found, laws, strict=True)]
+        values = [run(estimator, law.sample(rng(5), 100, n), budget).value for law in laws]
+        norms = [row_norms(one - law.target) for one, law in zip(values, laws, strict=True)]
         return max(float(np.quantile(one, 0.9)) for one in norms)
 
     best = worst(ball)
-    # Quantiles of 100 trials: within 10 per cent of these with probability above 1 - 1e-6.
+    # Quantiles of 100 trials are within 10 per cent with probability above 1 - 1e-6.
     assert best < 6 * two_point_lower_bound(n, 2, budget).alpha
     assert worst(CoordinateWise(base=KSU20Mean(k=2, radius=1.0))) > 20 * best
     assert worst(CoordinateWise(base=KSU20Mean(**tuned))) > 1.3 * best

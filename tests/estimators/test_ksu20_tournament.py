@@ -1,4 +1,4 @@
-"""KSU20's cover: the score by its definition, its sensitivity by brute force, and the choice."""
+"""Tests of the tournament of KSU20: scores, their sensitivity, the choice and its promise."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ EPS = PureDP(1.0)
 
 
 def of(values: Floats, groups: int = 1) -> Records:
-    """Records of a (trials, n, d) array."""
-    return Records.of(DenseSample(values), groups, np.random.default_rng(0))
+    """Return the records of a (trials, n, d) array."""
+    return Records.from_sample(DenseSample(values), groups, np.random.default_rng(0))
 
 
 def axis(d: int, box: float) -> Floats:
-    """The points of an axis in units of alpha: a step of 1/sqrt(d), +-box reached or passed."""
+    """Return the points of an axis in units of alpha: steps of 1/sqrt(d) that reach +-box."""
     steps = 1
     while steps / math.sqrt(d) < 2 * box * (1 - 1e-9):
         steps += 1
@@ -42,12 +42,12 @@ def points(cover: Cover) -> Floats:
 def naive_scores(
     rows: Floats, groups: int, centre: Floats, cover: Cover, alpha: float, xi: float
 ) -> Floats:
-    """By the definition: try all subsets of the records for every pair of points."""
+    """Return the scores by their definition, from all subsets of records and pairs of points."""
     n = len(rows)
     ends = np.cumsum([0, *part_sizes(n, groups)])
     subsets = np.array(list(itertools.product([False, True], repeat=n)))
     grid = centre + alpha * points(cover)
-    found = []
+    results = []
     for p in grid:
         fewest = n * alpha
         for q in grid:
@@ -60,11 +60,11 @@ def naive_scores(
             lost = medians >= distance / 2
             if lost.any():
                 fewest = min(fewest, subsets[lost].sum(axis=1).min())
-        found.append(fewest)
-    return np.array(found)
+        results.append(fewest)
+    return np.array(results)
 
 
-# (cover, alpha, xi); in the third and the last some D/2 exceed xi: nobody loses so far away.
+# (cover, alpha, xi). In the third and the last some D/2 exceed xi, so no point loses there.
 SETTINGS = [
     (Cover(1, 3.0, 2.0), 1.0, 3.0),
     (Cover(2, 1.0, 0.8), 1.0, 2.0),
@@ -96,14 +96,14 @@ def test_the_score_by_its_definition(
     centre = alpha * rng.standard_normal((7, cover.d))
     centre[6] = 0.01 * alpha
     cap = scores(of(values, groups), centre, cover, alpha, xi)
-    wanted = [
+    expected = [
         naive_scores(v, groups, c, cover, alpha, xi) for v, c in zip(values, centre, strict=True)
     ]
-    np.testing.assert_array_equal(cap, wanted)
+    np.testing.assert_array_equal(cap, expected)
     assert cap.max() <= n * alpha
-    # In small pieces, and trial by trial.
-    monkeypatch.setattr(ksu20_tournament, "MOST_NUMBERS", 5)
-    np.testing.assert_array_equal(scores(of(values, groups), centre, cover, alpha, xi), wanted)
+    # Small arrays, which make the code split the work, have equal scores.
+    monkeypatch.setattr(ksu20_tournament, "MAX_ARRAY_SIZE", 5)
+    np.testing.assert_array_equal(scores(of(values, groups), centre, cover, alpha, xi), expected)
 
 
 LINE = np.array([[-1e150], [-3.0], [-1.5], [0.0], [0.1], [1.5], [3.0], [1e6]])
@@ -118,18 +118,18 @@ SQUARE = 0.1 + np.array([*itertools.product([-2.0, 0.0, 1.0], repeat=2), [1e6, -
         (LINE, 3, 1, Cover(1, 3.0, 2.0), 1.0, 3.0),
         (LINE[1:-1], 5, 3, Cover(1, 2.0, 1.0), 2.0, 4.0),
         (SQUARE[1:8], 4, 3, Cover(2, 1.0, 0.9), 1.0, 1.6),
-        # Sums along diagonals tie in the reals, where rounding errors could differ.
+        # Exact sums along diagonals tie, but rounding errors could break the ties.
         (DIAGONAL, 5, 3, Cover(2, 1.0, 0.9), 0.2 * ROOT, 0.6 * ROOT),
     ],
 )
 def test_replacing_a_record_moves_every_score_by_at_most_one(
     values: Floats, n: int, groups: int, cover: Cover, alpha: float, xi: float
 ) -> None:
-    """All datasets over a few values, where sums tie exactly, and all their neighbours."""
+    """Try all datasets over a few values, whose sums tie exactly, and all their neighbours."""
     index = np.indices((len(values),) * n).reshape(n, -1).T
     centre = np.zeros((len(index), cover.d))
-    found = scores(of(values[index], groups), centre, cover, alpha, xi)
-    table = found.reshape(*[len(values)] * n, -1)
+    all_scores = scores(of(values[index], groups), centre, cover, alpha, xi)
+    table = all_scores.reshape(*[len(values)] * n, -1)
     assert max(float(np.ptp(table, axis=i).max()) for i in range(n)) == 1
 
 
@@ -144,7 +144,10 @@ def sparse_and_dense(d: int, n: int, held: list[int]) -> tuple[SparseSample, Den
 
 @pytest.mark.parametrize(("d", "groups"), [(1, 1), (2, 3)])
 def test_the_scores_of_many_equal_records(d: int, groups: int) -> None:
-    """Of 1e8 records in each one's place: in a group less than 1e8 fewer changes than of all."""
+    """If each record is 1e8 equal records, the score is 1e8 times as large, up to rounding up.
+
+    The last change of each group may be partial, so up to 1e8 fewer changes suffice there.
+    """
     rng, copies, cover = np.random.default_rng(3), 1e8, Cover(d, 1.5, 1.2)
     few = of(rng.standard_t(3, (6, 12, d)), groups)
     many = Records(few.rows, np.full(few.rows.shape[:-1], copies), copies * few.sizes)
@@ -160,7 +163,7 @@ def test_sparse_and_dense_samples_have_the_same_scores(d: int) -> None:
     cover, alpha, xi = Cover(d, 1.0, 0.7), 1.0, 1.3
     centre = 0.1 * np.random.default_rng(4).standard_normal((4, d))
     both = [
-        scores(Records.of(sample, 1, np.random.default_rng(0)), centre, cover, alpha, xi)
+        scores(Records.from_sample(sample, 1, np.random.default_rng(0)), centre, cover, alpha, xi)
         for sample in sparse_and_dense(d, 40, [30, 0, 7, 39])
     ]
     np.testing.assert_array_equal(both[0], both[1])
@@ -169,7 +172,7 @@ def test_sparse_and_dense_samples_have_the_same_scores(d: int) -> None:
 
 @pytest.mark.parametrize(("epsilon", "d", "groups"), [(0.6, 1, 1), (2.5, 2, 3)])
 def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, groups: int) -> None:
-    """Probabilities proportional to exp(epsilon score/2)."""
+    """The probabilities of the points are proportional to exp(epsilon score/2)."""
     trials, alpha, rng = 10_000, 1.0, np.random.default_rng(7)
     centre = rng.uniform(-0.2, 0.2, d)
 
@@ -186,18 +189,18 @@ def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, gro
     )
     sample = DenseSample(np.broadcast_to(values, (trials, 16, d)))
     ledger = Ledger(PureDP(epsilon), rng)
-    found = estimator.run(sample, ledger)
+    estimate = estimator.run(sample, ledger)
     cover = estimator.cover(d)
     score = naive_scores(values[8:], groups, centre, cover, alpha, 2.0)
     assert len(np.unique(score)) >= 3
     weight = np.exp(epsilon * score / 2)
     grid = centre + alpha * points(cover)
-    hit = np.linalg.norm(found.value[:, None] - grid, axis=2).argmin(axis=1)
-    np.testing.assert_allclose(found.value, grid[hit], atol=1e-12)
+    hit = np.linalg.norm(estimate.value[:, None] - grid, axis=2).argmin(axis=1)
+    np.testing.assert_allclose(estimate.value, grid[hit], atol=1e-12)
     counts = np.bincount(hit, minlength=len(grid))
     assert_frequencies(counts, weight / weight.sum())
-    # For the books: the first of the highest score.
-    np.testing.assert_allclose(found.before_noise, np.tile(grid[score.argmax()], (trials, 1)))
+    # The value before noise is the first point of the highest score.
+    np.testing.assert_allclose(estimate.before_noise, np.tile(grid[score.argmax()], (trials, 1)))
     assert ledger.spent == pytest.approx((epsilon,), rel=1e-12)
 
 
@@ -209,18 +212,18 @@ def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n:
     monkeypatch.setattr(ksu20_tournament, "scores", fine)
     values = np.random.default_rng(8).standard_normal((2, n, d))
     estimator = KSU20TournamentMean(k=3, radius=5.0, alpha=0.5, groups=3)
-    found = run(estimator, values, PureDP(0.8), seed=9)
-    assert found.accuracy is None
+    estimate = run(estimator, values, PureDP(0.8), seed=9)
+    assert estimate.accuracy is None
 
-    # One half for the centre, coordinate by coordinate with 1/d of the budget, and bins for 1.
+    # One half gives the centre: each coordinate has 1/d of the budget, and bins for alpha = 1.
     sample, bins, paid = coarse.call_args.args
     first = n - n // 2
     quarter = first - first // 2
-    wanted = values[:, :quarter].transpose(0, 2, 1).reshape(2 * d, quarter)
-    np.testing.assert_array_equal(sample.values, wanted)
+    expected = values[:, :quarter].transpose(0, 2, 1).reshape(2 * d, quarter)
+    np.testing.assert_array_equal(sample.values, expected)
     assert bins.width == 4
     assert paid.budget.epsilon == pytest.approx(0.8 / d, rel=1e-12)
-    # The other half for the matches, in groups by index.
+    # The other half plays the matches, in groups by index.
     records, centre, cover, alpha, xi = fine.call_args.args
     assert alpha == 0.5
     assert xi == pytest.approx(2 / 0.5**0.5 + 0.5 * cover.half_diagonal, rel=1e-12)
@@ -230,19 +233,19 @@ def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n:
     )
     np.testing.assert_array_equal(second, values[0, first:])
     assert records.sizes.tolist() == part_sizes(n // 2, 3)
-    assert np.abs(found.value - centre).max() <= alpha * cover.offsets.max() * (1 + 1e-12)
+    assert np.abs(estimate.value - centre).max() <= alpha * cover.offsets.max() * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("d", [1, 3])
 def test_as_printed_all_points_tie(d: int) -> None:
-    """Then all scores are at the cap, and the choice is uniform on the grid."""
+    """All scores of ``paper`` constants are at the cap, so the choice is uniform on the grid."""
     estimator = KSU20TournamentMean(k=2, radius=1.0, alpha=0.05, constants="paper", groups=3)
     cover = estimator.cover(d)
     assert (cover.box, cover.tie) == (1.0, 20.0)
     assert estimator.half_clip(0.05, d) == pytest.approx(60 / 0.05, rel=1e-12)
     records = of(np.random.default_rng(11).standard_cauchy((2, 12, d)), 3)
-    found = scores(records, np.zeros((2, d)), cover, 0.05, 60 / 0.05)
-    np.testing.assert_allclose(found, 12 * 0.05)
+    all_scores = scores(records, np.zeros((2, d)), cover, 0.05, 60 / 0.05)
+    np.testing.assert_allclose(all_scores, 12 * 0.05)
 
 
 def test_the_groups_of_a_match() -> None:
@@ -254,7 +257,7 @@ def test_the_groups_of_a_match() -> None:
 
 
 def test_the_promise_of_the_paper() -> None:
-    """20 alpha with probability 0.9 where n is enough for the centre: binomial test at 1e-6."""
+    """The error is at most 20 alpha with probability 0.9 if n suffices: binomial test at 1e-6."""
     d, trials = 2, 100
     estimator = KSU20TournamentMean(k=2, radius=50.0, alpha=0.06, constants="paper", groups=1)
     n = math.ceil(estimator.terms(0.06, 1e9, d, EPS).sum())
@@ -263,15 +266,15 @@ def test_the_promise_of_the_paper() -> None:
     assert estimator.promise(int(0.99 * n), d, EPS) is None
     assert KSU20TournamentMean(k=2, radius=50.0, alpha=0.06).promise(n, d, EPS) is None
     law = ProductTwoPoint(d=d, p=10 / n)
-    found = run(estimator, law.sample(np.random.default_rng(13), trials, n), EPS)
-    assert found.accuracy == pytest.approx(1.2)
-    misses = int(np.sum(np.linalg.norm(found.value - law.mean, axis=1) > 1.2))
+    estimate = run(estimator, law.sample(np.random.default_rng(13), trials, n), EPS)
+    assert estimate.accuracy == pytest.approx(1.2)
+    misses = int(np.sum(np.linalg.norm(estimate.value - law.mean, axis=1) > 1.2))
     assert stats.binom.sf(misses - 1, trials, 0.1) > FALSE_ALARM
 
 
 @pytest.mark.parametrize(("k", "d", "alpha"), [(2.0, 1, 0.8), (3.5, 2, 0.01), (2.0, 3, 0.01)])
 def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> None:
-    """The formulas of the class, each third of beta at its place."""
+    """Each of the three terms holds with failure probability beta/3."""
     eps, beta, radius = 0.3, 0.2, 30.0
     estimator = KSU20TournamentMean(k=k, radius=radius, beta=beta)
     cover = estimator.cover(d)
@@ -292,7 +295,7 @@ def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> N
     paper = KSU20TournamentMean(k=k, radius=radius, beta=beta, constants="paper")
     one = ksu20.KSU20Mean(k=k, radius=radius, beta=beta / d, constants="paper")
     asked = sum(one.terms(alpha, 1e6, PureDP(eps / d)))
-    assert paper.coarse(alpha, d).groups == one.groups
+    assert paper.centre_estimator(alpha, d).groups == one.groups
     total = paper.terms(alpha, 1e6, d, PureDP(eps)).sum()
     assert total == pytest.approx(4 * one.groups * asked, rel=1e-9)
 

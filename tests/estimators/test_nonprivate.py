@@ -1,4 +1,4 @@
-"""Estimators without privacy, by hand."""
+"""Tests of estimators without privacy, by hand."""
 
 from __future__ import annotations
 

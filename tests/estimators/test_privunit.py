@@ -1,4 +1,4 @@
-"""PrivUnit, against closed forms and simulations."""
+"""Tests of PrivUnit against closed forms and simulations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from scipy import integrate, special, stats
 from dpbench import PureDP
 from dpbench.distributions import Hypercube
 from dpbench.estimators import PrivUnitMean
-from dpbench.estimators.privunit import PrivUnitParameters, _released, _rounded, best_cap
+from dpbench.estimators.privunit import (
+    PrivUnitParameters,
+    _draw_releases,
+    _round_to_sphere,
+    best_cap,
+)
 from dpbench.privacy import Ledger
 from dpbench.samples import DenseSample
 from dpbench.theory.exact.value import exact
@@ -20,8 +25,10 @@ from dpbench.theory.exact.value import exact
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 50.0])
 def test_in_three_dimensions_the_cap_is_known(epsilon: float) -> None:
-    """There W is uniform on [-1, 1]: q = (1-gamma)/2, kappa = (1-gamma^2)/4, and so, where
-    gamma (q + w) = kappa, gamma^2 - 2 gamma (1 + 2w) + 1 = 0: gamma = m = tanh(epsilon/4)."""
+    """For d = 3 W is uniform on [-1, 1], so q = (1-gamma)/2 and kappa = (1-gamma^2)/4.
+
+    gamma (q + w) = kappa gives gamma^2 - 2 gamma (1 + 2w) + 1 = 0, so gamma = m = tanh(epsilon/4).
+    """
     cap = best_cap(3, epsilon)
     assert cap.mean == pytest.approx(math.tanh(epsilon / 4), rel=1e-7)
     assert cap.share == pytest.approx((1 - math.tanh(epsilon / 4)) / 2, rel=1e-2, abs=1e-9)
@@ -30,7 +37,7 @@ def test_in_three_dimensions_the_cap_is_known(epsilon: float) -> None:
 @pytest.mark.parametrize("d", [2, 4, 17, 500])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 6.0])
 def test_the_cap_is_private_and_unbiased(d: int, epsilon: float) -> None:
-    """The two densities' ratio, and m by quadrature of W's density over arccos W."""
+    """Check the ratio of the densities, and m by quadrature of the density of W over arccos W."""
     cap = best_cap(d, epsilon)
     ratio = cap.chance / cap.share * (1 - cap.share) / (1 - cap.chance)
     assert math.log(ratio) == pytest.approx(epsilon, rel=1e-9)
@@ -48,22 +55,22 @@ def test_the_cap_is_private_and_unbiased(d: int, epsilon: float) -> None:
     inside, outside = part(0, edge, 1) / whole, part(edge, math.pi, 1) / whole
     mean = cap.chance * inside / cap.share + (1 - cap.chance) * outside / (1 - cap.share)
     assert mean == pytest.approx(cap.mean, rel=1e-6)
-    assert gamma == pytest.approx(cap.mean, rel=1e-3)  # the best cap's
+    assert gamma == pytest.approx(cap.mean, rel=1e-3)  # the condition of the best cap
     law, n = Hypercube(d=d, length=2.0), 50
-    found = exact("rmse", PrivUnitMean(radius=3.0), law, n, PureDP(epsilon))
-    assert found == pytest.approx(math.sqrt((9 / cap.mean**2 - 4) / n), rel=1e-6)
+    exact_value = exact("rmse", PrivUnitMean(radius=3.0), law, n, PureDP(epsilon))
+    assert exact_value == pytest.approx(math.sqrt((9 / cap.mean**2 - 4) / n), rel=1e-6)
 
 
 @pytest.mark.parametrize("d", [2, 3, 9])
 def test_what_is_released(d: int) -> None:
-    """On the sphere, on the cap with probability p, uniform on both sides of its edge.
+    """Releases are on the cap with probability p, and uniform on both sides of its edge.
 
     Kolmogorov-Smirnov on (1 - W)/2, and normal limits of means; false alarms 1e-6 in all.
     """
     rng, cap, draws = np.random.default_rng(0), best_cap(d, 1.0), 100_000
     unit = rng.standard_normal((draws, d))
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    released = _released(unit, cap, rng)
+    released = _draw_releases(unit, cap, rng)
     assert np.allclose(np.linalg.norm(released, axis=1), 1)
     level = special.betainc((d - 1) / 2, (d - 1) / 2, (1 - np.sum(released * unit, axis=1)) / 2)
 
@@ -73,8 +80,8 @@ def test_what_is_released(d: int) -> None:
 
     assert stats.kstest(level, law).pvalue > 1e-7
     fixed = np.zeros((draws, d))
-    fixed[:, 0], fixed[:, 1] = 0.3, -0.4  # of norm 1/4 of the radius
-    release = _released(_rounded(fixed, 2.0, rng), cap, rng) * (2.0 / cap.mean)
+    fixed[:, 0], fixed[:, 1] = 0.3, -0.4  # the norm is 1/4 of the radius
+    release = _draw_releases(_round_to_sphere(fixed, 2.0, rng), cap, rng) * (2.0 / cap.mean)
     z = (release.mean(axis=0) - fixed[0]) / (release.std(axis=0) / math.sqrt(draws))
     assert np.abs(z).max() < 5.7  # 1e-8 on each side
 
@@ -82,7 +89,7 @@ def test_what_is_released(d: int) -> None:
 @pytest.mark.parametrize("length", [5e-324, 1.7e308])
 @pytest.mark.parametrize("d", [2, 4])
 def test_every_record_is_released_on_the_sphere(d: int, length: float) -> None:
-    """Of one record, the norm is L/m: with another it would be told from all others."""
+    """Every release has norm L/m, because another norm would reveal the record."""
     sample = DenseSample(np.full((50, 1, d), -length))
     rng = np.random.default_rng(0)
     released = PrivUnitMean(radius=2.0).run(sample, Ledger(PureDP(1.0), rng)).value
@@ -96,8 +103,8 @@ def test_errors_of_vectors() -> None:
     for length, radius in ((1.0, 1.0), (0.5, 2.0)):
         law, estimator = Hypercube(d=d, length=length), PrivUnitMean(radius=radius)
         sample = law.sample(rng, 2000, n)
-        found = estimator.run(sample, Ledger(PureDP(1.0), rng)).value
-        square = np.sum((found - sample.mean()) ** 2, axis=1)
+        values = estimator.run(sample, Ledger(PureDP(1.0), rng)).value
+        square = np.sum((values - sample.mean()) ** 2, axis=1)
         error = square.std() / math.sqrt(len(square))
         limit = exact("rmse", estimator, law, n, PureDP(1.0)) ** 2
         assert abs(square.mean() - limit) < 5.6 * error

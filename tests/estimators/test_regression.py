@@ -1,4 +1,4 @@
-"""Linear regression: by naive loops, by quadrature, on worst neighbours."""
+"""Tests of linear regression against loops and exact values, and on worst neighbours."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dpbench.estimators import (
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.samples import DenseSample
-from dpbench.sweep.block import BlockTask, Setting, _errors
+from dpbench.sweep.block import BlockTask, Setting, _measure_errors
 from dpbench.theory.exact.value import exact
 from tests.support import Floats, name, rng, run
 
-SURE = ZCDP(1e6)  # next to no noise
+SURE = ZCDP(1e6)  # almost no noise
 LAW = LinearModel(d=4, norm=1.5, deviation=0.3)
 RHO = ZCDP(0.5)
 
@@ -43,14 +43,16 @@ def test_the_error_is_the_root_of_the_excess_risk() -> None:
     law = MultivariateGaussian(d=3, matrix=matrix)
     setting, sample = Setting("e", LeastSquares(), NonPrivate()), law.sample(rng(), 5, 40)
     task = BlockTask((("law", law),), 40, (setting,), 0, 0, "")
-    found = _errors(setting, sample, law, task)
+    measured = _measure_errors(setting, sample, law, task)
 
     def risk(theta: Floats) -> float:
         residual = np.append(theta, -1)
         return float(residual @ matrix @ residual)
 
     best = optimize.minimize(risk, np.zeros(2), tol=1e-12)
-    for rows, error, sampling in zip(sample.values, found["error"], found["sampling"], strict=True):
+    for rows, error, sampling in zip(
+        sample.values, measured["error"], measured["sampling"], strict=True
+    ):
         assert error**2 == pytest.approx(risk(lstsq(rows)) - best.fun, rel=1e-6)
         assert sampling == error
 
@@ -66,12 +68,12 @@ def descent(x: Floats, y: Floats, clip: float, rate: float, steps: int) -> Float
 @pytest.mark.parametrize("clip", [0.1, 1.0, 100.0])
 def test_descent_by_a_loop(clip: float) -> None:
     sample = LAW.sample(rng(), 2, 50)
-    found = run(GradientDescentRegression(clip=clip, rate=4.0, steps=6), sample, SURE).value
+    values = run(GradientDescentRegression(clip=clip, rate=4.0, steps=6), sample, SURE).value
     means = run(GradientDescentMean(clip=clip, steps=6), sample, SURE).value
     numbers = run(GradientDescentMean(clip=clip, steps=6), sample.values[..., -1], SURE).value
-    for rows, theta, mean, number in zip(sample.values, found, means, numbers, strict=True):
-        wanted = descent(rows[:, :-1], rows[:, -1], clip, 4.0, 6)
-        np.testing.assert_allclose(theta, wanted, atol=0.05 * clip)
+    for rows, theta, mean, number in zip(sample.values, values, means, numbers, strict=True):
+        expected = descent(rows[:, :-1], rows[:, -1], clip, 4.0, 6)
+        np.testing.assert_allclose(theta, expected, atol=0.05 * clip)
         at, scalar = np.zeros(4), 0.0
         for t in range(1, 7):
             at = at - 2 / (t + 1) * np.mean([clipped(at - row, clip) for row in rows], axis=0)
@@ -81,7 +83,7 @@ def test_descent_by_a_loop(clip: float) -> None:
 
 
 def moments_of(rows: Floats) -> Floats:
-    """What `AdaSSP` releases at once of one dataset, times n; bounds 1."""
+    """Return the moments that `AdaSSP` releases at once for one dataset, times n; bounds are 1."""
     seen: list[Floats] = []
 
     def kept(self: Ledger, values: Floats, sensitivity: float, **_: Any) -> Floats:
@@ -104,7 +106,7 @@ def test_no_neighbours_move_the_moments_further_and_some_do_as_far() -> None:
         one, other = (moments_of(row[None]) for row in rows)
         largest = max(largest, float(np.linalg.norm(one - other)))
     assert 1.5 < largest <= 3 / math.sqrt(2)
-    for angle in np.linspace(0, 3, 7):  # 60 degrees apart, whatever the axes
+    for angle in np.linspace(0, 3, 7):  # the worst pairs are 60 degrees apart, at any angle
         worst = [[math.cos(a), math.sin(a), y] for a, y in ((angle, 1), (angle + math.pi / 3, -1))]
         one, other = (moments_of(np.array([row])) for row in worst)
         assert np.linalg.norm(one - other) == pytest.approx(3 / math.sqrt(2), rel=1e-12)
@@ -112,35 +114,37 @@ def test_no_neighbours_move_the_moments_further_and_some_do_as_far() -> None:
 
 def test_moments_by_a_loop() -> None:
     sample = LAW.sample(rng(), 3, 60)
-    found = run(AdaSSP(feature_bound=0.7, response_bound=0.5), sample, ZCDP(1e6))
-    for rows, theta, before in zip(sample.values, found.value, found.before_noise, strict=True):
+    estimate = run(AdaSSP(feature_bound=0.7, response_bound=0.5), sample, ZCDP(1e6))
+    for rows, theta, before in zip(
+        sample.values, estimate.value, estimate.before_noise, strict=True
+    ):
         x = [clipped(row[:-1], 0.7) for row in rows]
-        wanted = lstsq(np.column_stack([x, np.clip(rows[:, -1], -0.5, 0.5)]))
-        np.testing.assert_allclose(theta, wanted, atol=0.01)
-        np.testing.assert_allclose(before, wanted, rtol=1e-9)
+        expected = lstsq(np.column_stack([x, np.clip(rows[:, -1], -0.5, 0.5)]))
+        np.testing.assert_allclose(theta, expected, atol=0.01)
+        np.testing.assert_allclose(before, expected, rtol=1e-9)
 
 
 def test_the_ridge_where_features_are_alike() -> None:
-    """A has an eigenvalue 0: but for one in forty its lower bound is, and the ridge is G."""
+    """The smallest eigenvalue of A is 0, so its lower bound is 0 and the ridge G in 39 of 40."""
     n, d, rho = 50, 2, 0.5
     rows = np.tile([0.6, 0.6, 0.5], (2000, n, 1))
-    found = run(AdaSSP(feature_bound=1, response_bound=1), rows, ZCDP(rho)).before_noise
+    estimate = run(AdaSSP(feature_bound=1, response_bound=1), rows, ZCDP(rho)).before_noise
     s = 3 / math.sqrt(2) / n / math.sqrt(2 * rho * 0.9)
     ridge = s * (math.sqrt(2 * d) + math.sqrt(2 * math.log(2 / 0.05)))
     a = np.full((d, d), 0.36) + ridge * np.eye(d)
-    full = np.isclose(found, np.linalg.solve(a, [0.3, 0.3]), rtol=1e-9).all(axis=1)
+    full = np.isclose(estimate, np.linalg.solve(a, [0.3, 0.3]), rtol=1e-9).all(axis=1)
     assert stats.binomtest(int(full.sum()), 2000, 0.975).pvalue > 1e-6
 
 
 def test_buckets_by_a_loop() -> None:
     sample = LAW.sample(rng(), 2, 90)
     estimator = SubsampleLeastSquares(buckets=9, lower=-1.0, upper=1.2, aggregate="mean")
-    found = run(estimator, sample, SURE)
-    for rows, value in zip(sample.values, found.value, strict=True):
+    estimate = run(estimator, sample, SURE)
+    for rows, value in zip(sample.values, estimate.value, strict=True):
         outputs = [np.clip(lstsq(part), -1.0, 1.2) for part in np.split(rows, 9)]
         np.testing.assert_allclose(value, np.mean(outputs, axis=0), atol=0.01)
     two = run(LeastSquares(), np.array([[[0.0, 2.0, 6.0]]]), NonPrivate()).value
-    np.testing.assert_allclose(two, [[0.0, 3.0]])  # the shortest of many
+    np.testing.assert_allclose(two, [[0.0, 3.0]])  # the shortest of many solutions
 
 
 Y = 1.5 + math.sqrt(3) * 0.3
@@ -160,10 +164,10 @@ EXACT: list[tuple[Estimator, int, Budget, str]] = [
 
 @pytest.mark.parametrize(("estimator", "n", "budget", "metrics"), EXACT, ids=name)
 def test_exact_values(estimator: Estimator, n: int, budget: Budget, metrics: str) -> None:
-    """Binomial beyond the 0.9 quantile: all raise a false alarm with probability 1e-6 together."""
+    """The share of errors beyond the exact 0.9 quantile is 0.1; false alarms 1e-6 in all."""
     trials = 600
-    found = run(estimator, LAW.sample(rng(1), trials, n), budget, seed=2)
-    parts = {"noise_q90": found.value - found.before_noise, "q90": found.value - LAW.theta}
+    estimate = run(estimator, LAW.sample(rng(1), trials, n), budget, seed=2)
+    parts = {"noise_q90": estimate.value - estimate.before_noise, "q90": estimate.value - LAW.theta}
     for metric in metrics.split():
         sizes = np.linalg.norm(parts[metric], axis=1) / math.sqrt(5)
         beyond = int(np.count_nonzero(sizes > exact(metric, estimator, LAW, n, budget)))

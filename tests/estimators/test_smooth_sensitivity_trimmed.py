@@ -1,4 +1,4 @@
-"""Smooth sensitivity against its definition."""
+"""Tests of smooth sensitivity against its definition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOWER, UPPER = -3.0, 4.0
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a step of smooth noise is given last."""
+    """Return a dict with the arguments of the last call of `Ledger.add_smooth_noise`."""
     last: dict[str, Any] = {}
 
     def kept(ledger: Ledger, values: Floats, sensitivity: Floats, t: float) -> Floats:
@@ -35,7 +35,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def smooth(records: Floats, m: int, t: float) -> tuple[float, float]:
-    """The trimmed mean and BS19's formula, all k and l of it."""
+    """Return the trimmed mean, and its smooth sensitivity by the formula over all k and l."""
     n, x = len(records), np.sort(np.clip(records, LOWER, UPPER))
     at = np.concatenate([x, np.full(n + 2, UPPER), np.full(n + 2, LOWER)])  # x_(i) at i - 1
     gaps = [
@@ -55,9 +55,9 @@ def test_the_smooth_sensitivity_is_that_of_its_definition(given: dict[str, Any])
         )
         for sample in samples(x):
             estimator.run(sample, Ledger(PureDP(float(np.exp(rng.uniform(-3, 2)))), rng))
-            wanted = np.array([smooth(row, m, given["t"]) for row in x]).T
-            np.testing.assert_allclose(given["mean"], wanted[0], rtol=1e-12, atol=1e-13)
-            np.testing.assert_allclose(given["smooth"], wanted[1], rtol=1e-12)
+            expected = np.array([smooth(row, m, given["t"]) for row in x]).T
+            np.testing.assert_allclose(given["mean"], expected[0], rtol=1e-12, atol=1e-13)
+            np.testing.assert_allclose(given["smooth"], expected[1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)])
@@ -65,23 +65,23 @@ def test_neighbours_are_within_it(given: dict[str, Any], budget: Budget) -> None
     rng = np.random.default_rng(1)
     estimator = SmoothSensitivityTrimmedMean(lower=LOWER, upper=UPPER, trimmed_records=4)
     x = np.round(rng.standard_normal((4000, 12)) * rng.choice([0.1, 3], (4000, 1)), 1)
-    found = []
+    results = []
     for records in (x, np.concatenate([rng.uniform(-5, 5, (4000, 1)), x[:, 1:]], axis=1)):
         estimator.run(DenseSample(records), Ledger(budget, rng))
-        found.append((given["mean"], given["smooth"]))
-    (mean, one), (other_mean, other) = found
+        results.append((given["mean"], given["smooth"]))
+    (mean, one), (other_mean, other) = results
     assert np.abs(np.log(one / other)).max() == pytest.approx(given["t"], rel=1e-9)
     reached = np.abs(mean - other_mean) / np.minimum(one, other)
     assert 0.99 < reached.max() <= 1 + 1e-9
 
 
 def test_the_search_is_near_linear(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """n^2/9 pairs by the formula; at such a small t none can be left out beforehand."""
+    """The search tries about n log n of n^2/9 pairs; at this t none can be left out before."""
     tried, search = [], smooth_sensitivity_trimmed._search
 
-    def counted(*about: Any) -> Floats:
-        tried.append((about[7] - about[6] + 1).sum())
-        return search(*about)
+    def counted(*arguments: Any) -> Floats:
+        tried.append((arguments[7] - arguments[6] + 1).sum())
+        return search(*arguments)
 
     monkeypatch.setattr(smooth_sensitivity_trimmed, "_search", counted)
     n = 3000

@@ -1,4 +1,4 @@
-"""Subsample and aggregate: against loops, and the test of hypotheses against exact laws."""
+"""Tests of sample and aggregate against loops, and of its hypothesis test against exact laws."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FRIENDLY: dict[str, Any] = {"aggregate": "friendly_core", "friends_within": 5.0}
 
 
 def trimmed(values: Floats) -> float:
-    """The mean without three tenths from each end."""
+    """Return the mean without three tenths of the values at each end."""
     cut = int(0.3 * len(values))
     kept: list[float] = sorted(values.tolist())[cut : len(values) - cut]
     return sum(kept) / len(kept)
@@ -51,7 +51,7 @@ BASES: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("base", "alone"), [*BASES, (est.Median(), middle)])
 @pytest.mark.parametrize(("n", "k", "d"), [(14, 4, None), (5, 5, None), (14, 4, 3), (23, 7, 1)])
 def test_aggregates_against_a_loop(base: Any, alone: Any, n: int, k: int, d: int | None) -> None:
-    """Before the noise; and with hardly any, after it too."""
+    """Values before noise equal those of a loop; with almost no noise the releases do, too."""
     if isinstance(base, est.Median) and d:
         return
     values, huge = rng(16).standard_t(2, (4, n, d or 1)), PureDP(1e6)
@@ -66,7 +66,7 @@ def test_aggregates_against_a_loop(base: Any, alone: Any, n: int, k: int, d: int
         one = [min(max(x, -0.5), 1.25) for x in outputs]
         assert mean.before_noise[at] == pytest.approx(sum(one) / k, abs=1e-12)
         assert medians.before_noise[at] == pytest.approx(middle(np.array(one)), abs=1e-12)
-        # Within the resolution of a median: between the middle two.
+        # The median is between the two middle outputs, up to the resolution.
         low, high = sorted(one)[(k - 1) // 2], sorted(one)[k // 2]
         assert low - 1e-3 <= medians.value[at] <= high + 1e-3
         # Bins of width 0.5 from -0.5; the last is cut at 1.25, and its middle is 1.25.
@@ -79,18 +79,18 @@ def test_aggregates_against_a_loop(base: Any, alone: Any, n: int, k: int, d: int
 @pytest.mark.parametrize(("base", "alone"), [BASES[0], BASES[3]])
 def test_a_friendly_core_of_outputs(base: Any, alone: Any) -> None:
     values, budget = rng(17).standard_t(3, (50, 23, 2)), ApproxDP(30.0, 1e-2)
-    found = run(est.SubsampleAggregate(buckets=7, base=base, **FRIENDLY), values, budget)
+    estimate = run(est.SubsampleAggregate(buckets=7, base=base, **FRIENDLY), values, budget)
     outputs = np.array([[alone(b, axis=0) for b in buckets_of(rows, 7)] for rows in values])
-    wanted = friendly_mean(outputs, 5.0, Ledger(budget, rng(0)))
-    np.testing.assert_allclose(found.value, wanted.value, rtol=1e-9)
-    np.testing.assert_allclose(found.before_noise, wanted.before_noise, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.core, wanted.core)  # type: ignore[arg-type]
-    assert np.isfinite(found.value).any()
+    expected = friendly_mean(outputs, 5.0, Ledger(budget, rng(0)))
+    np.testing.assert_allclose(estimate.value, expected.value, rtol=1e-9)
+    np.testing.assert_allclose(estimate.before_noise, expected.before_noise, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(estimate.core, expected.core)  # type: ignore[arg-type]
+    assert np.isfinite(estimate.value).any()
 
 
 @pytest.mark.parametrize("aggregate", ["median", "mode", "friendly_core"])
 def test_what_each_aggregate_pays(aggregate: Any) -> None:
-    """Median and mode: 1/d of the budget for each coordinate; the core all of it at once."""
+    """Median and mode pay 1/d of the budget for each coordinate; the core pays once for all."""
     options = {**OUTPUTS, "aggregate": aggregate}
     options |= FRIENDLY if aggregate == "friendly_core" else {}
     ledger = Ledger(ApproxDP(0.6, 1e-4), rng())
@@ -101,14 +101,14 @@ def test_what_each_aggregate_pays(aggregate: Any) -> None:
 
 
 def test_the_noise_of_a_mean_of_outputs(steps: list[Step]) -> None:
-    """In every coordinate (upper - lower)/k: l2 sensitivity sqrt(d) times that."""
+    """Every coordinate moves by at most (upper - lower)/k: l2 sensitivity is sqrt(d) times that."""
     run(est.SubsampleAggregate(**OUTPUTS, aggregate="mean"), np.zeros((2, 10, 4)), ZCDP(0.3))
     (step,) = steps
     assert step.sensitivity == pytest.approx(2 * 9 / 3, rel=1e-12)
     assert step.budget == ZCDP(0.3)
 
 
-# 1/4 in all buckets but one, which counts at the bounds, NaN at the lower.
+# All outputs but one are 1/4. The extreme output is moved to a bound, and NaN to the lower bound.
 NO_NUMBER = [
     ("median", math.nan, 0.25),
     ("median", -math.inf, 0.25),
@@ -137,9 +137,9 @@ def test_an_output_that_is_no_number_is_no_signal(
     )
     values = np.full((50, 18, 3), 0.25)
     values[:, 3] = 1e3
-    found = run(estimator, values, ApproxDP(40.0, 1e-2))
-    assert np.all(np.isfinite(found.value))
-    np.testing.assert_allclose(found.before_noise, wanted, rtol=1e-12)
+    estimate = run(estimator, values, ApproxDP(40.0, 1e-2))
+    assert np.all(np.isfinite(estimate.value))
+    np.testing.assert_allclose(estimate.before_noise, wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -201,11 +201,11 @@ def test_bases_that_do_not_fit_the_data_are_refused(base: Any, sample: Sample, t
         run(est.SubsampleAggregate(**OUTPUTS, base=base), sample, PureDP(1.0))
 
 
-# The test of hypotheses.
+# Tests of the hypothesis test.
 
 
 def probability_of_one(votes: int, k: int, vote: Vote, budget: PureDP | ZCDP) -> float:
-    """Of the output 1, given the votes for it."""
+    """Return the probability of the output 1, given the number of votes for 1."""
     lead = 2 * votes - k
     if vote == "count":  # votes + noise > k/2
         return float(noise_law(budget, 1.0, 1.0).sf(-lead / 2))
@@ -224,13 +224,13 @@ def probability_of_one(votes: int, k: int, vote: Vote, budget: PureDP | ZCDP) ->
 @pytest.mark.parametrize("k", [1, 4])
 def test_outputs_given_the_votes(vote: Vote, budget: PureDP | ZCDP, k: int) -> None:
     for votes in range(k + 1):
-        # Buckets of two records, of mean 1 or 0; 1/2 itself is no vote for 1.
+        # Buckets of two records have mean 1 or 1/2; a mean of 1/2 is no vote for 1.
         row = np.repeat([1.0] * votes + [0.5] * (k - votes), 2)
         estimator = est.SubsampleTest(buckets=k, aggregate=vote)
-        found = run(estimator, np.tile(row, (4000, 1)), budget, seed=votes)
-        ones = int(np.sum(found.value == 1))
-        assert ones + np.sum(found.value == 0) == 4000
+        estimate = run(estimator, np.tile(row, (4000, 1)), budget, seed=votes)
+        ones = int(np.sum(estimate.value == 1))
+        assert ones + np.sum(estimate.value == 0) == 4000
         # Binomial test with false-alarm probability 1e-6.
         p = probability_of_one(votes, k, vote, budget)
         assert stats.binomtest(ones, 4000, p).pvalue > FALSE_ALARM
-        assert np.all(found.before_noise == float(2 * votes > k))
+        assert np.all(estimate.before_noise == float(2 * votes > k))

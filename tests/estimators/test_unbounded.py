@@ -1,4 +1,4 @@
-"""Means without bounds, against their definitions and exact laws."""
+"""Tests of means without bounds against their definitions and exact laws."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 def declared(claim: str) -> float:
-    """The exact value that the shipped sweep gives."""
+    """Return the exact value of a claim of the shipped sweep ``no_bounds``."""
     sweep = yaml.safe_load((conf_folder() / "sweep" / "no_bounds.yaml").read_text())
     return float(sweep["claims"][claim]["exact"])
 
@@ -41,23 +41,23 @@ def declared(claim: str) -> float:
 def test_bounds_are_powers_of_two_that_hold_records(
     records: list[float], low: float, high: float
 ) -> None:
-    """With next to no noise; a lone record far off in each of them is one of too few."""
+    """The bounds are the powers of two around the records, without the single record at 1e9."""
     x = np.append(np.tile(records, 3000), 1e9)
-    found = run(ApproximateBoundsMean(), x[None], PureDP(1.0))
-    assert found.before_noise == pytest.approx(np.clip(x, low, high).mean(), rel=1e-12)
-    noise = abs(found.value - found.before_noise)  # of scale 2 (high - low)/n
-    assert noise < 40 * (high - low) / len(x)  # but for 2e-9
+    estimate = run(ApproximateBoundsMean(), x[None], PureDP(1.0))
+    assert estimate.before_noise == pytest.approx(np.clip(x, low, high).mean(), rel=1e-12)
+    noise = abs(estimate.value - estimate.before_noise)  # its scale is 2 (high - low)/n
+    assert noise < 40 * (high - low) / len(x)  # false alarms e^-20 = 2e-9
 
 
 def test_a_library_needs_enough_records() -> None:
-    """Laplace noise of scale 4 in 4002 bins is below 4 ln(2001/1e-9) = 113 with 1 - 1e-9."""
+    """Noise of scale 4 in 4002 bins is below 4 ln(2001/1e-9) = 113 with probability 1 - 1e-9."""
     few, enough = (run(ApproximateBoundsMean(), np.ones((200, n)), PureDP(1.0)) for n in (30, 200))
-    assert np.isnan(few.value).all()  # but for 200 e^(-83/4)/2 = 1e-7
+    assert np.isnan(few.value).all()  # false alarms 200 e^(-83/4)/2 = 1e-7
     assert np.isfinite(enough.value).all()
 
 
 def test_the_noise_of_a_library_is_that_of_its_bin() -> None:
-    """768 is in (512, 1024]: Laplace noise of scale 512/(n/2), n = 5000."""
+    """The Laplace noise has scale 512/(n/2), n = 5000, because 768 is in (512, 1024]."""
     assert declared("noise_library") == pytest.approx(512 / 2500 * np.log(10), rel=1e-4)
 
 
@@ -68,7 +68,10 @@ def radius_law(
     epsilon: float = 1.0,
     within: Floats | None = None,
 ) -> Floats:
-    """Of the last radius around the mean of N(mu, 1): over the noise of the threshold."""
+    """Return the probabilities of the last radius, integrated over the noise of the threshold.
+
+    By default the records are N(mu, 1), and the centre is mu.
+    """
     scale = 2 / (epsilon / 8)
     threshold = n - 2 * scale * np.log(1 / beta)
     within = n * (2 * stats.norm.cdf(powers) - 1) if within is None else within
@@ -79,7 +82,7 @@ def radius_law(
 
 
 def test_the_noise_of_a_search_is_that_of_its_radius() -> None:
-    """The 0.9 quantile of Laplace noise of scale 2 radius/(n/2), the radius as it falls."""
+    """Compute the 0.9 quantile of Laplace noise of scale 2 radius/(n/2), for a random radius."""
     n, powers = 5000, np.exp2(np.arange(-5.0, 40.0))
     chances = radius_law(n, powers)
     scales = 2 * powers / (n / 2)
@@ -90,16 +93,17 @@ def test_the_noise_of_a_search_is_that_of_its_radius() -> None:
 
 @pytest.mark.parametrize("location", [0.0, -1e6, 1e-9])
 def test_a_search_finds_records_anywhere(location: float) -> None:
-    """In eight of ten trials: each radius is too large, or too small, with probability 0.02.
+    """At least eight of ten trials find the records.
 
-    Then 11 of 50 trials fail with probability 1e-8.
+    Each radius is too large, or too small, with probability 0.02, so 11 of 50 trials fail with
+    probability 1e-8.
     """
     scale = max(abs(location) / 1e3, 1e-12)
     x = rng(3).normal(location, scale, (50, 2000))
-    found = run(UniversalMean(), x, PureDP(1.0))
-    off = np.abs(found.before_noise - x.mean(axis=1)) / scale
+    estimate = run(UniversalMean(), x, PureDP(1.0))
+    off = np.abs(estimate.before_noise - x.mean(axis=1)) / scale
     assert np.quantile(off, 0.8) < 0.2
-    assert np.quantile(abs(found.value - found.before_noise), 0.8) < 0.05 * scale
+    assert np.quantile(abs(estimate.value - estimate.before_noise), 0.8) < 0.05 * scale
 
 
 def test_the_last_radius_falls_as_its_threshold_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,14 +113,14 @@ def test_the_last_radius_falls_as_its_threshold_says(monkeypatch: pytest.MonkeyP
     leaves out s = 2 b ln(1/beta) records: noise of scale b exceeds s/2 with probability beta/2. The
     false-alarm probability is 1e-6. A threshold that leaves out s/2 moves the radii from 2 to 4.
     """
-    n, trials, found = 400, 5000, list[Any]()
+    n, trials, radii = 400, 5000, list[Any]()
 
-    def centre(sample: Any, *about: Any) -> Floats:
-        about[-1].pay()
+    def centre(sample: Any, *arguments: Any) -> Floats:
+        arguments[-1].pay()
         return np.zeros(sample.trials)
 
     def clipped(sample: Any, middle: Any, radius: Floats, ledger: Any) -> Any:
-        found.append(radius)
+        radii.append(radius)
         return noisy_clipped_mean(sample, middle, radius, ledger)
 
     monkeypatch.setattr(unbounded, "private_quantile", centre)
@@ -126,12 +130,12 @@ def test_the_last_radius_falls_as_its_threshold_says(monkeypatch: pytest.MonkeyP
     powers = np.exp2(np.arange(-most, most + 1.0))
     within = np.array([float(np.sum(np.abs(records) <= power)) for power in powers])
     chances = radius_law(n, powers, within=within)
-    chances[-1] += 1 - chances.sum()  # the last power is released where no count passes
-    assert_frequencies([np.sum(found[0] == power) for power in powers], chances)
+    chances[-1] += 1 - chances.sum()  # the last power is released if no count passes
+    assert_frequencies([np.sum(radii[0] == power) for power in powers], chances)
 
 
 def test_what_each_step_of_a_search_pays() -> None:
-    """An eighth, a quarter, an eighth and half: radius, median, radius around it, mean."""
+    """Radius, median, second radius and mean pay 1/8, 1/4, 1/8 and 1/2 of the budget."""
     tape = Tape()
     ledger = Ledger(PureDP(8.0), rng(), tape=tape)
     UniversalMean().run(DenseSample(rng(1).standard_normal((1, 200))), ledger)

@@ -1,4 +1,4 @@
-"""People with several records each: the estimator of their means."""
+"""Tests of the mean of people with several records each."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CASES = [(2, 16, 10**6, 0.001), (6, 256, 10**6, 0.001), (4, 3, 10**8, 0.1), (3, 
 def test_people_err_as_computed(
     k: float, m: int, n: int, epsilon: float, notion: type[Budget]
 ) -> None:
-    """By the share of errors below the 0.9 quantile; false alarms 1e-6 over the cases.
+    """The share of errors below the exact 0.9 quantile is 0.9; false alarms 1e-6 over the cases.
 
-    Noise, or a clip, that is half as large gives another share.
+    Noise or a clip of half the size would give another share.
     """
     budget = PureDP(epsilon) if notion is PureDP else ZCDP(epsilon**2 / 2)
     estimator = UserLevelMean(k=k, m=m, radius=5)
@@ -31,14 +31,14 @@ def test_people_err_as_computed(
         if name not in ("f/c=1", "f/coin"):
             continue
         rng = np.random.default_rng(0)
-        found = estimator.run(law.sample(rng, 2000, n), Ledger(budget, rng)).value
+        values = estimator.run(law.sample(rng, 2000, n), Ledger(budget, rng)).value
         quantile = exact("q90", estimator, law, n, budget)
-        within = int(np.count_nonzero(np.abs(found - float(law.mean)) <= quantile))
+        within = int(np.count_nonzero(np.abs(values - float(law.mean)) <= quantile))
         assert stats.binomtest(within, 2000, 0.9).pvalue > 1e-6 / 16, name
 
 
 def test_the_exponents_in_m() -> None:
-    """1/2 where the clip is that of normal means, 1 where one record shows, k/(k-1) in alpha."""
+    """The noise falls as m^(-1/2) for a light tail, and as m^-((k-1)/k) for a heavy tail."""
     budget = PureDP(1.0)
 
     def noise(n: int, m: int, k: float) -> float:

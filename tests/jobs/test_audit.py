@@ -14,11 +14,11 @@ import pytest
 from dpbench.audit import cases, controls
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.task import CHOSEN, COLUMNS, Way
+from dpbench.audit.task import AUDITED_PAIRS, COLUMNS, Way
 from dpbench.estimators import Estimate, Estimator
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs.audit import AuditJob
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import compose
 from dpbench.privacy import GDP, ZCDP, ApproxDP, NonPrivate, PureDP
 from dpbench.registry import ConfigError, from_mapping
 from tests.bench import Bench
@@ -80,7 +80,7 @@ def test_the_tables_of_an_audit(audits: Bench) -> None:
     ):
         table = audits.table(name)
         assert set(table["estimator"]) == estimators
-        assert (table.groupby(["estimator", "notion"])["pair"].nunique() == CHOSEN).all()
+        assert (table.groupby(["estimator", "notion"])["pair"].nunique() == AUDITED_PAIRS).all()
         assert (table["pairs"] == 3).all()
         assert (table["claimed"] == table["notion"].map({"pure": 1.0, "zcdp": 0.5})).all()
         refuted = table["lower_bound"] > table["claimed"]
@@ -233,7 +233,7 @@ def test_pairs_that_cannot_be_used(audits: Bench, pairs: str, named: str) -> Non
 
 
 def test_the_shipped_audit_has_every_private_estimator_under_every_notion() -> None:
-    shipped = composed(["sweep=audit"])["sweep"]
+    shipped = compose(["sweep=audit"])["sweep"]
     found = from_mapping(AuditSweep, shipped, "sweep").tasks(0)
     assert sum(task.error for task in found) == pytest.approx(1e-5)
     sent = pickle.loads(pickle.dumps(found))  # to another process

@@ -126,7 +126,7 @@ def test_a_run_removes_no_file_of_others(tmp_path: Path) -> None:
     changed.write_text("of somebody else")
     keys = dict.fromkeys(["sweep", "configuration", "computer", "seed", "failures"])
     write_manifest(folder, {**keys, "outputs": stamps, "tracked": []})
-    FolderJob._forget(cast("FolderJob", SimpleNamespace(folder=folder)))
+    FolderJob._delete_previous_files(cast("FolderJob", SimpleNamespace(folder=folder)))
     assert [path.exists() for path in own] == [False, False]
     assert [path.exists() for path in (*others, changed)] == [True, True, True]
     assert not (folder / "manifest.json").exists()

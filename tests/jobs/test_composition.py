@@ -11,7 +11,7 @@ import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.analysis.study import Study
-from dpbench.jobs.composition import SHIPPED, _resolved, composed
+from dpbench.jobs.composition import SHIPPED_DATA, _resolve_path, compose
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.settings import Settings
 from dpbench.seeds import canonical
@@ -38,7 +38,7 @@ WORDS: list[tuple[str, list[str]]] = [
 @pytest.mark.parametrize(("word", "named"), WORDS)
 def test_an_override(word: str, named: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
-        composed([word])
+        compose([word])
     assert "\n" not in str(error.value)
     assert not [one for one in named if one not in str(error.value)], error.value
 
@@ -115,7 +115,7 @@ def test_advice_can_be_followed(bench: Bench, word: str, lines: list[str]) -> No
 
 def _made(*words: str) -> Study:
     every = words if words[0].startswith("sweep=") else ("sweep=tiny", *words)
-    settings = from_mapping(Settings, composed(every, Path("conf")), "")
+    settings = from_mapping(Settings, compose(every, Path("conf")), "")
     study = from_mapping(Study, settings.sweep, "sweep")
     study.plan(settings.trials)
     return study
@@ -130,7 +130,7 @@ def test_records_are_a_list_or_a_grid_whatever_the_sweep_has() -> None:
         ("~sweep.parts.real_tails.n", None),
     ):
         part = re.sub(r".*parts\.(\w+)\.n.*", r"\1", word)
-        found = composed(["sweep=quick", word])["sweep"]["parts"][part].get("n")
+        found = compose(["sweep=quick", word])["sweep"]["parts"][part].get("n")
         assert (tuple(found.values()) if isinstance(found, dict) else found) == wanted
 
 
@@ -139,7 +139,7 @@ def test_a_choice_is_a_list_or_a_mapping_whatever_the_sweep_has() -> None:
     values = {"pure": {"epsilon": [0.1]}}
     for first, second in ((["pure"], values), (values, ["pure"])):
         written = [json.dumps(one).replace('"', "") for one in (first, second)]
-        found = composed(["sweep=quick", f"++{key}={written[0]}", f"{key}={written[1]}"])
+        found = compose(["sweep=quick", f"++{key}={written[0]}", f"{key}={written[1]}"])
         assert found["sweep"]["parts"]["worst_case"]["budgets"] == second
 
 
@@ -178,8 +178,8 @@ def test_data_lie_beside_the_file_that_names_them(bench: Bench) -> None:
 
 def test_a_file_of_the_user_goes_before_shipped_data(tmp_path: Path) -> None:
     """A path is read from the folder of the configuration that gives it, if it is there."""
-    name = next(path.name for path in SHIPPED.glob("*.csv"))
-    assert _resolved(name, tmp_path) == name
+    name = next(path.name for path in SHIPPED_DATA.glob("*.csv"))
+    assert _resolve_path(name, tmp_path) == name
     (tmp_path / name).write_text("x")
-    assert _resolved(name, tmp_path) == str((tmp_path / name).resolve())
-    assert _resolved("mine.csv", tmp_path) == str((tmp_path / "mine.csv").resolve())
+    assert _resolve_path(name, tmp_path) == str((tmp_path / name).resolve())
+    assert _resolve_path("mine.csv", tmp_path) == str((tmp_path / "mine.csv").resolve())

@@ -24,7 +24,7 @@ from dpbench.estimators import Estimator
 from dpbench.jobs import describe
 from dpbench.libraries.sweep import HostileSettings, LibraryClaim, LibrarySettings, LibrarySweep
 from dpbench.package import conf_folder
-from dpbench.registry import named, validated
+from dpbench.registry import labelled_entries, validated
 
 SCHEMA = conf_folder() / "sweep.schema.json"
 VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))
@@ -169,7 +169,7 @@ def test_every_key_is_in_help_schema_and_proposals(
     whole = describe.schema()
     assert set(keys) <= set((whole["$defs"][name] if name else whole)["properties"])
     assert describe.keys_at({"sweep": sweep}, ["sweep", *filter(None, steps.split("."))]) == keys
-    sections = describe.help_on("sweep", None, []).split("\n\n")
+    sections = describe.describe_topic("sweep", None, []).split("\n\n")
     (first,) = (kind.__doc__ or "").splitlines()[:1]
     listed = [one for one in sections if f"\n{first}\n" in one] if name else sections
     for key in keys:
@@ -187,14 +187,14 @@ class Layer:
 class LayeredAudit(AuditSweep):
     """An audit with keys that no other sweep has."""
 
-    layers: Annotated[Mapping[str, Layer], named(Layer, title="a layer")]
+    layers: Annotated[Mapping[str, Layer], labelled_entries(Layer, title="a layer")]
     height: int = 2
 
 
 def test_a_new_key_is_in_help_schema_and_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(describe.SWEEPS, "audit", LayeredAudit)
-    monkeypatch.setattr(describe, "KEYS", describe.titled())
-    keys = describe.help_on("sweep", None, [])
+    monkeypatch.setattr(describe, "KEYS", describe.collect_titles())
+    keys = describe.describe_topic("sweep", None, [])
     assert "\n\n== a layer\nA layer.\n  depth: int = 3" in keys
     assert "\n\n== a sweep with the key audit\n" in keys
     assert "\n  height: int = 2" in keys
@@ -299,6 +299,8 @@ def test_help_on_an_estimator_has_the_lines_of_the_catalogue(
       "pure_dp"),
      ("privunit", "privunit_mean"), ("sparse vector", "universal_mean"), ("Duchi", "local_mean"),
      ("user level", "user_level_mean"), ("clipped mean", "clipped_mean"), ("KSU20", "ksu20_mean"),
+     ("Bun-Steinke", "smooth_sensitivity_trimmed_mean"),
+     ("Huang-Liang-Yi", "instance_optimal_mean"),
      ("smooth sensitivity", "smooth_sensitivity_trimmed_mean"), ("friendlycore",
       "friendly_core_mean")],
 )  # fmt: skip

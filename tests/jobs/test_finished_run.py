@@ -114,7 +114,7 @@ def test_a_run_from_python_is_a_finished_run_of_the_command(bench: Bench) -> Non
 def test_a_finished_run_of_which_more_is_asked_is_run(
     more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finished_run, "standing", lambda *_: {"tracked": []})
+    monkeypatch.setattr(finished_run, "find_finished_run", lambda *_: {"tracked": []})
     (tmp_path / "report.html").touch()
     config = {"sweep": {"name": "a"}, "out": str(tmp_path)}
     assert FinishedRun.of(config) is not None

@@ -12,7 +12,7 @@ from tests.bench import Bench
 def test_help_has_a_line_for_each_sweep_and_the_version(bench: Bench) -> None:
     shown = bench.raw("--help", "--config-dir", "conf").out.splitlines()
     (quick,) = [line for line in shown if line.startswith("  quick ")]
-    assert quick.endswith("The shape of heavy_tail in half a minute: the default")
+    assert quick.endswith("The shape of heavy_tail in some seconds: the default")
     assert "  tiny" in [line.rstrip() for line in shown]
     assert max(len(line) for line in shown if line.startswith("  ")) <= 100
     assert bench.raw("--version") == (0, f"dpbench {__version__}\n", "")

@@ -1,4 +1,4 @@
-"""Sweeps of libraries, with a fake one: what is missing, wrong, or ends."""
+"""Tests of sweeps of libraries with a fake library that is missing, wrong, or ends."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ SWEEP: dict[str, Any] = {
 
 @pytest.fixture
 def sweep(fakes: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    def draw(made: LibrariesJob, _tables: object, stamps: Stamps) -> None:  # nothing, slow as it is
-        with atomic(made.folder / "figures" / "libraries.svg", stamps) as path:
+    def draw(job: LibrariesJob, _tables: object, stamps: Stamps) -> None:  # drawing is slow
+        with atomic(job.folder / "figures" / "libraries.svg", stamps) as path:
             path.write_text("<svg/>")
 
     monkeypatch.setattr(LibrariesJob, "_draw", draw)
@@ -50,7 +50,7 @@ def sweep(fakes: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None:
-    """The fake's noise has a fixed seed; `own` has the sweep's."""
+    """The fake library has noise of a fixed seed; `own` has noise of the seed of the sweep."""
     result = sweep.done()
     assert "python_dp: not installed: bash dev.sh libraries python-dp" in result.out
     rows = sweep.table("libraries.csv")
@@ -59,14 +59,15 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert (abs(rows["error"] - [1, 1, 1, 1]) < 0.15).all()
     assert (abs(rows["bias"]) < 0.15).all()
     assert set(sweep.table("claims.csv")["verdict"]) == {"consistent"}
-    met = sweep.table("hostile.csv").query("estimator == 'opendp'")
-    assert met["outcome"].tolist() == [
+    hostile = sweep.table("hostile.csv").query("estimator == 'opendp'")
+    assert hostile["outcome"].tolist() == [
         "NaN", "answered", "answered", "answered", "answered", "answered", "refused", "wrong",
     ]  # fmt: skip
+    assert hostile.set_index("outcome")["message"].fillna("").astype(bool)["refused"]
     page, text = sweep.read("report.html"), sweep.read("scoreboard.txt")
     assert "not installed" in page
-    about = "2 estimators from those of columns of 2 distributions with n = 100 and ε = 1"
-    assert f"How far are private means of {about}; does their noise explain the distance?" in page
+    columns = "2 estimators from those of columns of 2 distributions with n = 100 and ε = 1"
+    assert f"How far are private means of {columns}; does their noise explain the distance?" in page
     assert "NaN or a wrong mean in 2 of 15 answers about odd columns; python_dp did not run" in page
     assert max(map(len, text.splitlines())) <= WIDTH
     table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)
@@ -122,7 +123,7 @@ def test_an_audit_that_is_otherwise_than_known_makes_the_exit_code_1(sweep: Benc
 def test_a_replay_that_is_otherwise_than_known_makes_the_exit_code_1(
     sweep: Bench,
 ) -> None:
-    """Of the fake's queries a sum, a variance, a count and a histogram are wrong."""
+    """The sum, the variance, the count and the histogram of the fake library are wrong."""
     known = {name: ["laplace"] for name in ("sum", "variance", "count", "histogram")}
     replay = {"n": 4, "intervals": [[0, 1]], "refuted": {"opendp": known}}
     sweep.text(json.dumps(SWEEP | {"libraries": SWEEP["libraries"] | {"replay": replay}}))
@@ -133,8 +134,8 @@ def test_a_replay_that_is_otherwise_than_known_makes_the_exit_code_1(
         "refuted": 8, "not refuted": 4,
     }  # fmt: skip
     page = sweep.read("report.html")
-    found = "7 of 11 replayed mechanisms refuted: opendp sum, opendp variance, opendp count"
-    assert found in page
+    summary = "7 of 11 replayed mechanisms refuted: opendp sum, opendp variance, opendp count"
+    assert summary in page
     assert "largest move of each mechanism" in page
     assert "replay.csv" in sweep.read("manifest.json")
     del known["sum"]

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.jobs.composition import composed
-from dpbench.jobs.prepare import job_of
+from dpbench.jobs.composition import compose
+from dpbench.jobs.prepare import make_job
 from dpbench.jobs.study import StudyJob
 from dpbench.privacy import GDP, ZCDP, ApproxDP, PureDP
 from tests.bench import MINE, REQUEST, Bench
@@ -25,7 +25,7 @@ NS = [10, 100, 1000, 10000]
 @pytest.mark.parametrize("name", ["field", "near_optimal", "person_level", "pure_vs_approx"])
 def test_whether_a_bound_is_known_does_not_depend_on_n(name: str) -> None:
     """Of every class that has bounds: so a claim that needs one asks at a single n."""
-    prepared = job_of(composed([f"sweep={name}"]), None)
+    prepared = make_job(compose([f"sweep={name}"]), None)
     assert isinstance(prepared, StudyJob)
     families = [one.value for one in prepared.plan.study.families.values()]
     for budget in (PureDP(1.0), ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6)):
@@ -41,7 +41,7 @@ def test_a_sweep_in_many_dimensions_runs(bench: Bench) -> None:
     """With few trials: every claim has a row, and quantiles say nothing."""
     words = ["sweep=pure_vs_approx", "trials=8", "out=out", "n_jobs=1"]
     words += [f"~sweep.parts.{part}.figures" for part in ("dimension", "n", "delta", "radius")]
-    prepared = job_of(composed(words), None)
+    prepared = make_job(compose(words), None)
     assert isinstance(prepared, StudyJob)
     result = bench.raw(*words)
     assert result.code == 0, result

@@ -1,4 +1,4 @@
-"""What becomes of columns that nobody expects."""
+"""Tests of adversarial columns and of the classification of responses."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 
 from dpbench.estimators.libraries.process import Releases
-from dpbench.libraries.hostile import CASES, hostile, outcome
+from dpbench.libraries.hostile import CASES, classify, hostile_column
 
 
 def test_the_outcomes_of_hostile_columns() -> None:
     for case in CASES:
-        made = hostile(case, 100, -1.0, 3.0)
-        assert len(made.column) == {"empty": 0, "one_record": 1}.get(case, 100)
-        assert (made.size is None) == (case != "wrong_size")
-        assert np.isnan(made.mean) == (case == "empty")
-        assert (made.column.dtype.kind == "i") == (case == "integers")
-    fine, nan, none = np.array([1.0, 1.1]), np.array([1.0, np.nan]), np.zeros(2)
+        hostile = hostile_column(case, 100, -1.0, 3.0)
+        assert len(hostile.column) == {"empty": 0, "one_record": 1}.get(case, 100)
+        assert (hostile.size is None) == (case != "wrong_size")
+        assert np.isnan(hostile.mean) == (case == "empty")
+        assert (hostile.column.dtype.kind == "i") == (case == "integers")
+    fine, nan, seconds = np.array([1.0, 1.1]), np.array([1.0, np.nan]), np.zeros(2)
 
-    def said(values: Any, raised: Any = (False, False)) -> str:
-        return outcome(Releases(values, np.array(raised), none), 1.0, 0.01)
+    def response(values: Any, raised: Any = (False, False)) -> str:
+        return classify(Releases(values, np.array(raised), seconds), 1.0, 0.01)
 
-    assert said(fine) == "answered"
-    assert said(nan) == "NaN"
-    assert said(nan, (True, True)) == "refused"
-    assert said(nan, (False, True)) == "at times refused"
-    assert said(np.array([1.0, 1.5])) == "wrong"
+    assert response(fine) == "answered"
+    assert response(nan) == "NaN"
+    assert response(nan, (True, True)) == "refused"
+    assert response(nan, (False, True)) == "at times refused"
+    assert response(np.array([1.0, 1.5])) == "wrong"

@@ -1,4 +1,4 @@
-"""Replays of a fake library whose queries are wrong, each in a way of its own."""
+"""Tests of replays, with a fake library whose queries are wrong in different ways."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from dpbench.estimators.libraries.process import close_libraries
-from dpbench.libraries.replay import COLUMNS, families, replay_table, surprises
+from dpbench.libraries.replay import COLUMNS, families, replay_table, unexpected_verdicts
 from dpbench.libraries.report import render_replay
 from dpbench.libraries.sweep import ReplaySettings
 from dpbench.output.terminal import WIDTH
@@ -28,34 +28,34 @@ def _settings(**changes: Any) -> ReplaySettings:
 
 def _row(table: pd.DataFrame, *key: str) -> Any:
     """Return the row of a library, a query and a relation."""
-    same = (table[["library", "query", "neighbours"]].to_numpy() == np.array(key)).all(axis=1)
-    (found,) = table[same].to_dict("records")
-    return found
+    matching = (table[["library", "query", "neighbours"]].to_numpy() == np.array(key)).all(axis=1)
+    (row,) = table[matching].to_dict("records")
+    return row
 
 
 def test_each_mistake_is_found_and_what_is_right_is_not_refuted(fakes: Path) -> None:
     table = replay_table(_settings())
     assert list(table) == list(COLUMNS)
-    # by hand: 1/4 where n = 4, the control states half
+    # numpy: the mean moves by 1/4 for n = 4; the control states half of it
     assert _row(table, "numpy", "mean", "replace")["verdict"] == "not refuted"
     control = _row(table, "numpy", "halved_mean", "replace")
     assert control["move_over_sensitivity"] == pytest.approx(2.0)
     assert control["verdict"] == "refuted"
-    # a right sum: a record of [2, 3] that comes or goes moves it by 3
+    # a correct clipped sum, which the fake library calls mean
     mean = _row(table, "opendp", "mean", "replace")
     assert (mean["stated_sensitivity"], mean["largest_move"], mean["verdict"]) == (
         1.0,
         1.0,
         "not refuted",
     )
-    # a sum that is not clipped: within the bounds it is right
+    # a sum that is not clipped is right within the bounds
     for relation in ("replace", "add_remove"):
         wide = _row(table, "opendp", "sum", relation)
         assert wide["move_over_sensitivity"] > 1e100
         assert wide["move_over_sensitivity_within"] == pytest.approx(1.0)
         assert wide["verdict"] == "refuted"
         assert "1e+150" in wide["pair"]
-    # control flow: a mechanism more, a refusal, a sensitivity read off the records
+    # control flow: one more mechanism, a refusal, a sensitivity that depends on the records
     for query, what in (
         ("count", "which mechanisms it runs"),
         ("variance", "whether it raises"),
@@ -74,8 +74,8 @@ def test_each_mistake_is_found_and_what_is_right_is_not_refuted(fakes: Path) -> 
     missing = table[table["query"] == ""]
     assert missing["library"].tolist() == ["diffprivlib"]
     assert missing["message"].item().startswith("not installed: bash dev.sh libraries diffprivlib")
-    # the histogram was not expected, in both relations
-    assert surprises(table) == [
+    # the refutation of the histogram was not expected, in both relations
+    assert unexpected_verdicts(table) == [
         "replay: opendp histogram laplace: refuted, not refuted was expected"
     ] * 2  # fmt: skip
     text = render_replay(table)
@@ -89,13 +89,14 @@ def test_each_mistake_is_found_and_what_is_right_is_not_refuted(fakes: Path) -> 
 def test_a_control_that_is_missed_and_a_known_refutation_that_is_gone(fakes: Path) -> None:
     known = {"numpy": {"mean": ["laplace", "gaussian"]}}
     table = replay_table(_settings(libraries=["numpy"], refuted=known))
-    assert surprises(table) == [
+    assert unexpected_verdicts(table) == [
         "replay: numpy mean laplace: not refuted, refuted was expected",
         "replay: numpy mean gaussian: failed, refuted was expected",
     ]
     control = table["query"] == "halved_mean"
     missed = table.assign(verdict=table["verdict"].mask(control, "not refuted"))
-    assert surprises(missed)[-1].startswith("replay: numpy halved_mean laplace: not refuted")
+    last = unexpected_verdicts(missed)[-1]
+    assert last.startswith("replay: numpy halved_mean laplace: not refuted")
     assert "half of its sensitivity: missed" in render_replay(missed)
 
 
@@ -103,9 +104,9 @@ def test_a_process_that_ends_is_a_failure(fakes: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("FAKE_CRASH", "1")
     close_libraries()
     table = replay_table(_settings(libraries=["opendp"], intervals=[[0, 1]]))
-    found = _row(table, "opendp", "histogram", "replace")
-    assert found["verdict"] == "failed"
-    assert found["message"] == "opendp: its process ended: exit code 3"
+    row = _row(table, "opendp", "histogram", "replace")
+    assert row["verdict"] == "failed"
+    assert row["message"] == "opendp: its process ended: exit code 3"
     assert _row(table, "opendp", "mean", "replace")["verdict"] == "not refuted"
 
 

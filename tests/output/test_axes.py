@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.output.axes import share_axes, ticks, widen_covered_curves
+from dpbench.output.axes import set_horizontal_ticks, share_axes, widen_covered_curves
 from dpbench.output.style import BOUND, THEORY, legend, number_text, panels, save, style
 
 
@@ -18,7 +18,7 @@ def test_axes_on_which_nothing_was_measured_can_be_drawn() -> None:
         canvas, (ax,) = panels(1)
         ax.plot([10, 100], [np.nan, np.nan], label="failed")
         ax.set(xscale="log", yscale="log")
-        ticks(ax, [10, 100])
+        set_horizontal_ticks(ax, [10, 100])
         legend(canvas)
         canvas.canvas.draw()
 
@@ -62,7 +62,7 @@ def test_panels_of_one_quantity_share_a_scale() -> None:
     assert [ax.yaxis.get_tick_params()["labelleft"] for ax in axes] == [True, False, True, True]
     with style():
         for ax in axes:
-            ticks(ax, [])
+            set_horizontal_ticks(ax, [])
             for axis in (ax.xaxis, ax.yaxis):
                 assert len(axis.get_minorticklocs()) >= 7
                 assert set(axis.get_minor_formatter().format_ticks([2, 3])) == {""}

@@ -14,16 +14,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from dpbench.output.axes import ticks
+from dpbench.output.axes import set_horizontal_ticks
 from dpbench.output.style import (
     GUIDE,
     THEORY,
     Width,
+    display_name,
     legend,
     line_styles,
     panels,
     save,
-    spaced,
     style,
 )
 
@@ -108,7 +108,7 @@ def test_an_empty_legend_and_few_numbers_are_no_error() -> None:
         canvas, (first, *_) = panels(3)
         first.plot([2.0, 2.2, 20.0], [2.0, 2.2, 20.0], label="_none")
         first.set(xscale="log", yscale="log", xlim=(1, 30), ylim=(1, 30))
-        ticks(first, [2.0, 2.2, 20.0])
+        set_horizontal_ticks(first, [2.0, 2.2, 20.0])
         legend(canvas)
         canvas.canvas.draw()
         written = [re.sub(r"\D", "", label.get_text()) for label in first.get_xticklabels()]
@@ -141,9 +141,9 @@ def test_a_long_title_breaks_where_both_lines_fit() -> None:
 
 
 def test_names_in_print() -> None:
-    assert spaced("karwa_vadhan_anywhere") == "Karwa-Vadhan anywhere"
-    assert spaced("coinpress_d2") == "CoinPress d2"
-    assert spaced("explanation") == "explanation"
+    assert display_name("karwa_vadhan_anywhere") == "Karwa-Vadhan anywhere"
+    assert display_name("coinpress_d2") == "CoinPress d2"
+    assert display_name("explanation") == "explanation"
 
 
 def test_three_formats_by_default(three_formats: None, tmp_path: Path) -> None:

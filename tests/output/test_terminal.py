@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dpbench.analysis.scoreboard import _samples
+from dpbench.analysis.scoreboard import _format_samples
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.output.terminal import WIDTH, replay_line, say, table, whole
+from dpbench.output.terminal import WIDTH, format_count, replay_line, say, table
 from tests.bench import Bench
 
 LONG = "an_estimator_with_a_name_that_is_longer_than_others.really"
@@ -25,7 +25,7 @@ def test_a_table_shortens_words_alone() -> None:
     assert len(wide[2]) == WIDTH
     assert wide[2].endswith(f"{'9' * 46}  inconclusive")
     assert [wide[2][:3], wide[2].count("…")] == ["an_", 2]
-    assert [whole(n) for n in (30, 53980.4, 1e10)] == ["30", "53,980", "1e+10"]
+    assert [format_count(n) for n in (30, 53980.4, 1e10)] == ["30", "53,980", "1e+10"]
 
 
 def test_everything_printed_fits(bench: Bench) -> None:
@@ -50,9 +50,9 @@ def test_everything_printed_fits(bench: Bench) -> None:
         "distribution": LONG,
     }
     found |= {"privacy": "pure", "epsilon": 1.0, "alpha": 0.1, "samples": 53980.0, **terms}
-    (shown,) = _samples(pd.DataFrame([found | {"low": 5e4, "high": 6e10}]))
+    (shown,) = _format_samples(pd.DataFrame([found | {"low": 5e4, "high": 6e10}]))
     assert shown.splitlines()[2].split()[2:] == [
-        "eps=1", "0.1", "53,980", "50,000", "..", "6e+10", whole(1e3 * len(TERMS)),
+        "eps=1", "0.1", "53,980", "50,000", "..", "6e+10", format_count(1e3 * len(TERMS)),
     ]  # fmt: skip
     assert max(map(len, shown.splitlines())) <= WIDTH
 

@@ -18,7 +18,7 @@ from dpbench.output.verdicts import (
     TRACKING,
     Verdict,
     any_fails,
-    failing,
+    failing_words,
     page_tones,
 )
 
@@ -36,11 +36,11 @@ def test_ranks_begin_with_the_worst(subject: dict[str, Verdict]) -> None:
 
 
 def test_words_that_fail_a_run() -> None:
-    assert failing(CLAIMS) == ["inconsistent"]
-    assert failing(AUDIT) == ["refuted", "failed"]
-    assert failing(CONTROLS) == ["not refuted", "failed"]
-    assert failing(TRACKING) == ["worse", "gone"]
-    assert not failing(FACTORS)
+    assert failing_words(CLAIMS) == ["inconsistent"]
+    assert failing_words(AUDIT) == ["refuted", "failed"]
+    assert failing_words(CONTROLS) == ["not refuted", "failed"]
+    assert failing_words(TRACKING) == ["worse", "gone"]
+    assert not failing_words(FACTORS)
 
 
 def test_a_printed_word_has_one_colour() -> None:

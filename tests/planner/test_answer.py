@@ -6,7 +6,7 @@ import pytest
 
 import dpbench
 from dpbench.errors import ConfigError
-from dpbench.planner.explanations import records
+from dpbench.planner.explanations import format_records
 
 
 def test_clips_stay_in_their_bounds() -> None:
@@ -29,19 +29,19 @@ def test_a_rare_point_is_clipped_away_where_noise_is_more_than_its_part() -> Non
 def test_the_smallest_n_is_that_of_brute_force() -> None:
     made = dpbench.plan(n=40, epsilon=1, lower=0, upper=1)
     alpha = 0.09
-    enough = [n for n in range(1, 200) if made._best(n, made.budget) <= alpha]
+    enough = [n for n in range(1, 200) if made._best_q90(n, made.budget) <= alpha]
     assert enough == list(range(enough[0], 200))
     assert made.records(alpha) == enough[0]
     for n in (1, 10**4):
         assert dpbench.plan(n=n, epsilon=1, lower=0, upper=1).records(alpha) == enough[0]
-    assert records(1) == "1 record"
-    assert records(enough[0]) == f"{enough[0]} records"
+    assert format_records(1) == "1 record"
+    assert format_records(enough[0]) == f"{enough[0]} records"
 
 
 def test_the_largest_privacy_is_just_enough() -> None:
     made = dpbench.plan(n=200, epsilon=1, delta=1e-6, lower=0, upper=1)
     alpha = 0.08
     least = made.privacy(alpha)
-    assert made._best(200, least) <= alpha < made._best(200, least.fraction(0.999))
+    assert made._best_q90(200, least) <= alpha < made._best_q90(200, least.fraction(0.999))
     with pytest.raises(ConfigError, match=r"alpha: 0.01: not reached with 200 records"):
         made.privacy(0.01)

@@ -20,7 +20,7 @@ from tests.planned import PROBLEMS, errors, problem, stored
 @pytest.mark.parametrize(("number", "simulated"), list(enumerate(stored())))
 def test_awayare_within_five_per_cent(number: int, simulated: tuple[float, float]) -> None:
     one = problem(number)
-    found = KnownDistribution.of(one.law).error((one.lower, one.upper), one.n, one.budget)
+    found = KnownDistribution.discretise(one.law).error((one.lower, one.upper), one.n, one.budget)
     np.testing.assert_allclose((found.q50, found.q90), simulated, rtol=0.05)
 
 
@@ -36,7 +36,9 @@ def test_the_table_is_what_the_estimators_do(number: int) -> None:
 
 
 def test_without_a_clip_the_error_of_gaussians_is_gaussian() -> None:
-    found = KnownDistribution.of(Gaussian(location=5, scale=2)).error((-25, 35), 400, ZCDP(0.5))
+    found = KnownDistribution.discretise(Gaussian(location=5, scale=2)).error(
+        (-25, 35), 400, ZCDP(0.5)
+    )
     deviation = np.hypot(2 / 20, 60 / 400)
     assert found.q90 == pytest.approx(-ndtri(0.05) * deviation, rel=1e-4)
     assert found.q50 == pytest.approx(-ndtri(0.25) * deviation, rel=1e-4)
@@ -53,14 +55,14 @@ def test_the_bias_of_a_clip_is_that_of_a_call_and_a_put() -> None:
         return float(np.exp(s**2 / 2) * ndtr(s - z) - end * ndtr(-z))
 
     put = call(a) - np.exp(s**2 / 2) + a
-    found = KnownDistribution.of(LogNormal(sigma=s)).error((a, b), 10**12, PureDP(1e5))
+    found = KnownDistribution.discretise(LogNormal(sigma=s)).error((a, b), 10**12, PureDP(1e5))
     assert found.bias == pytest.approx(put - call(b), rel=1e-4)
     assert found.q90_without_cancellation == pytest.approx(put + call(b), rel=1e-4)
 
 
 @pytest.mark.parametrize("law", [Pareto(tail_index=1.7), Gaussian()])
 def test_no_clip_of_a_grid_is_better(law: Any) -> None:
-    known, n, budget = KnownDistribution.of(law), 300, PureDP(0.5)
+    known, n, budget = KnownDistribution.discretise(law), 300, PureDP(0.5)
     low, high = known.best_clip(n, budget)
     best, width = known.q90_without_cancellation((low, high), n, budget), high - low
     for a in low + width * np.linspace(-0.2, 0.2, 5):

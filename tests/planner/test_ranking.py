@@ -67,7 +67,9 @@ def test_no_guess_is_ranked_first_of_a_fair_coin() -> None:
 def test_a_slow_estimator_has_fewer_trials_and_one_with_too_few_records_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ranking, "MOST_DRAWN", 4_000)  # of records in all, as if n were large
+    monkeypatch.setattr(
+        ranking, "MAX_DRAWN_RECORDS", 4_000
+    )  # of records in all, as if n were large
     made = dpbench.plan(n=20, epsilon=1, law="gaussian", lower=-5, upper=6)
     trials = {row.estimator: row.trials for row in made.rows}
     assert trials["clipped_mean"] == 0  # computed
@@ -89,8 +91,8 @@ def test_ranks_of_errors_are_those_of_a_naive_count() -> None:
             return SimpleNamespace(value=np.random.default_rng(3).permutation(400) + 6.0)
 
     one = ranking.Candidate("it", None, "", Errs())  # type: ignore[arg-type]
-    data = ranking._Drawn(np.zeros((400, 2)), None, 5.0)
-    q90, low, high = ranking._simulated(one, data, PureDP(1.0))
+    data = ranking._Datasets(np.zeros((400, 2)), None, 5.0)
+    q90, low, high = ranking._simulate_error(one, data, PureDP(1.0))
     errors = np.arange(1, 401)
     assert q90 == min(e for e in errors if np.sum(errors <= e) >= 0.9 * 400)
     reach = ndtri(0.975) * np.sqrt(400 * 0.9 * 0.1)
@@ -124,7 +126,7 @@ def test_a_mean_at_a_bound_is_within_the_radius() -> None:
     rng = np.random.default_rng(6)
     for low, width, sd in zip(*np.exp(rng.normal(0, 4, (3, 500))), strict=True):
         problem = SimpleNamespace(low=low, high=low + width, sd=sd)
-        (found,) = ranking._by_moments(
+        (found,) = ranking._list_moment_knowledge(
             cast("Any", problem), None, lambda _, **known: cast("Any", SimpleNamespace(**known))
         )
         assert found.public.radius is not None

@@ -1,4 +1,4 @@
-"""What an account has spent: sums, parts, conversions, failures, receipts."""
+"""Spending of an account: sums, parts, conversions, failures, receipts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_overdrafts_of_every_order() -> None:
 
 @each
 def test_how_costs_add_up(budget: Budget) -> None:
-    """Steps by their sum, disjoint parts by their maximum, releases as often as they are."""
+    """Check sums of steps, maxima of disjoint parts, and multiples of repeated releases."""
 
     def spent(account: Ledger, share: float) -> None:
         root = math.sqrt(share) if budget.notion == "gdp" else share  # squares add up
@@ -98,7 +98,7 @@ def test_steps_of_a_stronger_notion() -> None:
     assert account.spent == pytest.approx((0.4, 0.0))
     with pytest.raises(ValueError, match="implies no"):
         rest.split(NonPrivate())
-    account = ledger(GDP(1.0))  # as Phi(0.3) = 0.61791
+    account = ledger(GDP(1.0))  # Phi(0.3) = 0.61791
     for part, cost in zip(account.split(PureDP(0.4805), GDP(0.8)), (0.6, 1.0), strict=True):
         part.pay()
         assert account.spent == pytest.approx((cost,), rel=1e-3)
@@ -216,7 +216,7 @@ def test_receipts() -> None:
 
 
 def test_the_share_that_is_spent_is_that_of_the_least() -> None:
-    """Of epsilon nine tenths, of delta a half: the whole budget is spent when both are."""
+    """Check that the share is the smaller of nine tenths of epsilon and half of delta."""
     account = ledger(ApproxDP(1.0, 1e-6))
     for part in account.split(PureDP(0.4), ApproxDP(0.5, 5e-7)):
         part.pay()

@@ -1,4 +1,4 @@
-"""Noise that a budget buys, which notion implies which, and budgets as labels."""
+"""Noise of budgets, implications between notions, and labels."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ each = pytest.mark.parametrize("budget", PRIVATE, ids=name)
 
 
 def sd_of(budget: Budget) -> float:
-    """The standard deviation of Gaussian noise, from its quantile at one of them."""
+    """Return the standard deviation of Gaussian noise, from its quantile at one sd."""
     return budget.noise_quantile(2 * float(stats.norm.sf(1)))
 
 
 def hockey_stick(sd: float, epsilon: float) -> float:
-    """The integral of (p - e^epsilon q)_+ for p, q = N(1, sd^2), N(0, sd^2).
+    """Return the integral of (p - e^epsilon q)_+ for p, q = N(1, sd^2), N(0, sd^2).
 
-    In units of sd from the point where it begins.
+    The integral is in units of sd, from the point at which the integrand begins.
     """
     start = epsilon * sd - 0.5 / sd
     ends = itertools.pairwise(np.linspace(0, max(0, -start) + 12, 40))
@@ -55,7 +55,7 @@ def hockey_stick(sd: float, epsilon: float) -> float:
     ("epsilon", "delta"),
     [
         *itertools.product([1e-3, 0.1, 1.0, 10.0, 50.0], [1e-12, 1e-6, 0.1]),
-        *((1e-6, 1e-12), (1e3, 1e-6), (1.0, 0.99)),  # where digits are lost
+        *((1e-6, 1e-12), (1e3, 1e-6), (1.0, 0.99)),  # cancellation loses digits here
     ],
 )
 def test_the_gaussians_meet_their_delta(epsilon: float, delta: float) -> None:
@@ -101,7 +101,7 @@ def test_the_noise_takes_its_own_sensitivity(budget: Budget) -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 2.525e-4), (1.0, 0.03963), (2.0, 0.11452)])
 def test_the_quieter_noise_is_the_default(epsilon: float, delta: float) -> None:
-    """They break even near this delta: Laplace noise below it, Gaussian above."""
+    """Check that Laplace noise is chosen below the break-even delta, and Gaussian noise above."""
     below, above = (ApproxDP(epsilon, delta * (1 + off)) for off in (-1e-3, 1e-3))
     assert below.noise_quantile(0.1) == PureDP(epsilon).noise_quantile(0.1)
     assert above.noise_quantile(0.1) == pytest.approx(stats.norm.isf(0.05) * sd_of(above))
@@ -119,7 +119,7 @@ def test_the_quieter_noise_is_the_default(epsilon: float, delta: float) -> None:
 
 @pytest.mark.parametrize("d", [1, 8, 9, 30])
 def test_the_quieter_noise_of_vectors(d: int) -> None:
-    """The mean square of 2 d l1^2 = 2 d^2 against d 4.2247^2: even at d = 8.92."""
+    """Check the break-even of mean squares 2 d l1^2 = 2 d^2 and d 4.2247^2, at d = 8.92."""
     budget, l1 = ApproxDP(1.0, 1e-6), np.full((2, 1), math.sqrt(d))
     noise = budget.noise(rng(), (2, d), l1, np.ones((2, 1)))
     pure = PureDP(1.0).noise(rng(), (2, d), l1, 1.0)
@@ -129,7 +129,7 @@ def test_the_quieter_noise_of_vectors(d: int) -> None:
 PURE, ZERO, MU, APPROX, NONE = PureDP(0.5), ZCDP(0.3), GDP(0.6), ApproxDP(0.4, 1e-5), NonPrivate()
 ALL = (PURE, ZERO, MU, APPROX, NONE)
 IMPLIED = [one.to_approx(1e-3).amounts for one in (ZERO, MU)]
-COSTS: list[tuple[Budget, list[tuple[float, ...] | None]]] = [  # of ALL
+COSTS: list[tuple[Budget, list[tuple[float, ...] | None]]] = [  # costs in the notions of ALL
     (PureDP(1.0), [(0.5,), None, None, None, None]),
     (ZCDP(1.0), [(rho_of_pure(0.5),), (0.3,), (0.18,), None, None]),  # mu^2/2
     (GDP(1.0), [(mu_of_pure(0.5) ** 2,), None, (0.36,), None, None]),
@@ -156,7 +156,7 @@ def test_fractions() -> None:
         (ApproxDP(1.0, 0.5, "ksu20"), ApproxDP(0.25, 0.125, "ksu20")),
         (NONE, NONE),
     ):
-        budget.noise(rng(), (1,), 1.0, 1.0)  # what it remembers is not handed on
+        budget.noise(rng(), (1,), 1.0, 1.0)  # its cache is not inherited
         part = budget.fraction(0.25)
         assert part == quarter
         drawn = [one.noise(rng(), (3,), 1.0, 1.0).tolist() for one in (part, quarter)]
@@ -195,14 +195,14 @@ def test_a_budget_in_columns(budget: Budget, label: str, wanted: tuple[Any, ...]
     assert list(budget.columns) == ["privacy", *AMOUNTS] == names
     privacy, *found = budget.columns.values()
     assert privacy == budget.label == label
-    assert all(type(amount) is float for amount in found)  # of integers, too
+    assert all(type(amount) is float for amount in found)  # for integers, too
     np.testing.assert_array_equal(found, np.array(wanted, dtype=float))
     assert budget.amounts == tuple(amount for amount in wanted if amount is not None)
 
 
 @pytest.mark.parametrize("mu", [0.1, 1.0, 3.0])
 def test_what_the_exponential_mechanism_may_choose_by_under_gdp(mu: float) -> None:
-    """Odds move by e^epsilon: the largest shift of a normal quantile is mu, at even odds."""
+    """Check that odds times e^epsilon shift a normal quantile by at most mu, at even odds."""
     half, x = GDP(mu).exponential_epsilon / 2, np.linspace(-8, 8, 16_001)
     after, before = (stats.norm.ppf(special.expit(x + sign * half)) for sign in (1, -1))
     assert np.max(after - before) == pytest.approx(mu, rel=1e-9)

@@ -1,4 +1,4 @@
-"""What a number of one notion is worth in another, by independent routes."""
+"""Conversions between notions of privacy, by independent methods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support import Floats
 
 
 def phi(x: Decimal) -> Decimal:
-    """Phi to 60 digits, by its series."""
+    """Return Phi to 60 digits, by its series."""
     z = x / Decimal(2).sqrt()
     term, total, k = z, z, 0
     while abs(term) > Decimal(10) ** -60:
@@ -47,9 +47,10 @@ def test_a_tiny_budget_needs_just_so_much_noise(epsilon: float, delta: float) ->
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-10, 1e-8])
 @pytest.mark.parametrize("delta", [1e-300, 1e-250, 1e-200])
 def test_a_tiny_budget_of_a_delta_next_to_none(epsilon: float, delta: float) -> None:
-    """In place of digits the asymptotic series of 1 - z (1 - Phi(z))/phi(z), at z = epsilon sd.
+    """Compare with the asymptotic series of 1 - z (1 - Phi(z))/phi(z), at z = epsilon sd.
 
-    As e^epsilon phi(b) = phi(a), delta is phi(a) times its integral from -a to -b, of length 1/sd.
+    Because e^epsilon phi(b) = phi(a), delta is phi(a) times the integral of this function from -a
+    to -b, of length 1/sd.
     """
     sd = analytic_sd(epsilon, delta)
     z = epsilon * sd
@@ -60,7 +61,7 @@ def test_a_tiny_budget_of_a_delta_next_to_none(epsilon: float, delta: float) -> 
 
 
 def smallest_epsilon(rho: float, delta: float) -> float:
-    """That rho-zCDP implies, over orders a; the step 1e-3 in log(a - 1) is worth 1e-5 of it."""
+    """Return the epsilon that rho-zCDP implies, minimised over a grid of orders a to 1e-5."""
     a = 1 + np.exp(np.linspace(-15, 35, 50_001))
     return float((rho * a - (np.log(a) + math.log(delta)) / (a - 1) + np.log1p(-1 / a)).min())
 
@@ -78,7 +79,7 @@ def test_zcdp_to_approx_is_the_minimum_over_orders(rho: float, delta: float) -> 
 @pytest.mark.parametrize("epsilon", [1e-12, 3e-6, 3e-5, 1.0, 50.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.1, 0.5])
 def test_the_largest_rho_within_a_budget(epsilon: float, delta: float) -> None:
-    """A rho is at least 1e-12: refused if and only if even that costs more than the budget."""
+    """Check that a budget is refused if and only if rho = 1e-12 already exceeds it."""
     budget = ApproxDP(epsilon, delta)
     if smallest_epsilon(1e-12, delta) <= epsilon and epsilon >= 1e-9:
         rho = ZCDP.within(budget).rho
@@ -94,7 +95,7 @@ LEVELS = np.concatenate([np.geomspace(1e-12, 0.5, 400), 1 - np.geomspace(1e-12, 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.5, 0.999, 1.001, 3.0, 30.0, 700.0])
 def test_a_pure_step_under_gaussian_privacy(epsilon: float) -> None:
-    """The smallest mu whose trade-off is below that of pure DP at all type I errors."""
+    """Compare with the smallest mu whose trade-off is below pure DP at all type I errors."""
     mu = mu_of_pure(epsilon)
     assert pure_of_mu(mu) == pytest.approx(epsilon, rel=1e-10, abs=0)
     meet = 1 / (1 + np.exp(epsilon))
@@ -115,13 +116,13 @@ def test_a_pure_step_under_gaussian_privacy(epsilon: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 3.0, 30.0, 1e4])
 def test_a_pure_step_under_zcdp(epsilon: float) -> None:
-    """The largest D_a/a of a bit that is kept with odds e^epsilon."""
+    """Compare with the largest D_a/a of a bit that is kept with odds e^epsilon."""
     a = 1 + np.geomspace(1e-3, 1e5, 3000)
     kept, flipped = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     one, other = a * kept + (1 - a) * flipped, a * flipped + (1 - a) * kept
     renyi = np.logaddexp(one, other) / (a - 1) / a
     rho = rho_of_pure(epsilon)
-    if epsilon >= 0.01:  # where rounding hides nothing
+    if epsilon >= 0.01:  # rounding hides nothing
         assert renyi.max() <= rho * (1 + 1e-9)
         assert renyi.max() == pytest.approx(rho, rel=2e-3)
     assert rho <= epsilon**2 / 2
@@ -131,7 +132,7 @@ def test_a_pure_step_under_zcdp(epsilon: float) -> None:
 
 @pytest.mark.parametrize("mu", [1e-6, 0.1, 1.0, 3.0, 20.0])
 def test_the_exponential_mechanism_under_gaussian_privacy(mu: float) -> None:
-    """Ratios in [e^(t - epsilon), e^t]: the largest Phi^-1(p) - Phi^-1(q) over t is mu."""
+    """Check that mu is the largest Phi^-1(p) - Phi^-1(q), for ratios in [e^(t - epsilon), e^t]."""
     epsilon = GDP(mu).exponential_epsilon
     assert epsilon == 2 * GDP(mu).pure_epsilon
     t = np.linspace(0, epsilon, 2001)[1:-1]

@@ -1,4 +1,4 @@
-"""The private histogram: exact output laws, their privacy, and the lazy empty bins."""
+"""The private histogram: exact distributions of outcomes, privacy, empty bins."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def fullest(sample: Sample, bins: Bins, budget: Budget, seed: int = 0) -> Floats
 
 
 def noise_of(budget: Budget, factor: float = 1.0) -> Any:
-    """The noise of a count under replace-one, times `factor`: half would be add-remove's."""
+    """Return the noise of a count under replacement, times `factor`; 1/2 is that of add/remove."""
     if isinstance(budget, ApproxDP):
         budget = PureDP(budget.epsilon)  # Laplace noise, whatever else the budget would draw
     return noise_law(budget, 2 * factor, math.sqrt(2) * factor)
 
 
 def quadrature(kinks: list[float], scale: float, low: float, high: float) -> tuple[Floats, Floats]:
-    """Gauss-Legendre nodes and weights on pieces of a quarter of a scale between the kinks."""
+    """Return Gauss-Legendre nodes and weights on quarter-scale pieces between the kinks."""
     points = [x for x in kinks if low < x < high]
     grid = np.unique([*np.linspace(low, high, 2 + int(4 * (high - low) / scale)), *points])
     x, w = np.polynomial.legendre.leggauss(16)
@@ -42,16 +42,16 @@ def quadrature(kinks: list[float], scale: float, low: float, high: float) -> tup
 
 
 def log_cdf(noise: Any, x: Floats) -> Floats:
-    """Accurate where the tail on either side is tiny."""
+    """Return the log of the distribution function, accurate in both tails."""
     low = noise.logcdf(np.minimum(x, 0.0))
     return np.asarray(np.where(x < 0, low, np.log1p(-noise.sf(np.maximum(x, 0.0)))))
 
 
 def law_of(counts: tuple[int, ...], budget: Budget, spare: float, factor: float = 1.0) -> Floats:
-    """P(bin i wins) for the listed bins, then for all spare ones, then that none does.
+    """Return the probabilities of each listed bin, of all spare bins together, and of no bin.
 
-    The integral over x of f(x - count_i) times the product of F(x - count_j) over j != i;
-    under (epsilon, delta) of the occupied bins only, from the threshold on.
+    They are integrals over x of f(x - count_i) times the product of F(x - count_j) over j != i.
+    Under (epsilon, delta)-DP only occupied bins count, and x begins at the threshold.
     """
     noise = noise_of(budget, factor)
     scale = float(noise.kwds["scale"])
@@ -88,7 +88,7 @@ def datasets(most: int) -> Iterator[tuple[int, ...]]:
 def neighbours(
     budget: Budget, spare: float, factor: float = 1.0, most: int = 4
 ) -> Iterator[tuple[Floats, Floats]]:
-    """The laws of all datasets of at most `most` records and of those one record away."""
+    """Yield the distributions of all pairs of neighbouring datasets of at most `most` records."""
     ordered = {c: law_of(c, budget, spare, factor) for c in datasets(most) if list(c) == sorted(c)}
     laws = {}
     for counts in datasets(most):  # bins are exchangeable: one law per set of counts
@@ -105,7 +105,7 @@ def neighbours(
 
 
 def loss(p: Floats, q: Floats, budget: Budget) -> float:
-    """The privacy loss of two laws of the outcome, over what the budget allows."""
+    """Return the privacy loss between two distributions of the outcome, over the budget."""
     seen = p > 0
     if isinstance(budget, PureDP):  # all spare bins have one ratio, that of their sum
         return float((p[seen] / q[seen]).max()) / math.exp(budget.epsilon)
@@ -205,7 +205,7 @@ def test_the_largest_noise_has_its_exact_law(budget: Budget) -> None:
 
 
 def test_the_empty_bins_are_equally_likely() -> None:
-    """Bins of a width and range per trial, some of them occupied."""
+    """Check bins of a different width and range in each trial, some of them occupied."""
     patterns = [[0, 1, 5, 11], [11], [2, 3, 4, 6], list(range(11)), [0, 2, 4, 6, 8, 10]]
     size, trials, kinds = 12, 30_000, len(patterns)
     rows = np.array([(pattern * size)[:size] for pattern in patterns]) + 0.5

@@ -1,4 +1,4 @@
-"""What mechanisms release, and that each spends the budget once."""
+"""Releases of mechanisms, each of which spends the budget once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_mechanism_spends_the_budget_once(
     assert account.spent == pytest.approx(budget.amounts, rel=1e-15)
 
 
-# What is released.
+# Releases.
 
 
 @each
@@ -90,14 +90,14 @@ def test_noise_in_l2(dimension: int, budget: Budget) -> None:
 @pytest.mark.parametrize("base", ["box", "ball"])
 @pytest.mark.parametrize("d", [1, 3])
 def test_joint_noise(d: int, base: Literal["box", "ball"]) -> None:
-    """Its norm is of Gamma(d + 1), as of any norm; and where it is on the surface."""
+    """Check that the norm of the noise is Gamma(d + 1), and points uniform on the cylinder."""
     times, epsilon = 20_000, 0.8
     values = np.tile(1e3 * np.arange(d + 1), (times, 1))
     noise = ledger(PureDP(epsilon), 8).add_joint_noise(values, 2.5, base=base) - values
     sides = abs(noise[:, :d]).max(axis=1) if base == "box" else row_norms(noise[:, :d])
     norm = np.maximum(sides, abs(noise[:, d]))
     assert_follows(norm, stats.gamma(d + 1, scale=2.5 / epsilon))
-    # Of a cylinder's points one in d + 1 is nearest to an end: five standard deviations, 1e-6.
+    # A share 1/(d + 1) of a cylinder is nearest to an end: five standard deviations, 1e-6.
     ends = np.mean(abs(noise[:, d]) == norm)
     assert abs(ends - 1 / (d + 1)) <= 5 * math.sqrt(d / times) / (d + 1)
     rest = abs(noise[:, d]) < norm
@@ -119,7 +119,7 @@ def test_geometric_noise(budget: Budget) -> None:
 
 
 def test_geometric_noise_is_for_whole_numbers() -> None:
-    """A fraction would be released as it is."""
+    """Check that fractions are refused, because the noise would not hide them."""
     for counts, sensitivity in ((np.array([0.5]), 1.0), (np.array([1.0]), 0.0)):
         with pytest.raises(ValueError, match="whole numbers of a sensitivity above 0"):
             ledger(PureDP(1.0), 0).add_geometric_noise(counts, sensitivity)
@@ -145,7 +145,7 @@ def test_a_sensitivity_per_trial_scales_the_noise_of_that_trial(budget: Budget) 
 
 @pytest.mark.parametrize("sensitivity", [0.0, 5e-324])
 def test_a_sensitivity_that_underflows_has_noise(sensitivity: float) -> None:
-    """Of all digits: without, or with few, what is released shows on which side it is."""
+    """Check that noise has all digits, because a release with few digits reveals the value."""
     values, rng = np.zeros((1000, 2)), np.random.default_rng(0)
     one = values[:, 0]
 

@@ -1,4 +1,4 @@
-"""Magnitudes against a loop, and the sparse vector technique against its law by quadrature."""
+"""Magnitudes against a loop, and the sparse vector technique against quadrature."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_magnitudes_are_those_of_a_loop() -> None:
 
 
 def law(counts: Floats, threshold: float, epsilon: float) -> Floats:
-    """The probability of every index: over the threshold's noise, the noises are independent."""
+    """Return the probability of every index, integrated over the noise of the threshold."""
     noise = stats.laplace(scale=2 / epsilon)
     t, step = np.linspace(-60 / epsilon, 60 / epsilon, 20_001, retstep=True)
     below = noise.cdf(threshold + t[:, None] - counts)
@@ -42,7 +42,7 @@ def law(counts: Floats, threshold: float, epsilon: float) -> Floats:
 
 
 def test_above_threshold_is_private_and_follows_its_law() -> None:
-    """Neighbours are told apart by no more than epsilon, and by most of it; by frequencies."""
+    """Check that the loss is at most epsilon and nearly attained, and check frequencies."""
     epsilon, threshold = 1.0, 10.0
     few, at = np.repeat([9.0, 0.0, 20.0], [60, 1, 1]), np.arange(62)
     ratios = []

@@ -1,4 +1,4 @@
-"""Neighbours that add or remove a record: budgets, the ledger, the sample, the plan, the audit."""
+"""Add/remove neighbours: budgets, the ledger, samples, plans and audits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpbench.estimators import ClippedMean, Estimate, Estimator, NormalizedSumMe
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.conversions import gaussian_delta
-from dpbench.privacy.neighbours import Pair, of_group, under_replacement
+from dpbench.privacy.neighbours import Pair, group_budget, replacement_budget
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.samples import CountedSample, DenseSample, Sample
 from dpbench.samples.base import AddRemoveView
@@ -40,13 +40,13 @@ def _step(probability: float, epsilon: float, delta: float) -> float:
 
 @pytest.mark.parametrize("amount", [0.01, 0.7, 3.0])
 def test_what_is_implied_where_a_record_is_replaced_is_attained(amount: float) -> None:
-    """A sum of records in [-1, 1] moves by 1 where one is removed, by 2 where one is replaced."""
-    assert under_replacement(PureDP(amount, **AR)) == PureDP(2 * amount)  # Lap(1/epsilon), moved
+    """Compare with a sum of records in [-1, 1], which removal moves by 1 and replacement by 2."""
+    assert replacement_budget(PureDP(amount, **AR)) == PureDP(2 * amount)  # Lap(1/epsilon), moved
     sd = 1 / math.sqrt(2 * amount)  # N(0, sd^2) that moves by s is (s^2/(2 sd^2))-zCDP
-    assert under_replacement(ZCDP(amount, **AR)).amounts == pytest.approx((2**2 / (2 * sd**2),))
-    assert under_replacement(GDP(amount, **AR)) == GDP(2 * amount)
+    assert replacement_budget(ZCDP(amount, **AR)).amounts == pytest.approx((2**2 / (2 * sd**2),))
+    assert replacement_budget(GDP(amount, **AR)) == GDP(2 * amount)
     for delta in (1e-9, 1e-3):
-        found = under_replacement(ApproxDP(amount, delta, **AR))
+        found = replacement_budget(ApproxDP(amount, delta, **AR))
         # Steps a -> e^epsilon a + delta, twice, by two probabilities: slope and start.
         from_0, from_1 = (_step(_step(a, amount, delta), amount, delta) for a in (0.0, 1.0))
         assert found.amounts[1] == pytest.approx(from_0, rel=1e-12)
@@ -58,13 +58,13 @@ def test_what_is_implied_where_a_record_is_replaced_is_attained(amount: float) -
 
 @pytest.mark.parametrize("records", [1, 2, 7])
 def test_what_a_group_is_promised_is_attained(records: int) -> None:
-    """Noise of sensitivity 1 where the sum moves by the size of the group."""
-    assert of_group(PureDP(0.3, **AR), records) == PureDP(records * 0.3, **AR)
+    """Compare with noise of sensitivity 1 on a sum that moves by the size of the group."""
+    assert group_budget(PureDP(0.3, **AR), records) == PureDP(records * 0.3, **AR)
     sd = 2.0  # N(0, sd^2) that moves by s is (s^2/(2 sd^2))-zCDP, and (s/sd)-GDP
-    zcdp = of_group(ZCDP(1 / (2 * sd**2)), records)
+    zcdp = group_budget(ZCDP(1 / (2 * sd**2)), records)
     assert zcdp.amounts == pytest.approx((records**2 / (2 * sd**2),))
-    assert of_group(GDP(1 / sd), records) == GDP(records / sd)
-    found, slope, start = of_group(ApproxDP(0.3, 1e-4), records), 1.0, 0.0
+    assert group_budget(GDP(1 / sd), records) == GDP(records / sd)
+    found, slope, start = group_budget(ApproxDP(0.3, 1e-4), records), 1.0, 0.0
     for _ in range(records):
         slope, start = math.exp(0.3) * slope, _step(start, 0.3, 1e-4)
     assert math.exp(found.amounts[0]) == pytest.approx(slope)
@@ -73,9 +73,9 @@ def test_what_a_group_is_promised_is_attained(records: int) -> None:
 
 def test_what_implies_nothing_and_what_is_there_already() -> None:
     for budget in (ApproxDP(20.0, 1e-6, **AR), ApproxDP(1e4, 1e-6, **AR), PureDP(6e5, **AR)):
-        assert under_replacement(budget) == NonPrivate()
+        assert replacement_budget(budget) == NonPrivate()
         assert class_bound(Bernoulli(p=0.5), 50, NonPrivate()).by == "sampling"
-    assert under_replacement(ZCDP(0.5)) == ZCDP(0.5)
+    assert replacement_budget(ZCDP(0.5)) == ZCDP(0.5)
 
 
 def test_streams_and_labels_of_old_budgets_stay_and_new_ones_differ() -> None:
@@ -110,7 +110,7 @@ def test_the_ledger_takes_a_sensitivity_for_each_relation() -> None:
 
 
 class _Reads(Estimator):
-    """A mean with noise that says it honours both relations, and reads what it likes."""
+    """Mean with noise that claims to support both relations, and reads any statistic."""
 
     relations = ("replace", "add_remove")
 
@@ -201,7 +201,7 @@ def test_pairs_of_one_relation_make_pairs_of_the_other() -> None:
 
 @pytest.mark.parametrize("factor", [1.0, 0.5])
 def test_the_audit_removes_a_record(factor: float) -> None:
-    """A bound is wrong with probability 1e-6; half of the noise is refuted."""
+    """Check that half of the noise is refuted; a bound is wrong with probability 1e-6."""
     (pair,) = (p for p in catalogue(20) if p.name == "one_to_the_far_end")
     with noise_times(factor):
         bounds = [

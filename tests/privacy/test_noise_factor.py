@@ -1,4 +1,4 @@
-"""The factor on a ledger's noise: of every mechanism, and by thread."""
+"""Noise factor of ledgers: for every mechanism, and by thread."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def test_a_run_has_the_tails_of_its_noise() -> None:
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, np.inf, np.nan])
 def test_a_factor_that_is_none(factor: float) -> None:
-    """With 0 a ledger would release the value itself and count it as private."""
+    """Check that 0 is refused, because it would release the value itself as private."""
     with pytest.raises(ValueError, match="noise factor"):
         Ledger(PURE, np.random.default_rng(0), noise_factor=factor)
 
 
 @pytest.mark.parametrize("budget", [PURE, ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6, "laplace")])
 def test_a_mechanism_of_its_own_chance_is_noisier_by_the_factor(budget: Budget) -> None:
-    """The noise of the budget that it runs at is `factor` times that of the one it pays."""
+    """Check that the returned budget has `factor` times the noise of the paid budget."""
     for factor in (0.25, 3.0):
         ledger = Ledger(budget, rng(), noise_factor=factor)
         found = ledger.pay_for_custom_mechanism("randomised response")

@@ -1,4 +1,4 @@
-"""The noisy search by enumeration, the mean in a ball by a loop."""
+"""The noisy search against enumeration, and the mean in a ball against a loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpbench.privacy.noisy_search import (
     clipped_mean_at_private_radius,
     private_quantile_by_bisection,
 )
-from dpbench.theory.exact.searches import search_law
+from dpbench.theory.exact.searches import search_distribution
 from tests.support import Floats, assert_follows, assert_frequencies, rng
 
 ROW = np.array([0.1, 0.2, 0.2, 0.3, 0.6, 0.7, 2.0])
@@ -22,7 +22,7 @@ STEPS = 3
 
 
 def law_of(rank: float, sd: float) -> Floats:
-    """The probabilities of the eight cells of [0, 1], by all answers that a search can get."""
+    """Return the probabilities of the eight cells of [0, 1], over all answers of a search."""
     found = np.zeros(2**STEPS)
     for answers in itertools.product([False, True], repeat=STEPS):
         low, high, chance = 0.0, 1.0, 1.0
@@ -38,7 +38,7 @@ def law_of(rank: float, sd: float) -> Floats:
 @pytest.mark.parametrize("budget", [ZCDP(0.5), GDP(1.0)], ids=str)
 @pytest.mark.parametrize("d", [0, 4])
 def test_what_a_search_finds_is_as_enumerated(budget: Budget, d: int) -> None:
-    """Half or twice the noise, or that of one coordinate for four, would show."""
+    """Compare frequencies, which detect half or twice the noise, or the noise of one coordinate."""
     shape = (20_000, d) if d else (20_000,)
     found = private_quantile_by_bisection(
         lambda points: np.sum(points[..., None] > ROW, axis=-1).astype(float),
@@ -53,14 +53,14 @@ def test_the_law_of_a_search() -> None:
     def up(points: Floats) -> Floats:
         return np.asarray(ndtr((3.0 - np.sum(points[:, None] > ROW, axis=1)) / 2.0))
 
-    points, chances = search_law(up, 1.0, STEPS)
+    points, chances = search_distribution(up, 1.0, STEPS)
     order = np.argsort(points)
     np.testing.assert_allclose(points[order], (np.arange(8) + 0.5) / 8)
     np.testing.assert_allclose(chances[order], law_of(3.0, 2.0), rtol=1e-12)
 
 
 def test_the_mean_in_a_ball() -> None:
-    """Against a loop over records, in multiples; the noise has the sensitivity 2C/n."""
+    """Compare with a loop over records with multiplicity; the noise has sensitivity 2C/n."""
     offset = rng().standard_normal((1, 30, 3)) * np.array([1, 5, 0.2])
     held = rng(1).integers(0, 4, (1, 30)).astype(float)
     records = np.repeat(offset[0], held[0].astype(int), axis=0)

@@ -1,4 +1,4 @@
-"""The private quantile: its density, the privacy of it, and the window of ranks."""
+"""The private quantile: its density, its privacy, and its window of ranks."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ GRID = [-5.0, -1.0, -0.9, -0.5, 0.0, 0.125, 1.0, 3.0]
 
 
 def cells(values: Sequence[float], h: float) -> Floats:
-    """Points of [LOW, HIGH] between which no score of these values changes."""
+    """Return points of [LOW, HIGH] between which no score of these values changes."""
     kept = np.clip(values, LOW, HIGH)
     return np.unique(np.clip([*(kept - h), *(kept + h), LOW, HIGH], LOW, HIGH))
 
 
 def scores_at(places: Floats, row: Sequence[float] | Floats, q: float, h: float) -> Floats:
-    """-max(0, #{x < t - h} - q n, q n - #{x <= t + h}) at every place t."""
+    """Return -max(0, #{x < t - h} - q n, q n - #{x <= t + h}) at every point t."""
     kept = np.clip(row, LOW, HIGH)[:, None]
     below, within = (kept < places - h).sum(axis=0), (kept <= places + h).sum(axis=0)
     return np.asarray(-np.maximum(0.0, np.maximum(below - q * len(row), q * len(row) - within)))
 
 
 def law_of(row: Sequence[float], ends: Floats, q: float, h: float, epsilon: float) -> Floats:
-    """The probabilities of cells, prop. to length times exp(epsilon score/2)."""
+    """Return the probabilities of cells, proportional to length times exp(epsilon score/2)."""
     scores = scores_at((ends[1:] + ends[:-1]) / 2, row, q, h)
     weights = np.diff(ends) * np.exp(epsilon * scores / 2)
     return np.asarray(weights / weights.sum())
 
 
 def samples(row: Sequence[float] | Floats, trials: int) -> list[Sample]:
-    """The same records, dense and counted."""
+    """Return the records as a dense and as a counted sample."""
     atoms, counts = np.unique(row, return_counts=True)
     dense = DenseSample(np.tile(row, (trials, 1)))
     return [dense, CountedSample(atoms, np.tile(counts, (trials, 1)))]
@@ -53,7 +53,7 @@ def samples(row: Sequence[float] | Floats, trials: int) -> list[Sample]:
     ("epsilon", "q", "h"), [(0.1, 0.5, 0.05), (1.0, 0.1, 0.25), (5.0, 0.75, 1.5)]
 )
 def test_privacy_by_enumeration(epsilon: float, q: float, h: float) -> None:
-    """All pairs of neighbours among 1 to 3 records of the grid, ties included."""
+    """Check all pairs of neighbours among 1 to 3 records of the grid, ties included."""
     ends = cells(GRID, h)
     rho = epsilon**2 / 8
     largest = 0.0
@@ -111,7 +111,7 @@ def test_frequencies_are_those_of_the_exact_density(
 def test_the_window_of_a_large_dataset(
     monkeypatch: pytest.MonkeyPatch, budget: Budget, q: float, ties: int
 ) -> None:
-    """Scores are the naive ones down to a cap below which nothing is ever chosen."""
+    """Check that scores are naive down to a cap, below which no piece is ever chosen."""
     n, h, epsilon = 5000, 0.001, exponential_epsilon(budget)
     x = np.clip(rng(2).normal(0.1, 0.5, n), LOW, HIGH)
     x = np.round(x * ties) / ties if ties else x
@@ -144,7 +144,7 @@ def test_the_window_of_a_large_dataset(
 def test_a_value_that_all_records_share_is_found(
     budget: Budget, place: float, found: float
 ) -> None:
-    """Beyond the bounds they count at the ends."""
+    """Check that records beyond the bounds count at the ends."""
     for sample in samples([place] * 101, 500):
         t = quantile(sample, 0.5, 0.01, budget)
         # Elsewhere the score is -50.5, at epsilon 4: probability below 200 e^-100.

@@ -1,4 +1,4 @@
-"""Moves and control flow of two runs, given the same releases."""
+"""Moves and control flow of two runs, given equal releases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RATIOS: list[tuple[Run, Any, float, str]] = [
     (noise(5.0, 7.0), GAPS, 1.0, "l2"),
     (noise(5.0, 6.0), GAPS, 7 / 6, "l1"),
     (noise(4.0, 8.0), GAPS, 5 / 4, "l2"),
-    # By coordinate, as the noise is: 3/1 and 4/40.
+    # Ratios by coordinate: 3/1 and 4/40.
     (noise(np.array([1.0, 40.0]), np.array([9.0, 90.0])), GAPS, np.hypot(3, 0.1), "l2"),
     (lambda v, a: a.add_l2_noise(v, 10.0), GAPS, 0.5, "l2"),
     (lambda v, a: a.add_joint_noise(v, 2.0, base="box"), GAPS, 2.0, "box"),
@@ -58,7 +58,7 @@ RATIOS: list[tuple[Run, Any, float, str]] = [
 
 @pytest.mark.parametrize(("run", "gaps", "ratio", "norm"), RATIOS)
 def test_a_move_over_its_stated_sensitivity(run: Run, gaps: Any, ratio: float, norm: str) -> None:
-    """Each is worked out by hand from the gaps between the values of both runs."""
+    """Compare with ratios computed by hand from the gaps between the values of both runs."""
     gaps = np.array(gaps)
     found = replayed(run, np.zeros_like(gaps), gaps)
     assert found.ratio == pytest.approx(ratio, rel=1e-9)
@@ -78,7 +78,7 @@ def test_rounding_is_no_move() -> None:
 
 
 def adaptive(values: Floats, ledger: Ledger) -> Floats:
-    """Two steps, the second around what the first released, and at a sensitivity it decides."""
+    """Run two steps; the first release decides centre and sensitivity of the second step."""
     first, second = ledger.split(0.5, 0.5)
     centre = first.add_noise(values, 1.0)
     return second.add_noise(values + 100 * centre, 1 + centre**2)
@@ -113,7 +113,7 @@ def test_control_flow_is_compared() -> None:
 
 
 def test_chance_after_a_mechanism_is_that_of_the_first_run() -> None:
-    """A histogram draws as many noises as bins are occupied; a public offset is drawn after it."""
+    """Check a public offset drawn after a histogram, whose noises depend on the occupied bins."""
 
     def run(values: Floats, ledger: Ledger) -> None:
         coarse, fine = ledger.split(0.5, 0.5)
@@ -129,7 +129,7 @@ def test_chance_after_a_mechanism_is_that_of_the_first_run() -> None:
 
 
 def quantile(values: Floats, ledger: Ledger) -> None:
-    """Clip between a quantile, whose pieces the records cut up, and a public bound."""
+    """Clip between a private quantile, whose pieces the records cut, and a public bound."""
     coarse, fine = ledger.split(0.5, 0.5)
     low = private_quantile(DenseSample(values[None]), 0.5, -1.0, 1.0, 0.01, coarse)
     fine.add_noise(np.clip(values, low, 2.0).mean(keepdims=True), (2.0 - low) / values.size)
@@ -148,7 +148,7 @@ def event(values: Floats, ledger: Ledger) -> None:
 
 
 def own(values: Floats, ledger: Ledger) -> None:
-    """A noise of its own, which the tape is not told, on which a later step rests."""
+    """Run a mechanism with its own randomness, off the tape, and a later step."""
     first, second = ledger.split(0.5, 0.5)
     first.pay()
     second.add_noise(values + 10 * values, 1.0)
@@ -174,7 +174,7 @@ def test_releases_that_the_tape_is_told_are_frozen(
 
 
 def test_steps_without_a_ledger_can_be_compared() -> None:
-    """As those of another library's mechanisms are; other releases end the comparison."""
+    """Compare steps of another library's mechanisms; unequal releases end the comparison."""
 
     def steps(value: float, released: float) -> list[Step]:
         kinds = [("laplace", value, released), ("laplace", 9 * value, 0.0)]

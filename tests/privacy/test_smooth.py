@@ -1,4 +1,4 @@
-"""What noise for a smooth sensitivity costs, by Renyi divergences and log ratios of densities."""
+"""Cost of noise for a smooth sensitivity, by Renyi divergences and ratios of densities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 def log_density(z: Floats, sigma: float) -> Floats:
-    """Of Laplace e^(sigma Y), a sum over normal Y."""
+    """Return the log-density of Laplace noise times e^(sigma Y), as a sum over normal Y."""
     y = sigma * np.linspace(-14, 24, 191)
     log_joint = -y - np.abs(z)[:, None] * np.exp(-y) - (y / sigma) ** 2 / 2
     return np.asarray(logsumexp(log_joint, axis=1) - logsumexp(-((y / sigma) ** 2) / 2) - np.log(2))
@@ -26,14 +26,17 @@ def log_density(z: Floats, sigma: float) -> Floats:
 
 @pytest.mark.parametrize(("x", "rho"), [(0.3, 0.5), (0.6, 0.5), (0.3, 0.005), (0.6, 0.005)])
 def test_the_renyi_divergence_is_what_zcdp_allows(x: float, rho: float) -> None:
-    """At the ends and within. As rho falls it is that, and a shift a tenth larger costs more."""
+    """Check divergences at the ends and within.
+
+    For small rho the bound is nearly attained, so a shift larger by a tenth exceeds it.
+    """
     root, sigma = np.sqrt(2 * rho), 1.05 * x
     orders = 1 + np.array([0.01, 0.3, 1, 2, 4, 7])[:, None] / root
     far = np.exp(np.linspace(-12, 18 * sigma + 6, 70))
     nodes, weights = np.polynomial.legendre.leggauss(3)
 
     def divergence(u: float, v: float) -> float:
-        """Between Z and e^u Z + v, of densities with a kink at 0 and at v, over a rho."""
+        """Return the largest divergence of Z and e^u Z + v over a rho; kinks are at 0 and v."""
         edges = np.unique(np.concatenate([-far, [0.0], far, v - far, [v], v + far]))
         middle, half = (edges[1:] + edges[:-1])[:, None] / 2, np.diff(edges)[:, None] / 2
         z, log_width = (middle + half * nodes).ravel(), np.log(half * weights).ravel()
@@ -68,7 +71,7 @@ def test_students_noise_is_epsilon_dp(epsilon: float, share: float) -> None:
 
 @pytest.mark.parametrize("budget", [PureDP(0.3), GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.02)])
 def test_noise_has_its_law(budget: Budget) -> None:
-    """Derived anew in `dpbench.theory`; by DKW a false alarm has probability 1e-6."""
+    """Compare with the derivation in `dpbench.theory`, by DKW (false alarm 1e-6)."""
     n, share = 40_000, 0.4
     t, law = _unit_noise(share, ReleaseSetting(1, 1, budget))
     assert t == pytest.approx(share * largest_rate(budget), rel=1e-12)

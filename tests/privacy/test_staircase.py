@@ -1,4 +1,4 @@
-"""Staircase noise: privacy by ratios of its density, its law, and where there is Laplace noise."""
+"""Staircase noise: its privacy, its distribution, and its replacement by Laplace noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ each_epsilon = pytest.mark.parametrize("epsilon", [0.3, 2.0, 6.0])
 
 
 def steps(epsilon: float) -> tuple[Floats, Floats]:
-    """Ends of the steps and the densities on them, from the paper; but for e^-40."""
+    """Return ends and densities of the steps, from the paper, up to a tail of e^-40."""
     g, b = 1 / (1 + np.exp(epsilon / 2)), np.exp(-epsilon)
     k = np.arange(int(40 / epsilon) + 1)
     right = S * np.append(np.ravel([k, k + g], order="F"), k[-1] + 1)
@@ -29,7 +29,7 @@ def steps(epsilon: float) -> tuple[Floats, Floats]:
 
 @each_epsilon
 def test_no_two_densities_within_the_sensitivity_differ_by_more(epsilon: float) -> None:
-    """And some do by e^epsilon: of all pairs of steps that are less than it apart."""
+    """Check that the largest ratio of densities within the sensitivity is e^epsilon."""
     ends, height = steps(epsilon)
     apart = np.maximum(ends[:-1, None] - ends[1:], ends[:-1] - ends[1:, None])
     ratio = (height[:, None] / height)[apart < S * (1 - 1e-9)]
@@ -38,7 +38,7 @@ def test_no_two_densities_within_the_sensitivity_differ_by_more(epsilon: float) 
 
 @each_epsilon
 def test_the_law(epsilon: float) -> None:
-    """Of the draws with false-alarm probability 1e-6."""
+    """Compare moments, quantiles and draws with the steps (false alarm 1e-6)."""
     ends, height = steps(epsilon)
     mass = height * np.diff(ends)
     assert mass.sum() == pytest.approx(1, abs=1e-12)
@@ -51,7 +51,7 @@ def test_the_law(epsilon: float) -> None:
     np.testing.assert_allclose(noise.cdf(x), law.cdf(x), atol=1e-12)
     assert noise.variance == pytest.approx(law.var(), rel=1e-9)
     for upper in (0.4, 0.05, 1e-4):
-        assert noise.above(upper) == pytest.approx(law.isf(upper), rel=1e-7)
+        assert noise.isf(upper) == pytest.approx(law.isf(upper), rel=1e-7)
         assert budget.noise_tail(np.asarray(upper), S, S) == pytest.approx(law.isf(upper), rel=1e-7)
     for c in (0.0, 0.3, -1.9):
         area = height * np.diff((c + ends) * np.abs(c + ends)) / 2
@@ -63,7 +63,7 @@ def test_the_law(epsilon: float) -> None:
 
 
 def test_what_is_not_one_number_has_laplace_noise() -> None:
-    """Steps that several coordinates pass cost epsilon each."""
+    """Check vectors and averages, because each coordinate that crosses a step costs epsilon."""
     stairs, laplace = PureDP(3.0, "staircase"), PureDP(3.0)
     numbers, vectors = np.zeros(50), np.zeros((50, 2))
     for values, draws, same in ((numbers, 1, False), (numbers, 9, True), (vectors, 1, True)):

@@ -1,4 +1,4 @@
-"""Budgets in words, of budgets and of rows of results, in every alphabet."""
+"""Text of budgets and of rows of results, in every alphabet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tape notes what mechanisms were given, and replays it."""
+"""Tapes that record the inputs of mechanisms and replay their outputs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_a_tape_replays_an_earlier_run() -> None:
     released = Ledger(PURE, np.random.default_rng(1), tape=again).add_noise(ZEROS + 3, 1.0)
     np.testing.assert_array_equal(released, first.steps[1].released)
     np.testing.assert_array_equal(again.steps[1].values, ZEROS + 3)
-    other = Tape(first.steps)  # of another shape
+    other = Tape(first.steps)  # for values of another shape
     released = Ledger(PURE, rng(), tape=other).add_noise(ZEROS[:2], 1.0)
     np.testing.assert_array_equal(released, other.steps[1].released)
 
 
 def test_a_replay_has_the_chance_and_the_words_of_the_earlier_run() -> None:
-    """However many numbers a mechanism draws; a release is noted as what was given back."""
+    """Check outputs and the generator after mechanisms that draw different amounts of numbers."""
     first = Tape()
     ledger = Ledger(PURE, rng(), tape=first)
     ledger.pay()
@@ -53,11 +53,11 @@ def test_a_replay_has_the_chance_and_the_words_of_the_earlier_run() -> None:
     once = Tape(first.steps)
     another = Ledger(PURE, rng(), tape=once)
     another.pay()
-    assert another.record_output(another.rng.random(3)).shape == (3,)  # of another shape
+    assert another.record_output(another.rng.random(3)).shape == (3,)  # the shape differs
 
 
 def test_a_choice_by_other_weights_is_not_replayed() -> None:
-    """It is another mechanism: what it chose says nothing of this one."""
+    """Check that other weights make another mechanism, whose choice differs."""
     scores, weights = np.tile([0.0, 0.0], (9, 1)), np.array([0.0, -1e9])
     first = Tape()
     Ledger(PURE, rng(), tape=first).exponential(scores, 1.0, weights)

@@ -16,7 +16,7 @@ from matplotlib.colors import to_rgb
 from scipy.stats import beta
 
 from dpbench.analysis.result import Result
-from dpbench.output.style import save, spaced, style
+from dpbench.output.style import display_name, save, style
 from dpbench.privacy import PureDP
 from dpbench.report.error_figures import GUIDES, ErrorAgainstN, axis_scale
 from dpbench.report.labels import Labels
@@ -87,7 +87,7 @@ CASES: list[tuple[str, dict[str, Any], tuple[str, ...], dict[str, dict[str, str]
     (  # a column that only some estimators have
         "numbers", {**ROUNDS, "metrics": ["width_q50"], "logarithmic": False},
         ("rounds", "linear", "log"),
-        {spaced(family): {f"shrinking, $n = {n}$": f"family == '{family}' and n == {n} and "
+        {display_name(family): {f"shrinking, $n = {n}$": f"family == '{family}' and n == {n} and "
                                                    "privacy == 'zcdp' and rounds > 0"
                           for n in (300, 1000)}
          for family in ("gaussian", "student")},
@@ -107,9 +107,9 @@ CASES: list[tuple[str, dict[str, Any], tuple[str, ...], dict[str, dict[str, str]
     ),
     (
         "numbers", {**ERROR, "by": "family", "metric": "miss_rate"}, ("$n$", "log", "linear"),
-        {spaced(family): {f"shrinking, $t = {t}$": f"family == '{family}' and rounds == {t} and "
-                                                   "privacy == 'pure' and epsilon == 1"
-                          for t in (1, 2, 4)}
+        {display_name(family): {f"shrinking, $t = {t}$": f"family == '{family}' and rounds == {t} "
+                                                         "and privacy == 'pure' and epsilon == 1"
+                                for t in (1, 2, 4)}
          for family in ("gaussian", "student")},
     ),
 ]  # fmt: skip
@@ -351,7 +351,7 @@ def test_panels_are_in_the_order_of_the_numbers_in_their_names(regimes: Result) 
     tables = [regimes.summary.assign(family=f"people_m{m}") for m in (1, 16, 4)]
     figure = ErrorAgainstN(by="family")
     labels = SimpleNamespace(family=str)
-    titles = [title for title, _ in figure._parts(pd.concat(tables), cast("Labels", labels))]
+    titles = [title for title, _ in figure._split_panels(pd.concat(tables), cast("Labels", labels))]
     assert titles == ["people_m1", "people_m4", "people_m16"]
 
 

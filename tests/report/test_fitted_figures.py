@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpbench.analysis.result import Result
-from dpbench.output.style import spaced
+from dpbench.output.style import display_name
 from tests.report.conftest import drawn, lines
 from tests.report.specs import ACCURACY, THRESHOLD
 
@@ -94,7 +94,7 @@ def test_thresholds_against_delta(numbers: Result) -> None:
     assert ax.get_xlabel() == r"$\ln(1/\delta)$"
     table = numbers.samples[numbers.samples["request"] == "deltas"]
     for (label, x, y), family in zip(lines(ax), ("gaussian", "student"), strict=True):
-        assert label == f"free, {spaced(family)}"
+        assert label == f"free, {display_name(family)}"
         at = table[table["distribution"] == family].sort_values("delta", ascending=False)
         assert x == pytest.approx([6 * np.log(10), 100 * np.log(10)])
         assert y == at["samples"].tolist()

@@ -21,19 +21,19 @@ import dpbench
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.cli import run
-from dpbench.jobs.composition import composed
+from dpbench.jobs.composition import compose
 from dpbench.output.verdicts import EARLY
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
 from dpbench.report.latex import (
     COLUMNS,
-    MOST_ROWS,
+    MAX_TABULAR_ROWS,
     WIDTH,
     caption,
     claim_rows,
     claims_table,
-    escaped,
-    latex,
+    escape_latex,
+    to_latex,
 )  # fmt: skip
 from experiments import paper
 from experiments.paper import main, sources
@@ -251,7 +251,7 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
         r"zCDP, $\rho = 0.5$",
     ]
     assert [row[3] for row in rows] == budgets * 2
-    text = claims_table(rows * MOST_ROWS)
+    text = claims_table(rows * MAX_TABULAR_ROWS)
     assert_latex(text)
     assert_fits(claims_table([*unknown, limit]))
     assert text.startswith(
@@ -261,11 +261,11 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
 
 
 def test_text_is_escaped_but_for_mathematics() -> None:
-    assert escaped(r"a_b & 5% {x} # ~ ^ \ < > $a_b \le 1$ c_d") == (
+    assert escape_latex(r"a_b & 5% {x} # ~ ^ \ < > $a_b \le 1$ c_d") == (
         r"a\_b \& 5\% \{x\} \# \textasciitilde{} \textasciicircum{} \textbackslash{} "
         r"\textless{} \textgreater{} $a_b \le 1$ c\_d"
     )
-    assert latex("coordinates k2, k 2, k = 2") == "coordinates k2, $k$ 2, $k = 2$"
+    assert to_latex("coordinates k2, k 2, k = 2") == "coordinates k2, $k$ 2, $k = 2$"
 
 
 def test_a_run_for_a_paper_has_all_that_it_takes(finished: Path) -> None:
@@ -294,7 +294,7 @@ def test_shipped_sources_ask_for_what_their_sweeps_have(name: str) -> None:
     for label, wanted in source.sweeps.items():
         if label in ("audit", "libraries"):
             return
-        study = from_mapping(Study, composed([f"sweep={label}"])["sweep"], label)
+        study = from_mapping(Study, compose([f"sweep={label}"])["sweep"], label)
         chosen_labels(wanted.claims, study.all_claims, "claims")
         figures = chosen_labels(wanted.figures, study.all_figures, "figures")
         shown += len(figures)
@@ -303,7 +303,7 @@ def test_shipped_sources_ask_for_what_their_sweeps_have(name: str) -> None:
             assert text
             assert not SPECIAL.search(text)
             assert text.endswith(".")
-            assert_latex(latex(text))
+            assert_latex(to_latex(text))
         sections = (study.families, study.estimators, study.budgets)
         entries |= {one.name for section in sections for one in section.values()}
     assert shown >= (1 if name == "near_optimal" else 3)

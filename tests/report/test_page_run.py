@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpbench.report.page import finished_runs
+from dpbench.report.page import find_finished_runs
 from tests.report.conftest import page_of
 
 
@@ -21,5 +21,5 @@ def test_finished_runs_have_a_manifest_of_a_sweep(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "manifest.json").write_text(text)
     (tmp_path / "without").mkdir()
-    assert finished_runs(tmp_path) == [tmp_path / "a", tmp_path / "b"]
-    assert finished_runs(tmp_path / "nowhere") == []
+    assert find_finished_runs(tmp_path) == [tmp_path / "a", tmp_path / "b"]
+    assert find_finished_runs(tmp_path / "nowhere") == []

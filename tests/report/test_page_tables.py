@@ -14,10 +14,10 @@ from dpbench.report.page_tables import (
     as_number,
     bound_mark,
     claim_mark,
-    digits,
+    format_digits,
+    format_short,
     group_mark,
     make_table,
-    short,
 )
 
 
@@ -52,12 +52,12 @@ def test_tables_are_cut_and_leave_out_what_is_empty_or_not_asked_for() -> None:
      (12345.6, "1.235e4"), (1e-6, "1e-6"), (1.5e-10, "1.5e-10"), (1e100, "1e100"), (nan, "")],
 )  # fmt: skip
 def test_numbers_in_short(value: float, text: str) -> None:
-    assert short(value) == text
+    assert format_short(value) == text
 
 
 def test_four_digits_and_nothing_for_what_is_no_number() -> None:
     cases = {"2": "2.000", "0.0123456": "0.01235", "inf": "∞", "-inf": "-∞", "": "", "two": ""}
-    assert {text: digits(as_number(text)) for text in cases} == cases
+    assert {text: format_digits(as_number(text)) for text in cases} == cases
     assert np.isnan(as_number(None))
 
 

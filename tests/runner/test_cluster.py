@@ -178,8 +178,8 @@ def test_small_blocks_are_handed_over_many_at_once(
         return dumps(call)
 
     monkeypatch.setattr(cluster, "pickle", SimpleNamespace(dumps=dumps, loads=pickle.loads))
-    monkeypatch.setattr(cluster, "SECONDS", seconds)
-    monkeypatch.setattr(cluster, "SHARES", math.inf)
+    monkeypatch.setattr(cluster, "SHARE_SECONDS", seconds)
+    monkeypatch.setattr(cluster, "SHARES_PER_SECOND", math.inf)
     tasks = list(range(60))
     found = list(compute(operator.neg, tasks, Runner(backend="dask"), 1))
     assert sorted(found) == [(task, -task) for task in tasks]
@@ -193,7 +193,7 @@ def test_the_model_of_a_cluster(workers: int, block: float) -> None:
     costs = cluster_model.Costs()
     share = costs.share / cluster_model.share_size(workers, block)
     bounds = sorted([1 / (share + costs.block), workers / (block + costs.worker)])
-    rate = cluster_model.rate(workers, block, costs)
+    rate = cluster_model.simulate_throughput(workers, block, costs)
     assert rate <= bounds[0] * (1 + 1e-9)
     assert bounds[1] < 2 * bounds[0] or rate >= 0.97 * bounds[0]
 
@@ -220,11 +220,11 @@ def test_tls_without_credentials(scheme: str, settings: dict[str, Any], told: st
 def test_a_wait_for_workers_is_told_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE", 0.01)
+    monkeypatch.setattr(cluster, "PATIENCE_SECONDS", 0.01)
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Timer(0.2, done.put, ["a future"]).start()
     client = SimpleNamespace(nthreads=dict, scheduler=SimpleNamespace(address="tcp://there"))
-    assert cluster._next(done, client) == "a future"
+    assert cluster._wait_for_next(done, client) == "a future"
     told = "dpbench: waiting for workers of the dask scheduler tcp://there\n"
     assert capsys.readouterr().err == told
 
@@ -233,9 +233,9 @@ def test_results_that_go_with_the_last_worker(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The wait for another, which computes them again, is told."""
-    how = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), cluster.NOWHERE)
+    how = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), cluster.LOOPBACK)
     how["host"] = "127.0.0.1"
-    fetch, lost = cluster._result, threading.Event()
+    fetch, lost = cluster._fetch_result, threading.Event()
 
     def lose(*arguments: Any) -> Any:
         if not lost.is_set():
@@ -245,8 +245,8 @@ def test_results_that_go_with_the_last_worker(
             threading.Timer(0.5, there.scale, [1]).start()
         return fetch(*arguments)
 
-    monkeypatch.setattr(cluster, "PATIENCE", 0.05)
-    monkeypatch.setattr(cluster, "_result", lose)
+    monkeypatch.setattr(cluster, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(cluster, "_fetch_result", lose)
     with cluster.distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", **how
     ) as there:
@@ -284,7 +284,7 @@ def test_a_local_process_of_another_source_is_refused(monkeypatch: pytest.Monkey
     tasks = [BlockTask(members, 10, (setting,), 0, index, "cell") for index in range(2)]
     assert len(list(compute(run_block, tasks, Runner(), 2))) == 2
     before = dataclasses.replace(Origin.of(), modules=("dpbench.seeds before",))
-    monkeypatch.setattr(imports, "_own", lambda _: "before")  # in this process
+    monkeypatch.setattr(imports, "_own_digest", lambda _: "before")  # in this process
     found = compute(run_block, tasks, Runner(), 2, before)
     next(found)  # of this process
     with pytest.raises(dpbench.ConfigError, match=r"runner: process \d+ computes by other source"):

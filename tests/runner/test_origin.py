@@ -61,8 +61,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copytree(HERE, tmp_path / "dpbench", ignore=ignored)
     monkeypatch.setattr(imports, "PACKAGE", tmp_path / "dpbench")
     statements = cache(lambda text: [*parsed(text)])  # read again and again
-    parsed = imports._statements
-    monkeypatch.setattr(imports, "_statements", statements)
+    parsed = imports._match_imports
+    monkeypatch.setattr(imports, "_match_imports", statements)
     yield tmp_path / "dpbench"
     origin._package.cache_clear()
 

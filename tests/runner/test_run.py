@@ -37,7 +37,7 @@ def ten_blocks(bench: Bench, body: str) -> None:
 
 def test_what_is_there_is_not_computed_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever else is lost, edited or damaged."""
-    monkeypatch.setattr(store, "ROWS", 1)  # a block a file
+    monkeypatch.setattr(store, "MAX_FILE_ROWS", 1)  # a block a file
     bench.done()
     results, shards = bench.results(), {p: p.read_bytes() for p in bench.blocks()}
     assert bench.counts() == (5, 0)

@@ -136,7 +136,7 @@ def test_a_run_mends_damaged_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = len(TASKS[0].keys) * TASKS[0].trials
-    monkeypatch.setattr(store, "ROWS", 2 * rows)
+    monkeypatch.setattr(store, "MAX_FILE_ROWS", 2 * rows)
     _run(Store(tmp_path, "source"))
     written = [set(computed[i : i + 2]) for i in (0, 2, 4)]
     computed.clear()
@@ -162,7 +162,7 @@ def test_many_blocks_are_few_files(
     tmp_path: Path, computed: list[BlockTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cell of 100,000 trials is 500 blocks, and 300 cells are as many as they are."""
-    monkeypatch.setattr(store, "ROWS", 1 << 14)
+    monkeypatch.setattr(store, "MAX_FILE_ROWS", 1 << 14)
     two = {"clip": {**CLIP, "upper": [1, 2]}}
     small = Made(n=list(range(100, 400)), trials=1, estimators=two)
     for made, count in ((Made(n=[100], trials=10**5, estimators=two), 500), (small, 300)):
@@ -170,7 +170,7 @@ def test_many_blocks_are_few_files(
         folder = tmp_path / str(count)
         _run(Store(folder, "source"), made.cells)
         assert len(computed) == count
-        of_file = -(-store.ROWS // (2 * 200))
+        of_file = -(-store.MAX_FILE_ROWS // (2 * 200))
         assert len(list((folder / "blocks").iterdir())) == -(-count // of_file) < 20
         assert _run(Store(folder, "source"), made.cells)[1].blocks_reused == count
 
@@ -191,7 +191,7 @@ def test_what_is_finished_is_soon_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "SECONDS", 0.0)
+    monkeypatch.setattr(store, "SECONDS_BETWEEN_WRITES", 0.0)
     (tmp_path / "blocks").touch()  # no folder can be made
     with pytest.raises(OSError, match="blocks"):
         Store(tmp_path, "source").write(TASKS[0], _block(TASKS[0]))
@@ -241,7 +241,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "ROWS", 1)  # a block a file
+    monkeypatch.setattr(store, "MAX_FILE_ROWS", 1)  # a block a file
     monkeypatch.setattr(save, "__defaults__", (("png",), None))  # the largest
     bench.write(lambda spec: spec["figures"].update(errors=FIGURE))
     bench.done("out=whole")
@@ -267,7 +267,7 @@ def test_a_file_goes_when_nothing_in_it_is_needed(tmp_path: Path) -> None:
     for path in (old, new):
         path.touch()
     where = {"a": old, "b": old}
-    store._enter(where, ["a"], new)
+    store._enter_file(where, ["a"], new)
     assert (where, old.exists()) == ({"a": new, "b": old}, True)
-    store._enter(where, ["b"], new)
+    store._enter_file(where, ["b"], new)
     assert (where, old.exists()) == ({"a": new, "b": new}, False)

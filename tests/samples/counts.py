@@ -1,4 +1,4 @@
-"""A few counts, and the same records one by one."""
+"""Small datasets as counts and record by record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every sample answers, or refuses."""
+"""Queries that every sample answers or refuses."""
 
 from __future__ import annotations
 

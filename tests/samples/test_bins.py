@@ -40,7 +40,7 @@ ENDS: list[End] = [
 
 
 def first_and_last(end: End) -> tuple[Fraction, float, float]:
-    """Where bin 0 of the definition starts, and the numbers of the outer bins from there."""
+    """Return the start of bin 0, and the numbers of the outer bins, from the definition."""
     width, lower, upper, *aligned = end
     point = aligned[0] if aligned else lower
     start = Fraction(point) if math.isfinite(point) else Fraction(0)
@@ -53,7 +53,7 @@ def first_and_last(end: End) -> tuple[Fraction, float, float]:
 
 
 def left_end(x: float, end: End) -> Fraction:
-    """The left end of the bin of one record, from the definition."""
+    """Return the left end of the bin of one record, from the definition."""
     start, first, last = first_and_last(end)
     which = (Fraction(x) - start) // Fraction(end[0])
     return start + Fraction(min(max(which, first), last)) * Fraction(end[0])
@@ -65,7 +65,7 @@ def counted(rows: list[list[float]]) -> CountedSample:
 
 
 def check(sample: Sample, bins: Bins, ends: list[End]) -> None:
-    """The number of bins, and who is in them, against the definition, trial by trial."""
+    """Compare the number of bins and their records with the definition, trial by trial."""
     held = sample.occupied(bins)
     many = np.broadcast_to(bins.count, len(ends))
     for trial, (row, end) in enumerate(zip(ROWS, ends, strict=True)):
@@ -81,7 +81,7 @@ def check(sample: Sample, bins: Bins, ends: list[End]) -> None:
 
 @pytest.mark.parametrize("most", [0, 4, 10**9], ids=["sort", "usual", "table"])
 def test_occupied_against_a_loop(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(dense, "DENSE_BINS", most)
+    monkeypatch.setattr(dense, "MAX_TABLE_BINS", most)
     for end in ENDS[: 5 if most > 4 else None]:
         for sample in (DenseSample(ROWS), DenseSample(np.asfortranarray(ROWS)), counted(ROWS)):
             check(sample, Bins(*end), [end] * len(ROWS))

@@ -1,4 +1,4 @@
-"""Counts: parts and pairs by enumeration, answers about a sign, exact means."""
+"""Counts: parts and pairs by enumeration, votes and coins, exact means."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tests.support import BIG, FALSE_ALARM, LARGEST, assert_law, rng
 def enumerated(
     counts: Sequence[int], outcome: Callable[[tuple[int, ...]], Hashable]
 ) -> dict[Hashable, Fraction]:
-    """The law of `outcome` when the records, atom numbers, come in a uniform order."""
+    """Return the distribution of `outcome` over uniform orders of the records."""
     records = [atom for atom, count in enumerate(counts) for _ in range(count)]
     orders = Counter(outcome(order) for order in itertools.permutations(records))
     return {key: Fraction(c, math.factorial(len(records))) for key, c in orders.items()}
 
 
 def table(order: tuple[int, ...], sizes: Sequence[int], atoms: int) -> Hashable:
-    """Counts of every atom in each of consecutive parts."""
+    """Return the count of every atom in each of consecutive parts."""
     rest = iter(order)
     parts = [list(itertools.islice(rest, size)) for size in sizes]
     return tuple(tuple(part.count(atom) for atom in range(atoms)) for part in parts)
 
 
 def of_trials(groups: list[CountedSample], trials: int) -> list[NDArray[np.int64]]:
-    """The (trials, m) counts of each group."""
+    """Return the counts of each group, (trials, m)."""
     parts = [g.counts.reshape(trials, -1, g.atoms.size) for g in groups]
     return list(np.moveaxis(np.concatenate(parts, axis=1), 1, 0))
 
@@ -49,7 +49,7 @@ def of_trials(groups: list[CountedSample], trials: int) -> list[NDArray[np.int64
 def test_counted_parts_and_groups_are_exchangeable(
     counts: tuple[int, ...], sizes: list[int]
 ) -> None:
-    """Trials of two datasets in turn: none may take from another."""
+    """Alternate two datasets over the trials, so that records of another trial would show."""
     trials, m, many = 10_000, len(counts), len(sizes)
     sample = CountedSample(np.arange(m), np.tile([counts, counts[::-1]], (trials // 2, 1)))
     parts = [part.counts for part in sample.split(sizes, rng(6))]
@@ -109,7 +109,7 @@ def test_pairs_that_overflow_are_the_largest_number() -> None:
 
 
 def test_votes_are_unbiased_and_vary_as_they_should() -> None:
-    """By all laws of few records, dense and counted, and of more than can be listed."""
+    """Compare with the exact distribution for few records, and with its moments for 1e12."""
     few, low, high = np.array([-3.0, 0.2, 0.2, 0.0]), 0.1, 0.4
     dense = DenseSample(np.broadcast_to(few, (40_000, 4)))
     counted = CountedSample([-3, 0.0, 0.2], [[1, 1, 2]] * 40_000)
@@ -126,14 +126,14 @@ def test_votes_are_unbiased_and_vary_as_they_should() -> None:
     # a z-test with false-alarm probability 1e-6
     z = (many.three_output_sum(1.0, low, high, rng()) - 0.15e6) / math.sqrt(0.2e12)
     assert abs(z.mean()) <= stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(1000)
-    # Of votes up 1 is rounded to, those down are left no chance.
+    # The probability of up votes rounds to 1, so down votes have none.
     low, high = three_values(PureDP(50.0))
     assert high == 1
     assert CountedSample([-9.0, 9.0], [[3, 5]]).three_output_sum(1.0, low, high, rng()) == 2
 
 
 def test_as_many_coins_fall_heads_in_counted_data() -> None:
-    """Of few records by all their laws, and of many more than can be listed."""
+    """Compare with the exact distribution for few records, and with its moments for 1e12."""
     few, counted = (
         np.array([-3.0, 0.2, 0.2, 0.9]),
         CountedSample([-3, 0.2, 0.9], [[1, 2, 1]] * 40_000),

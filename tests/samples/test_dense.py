@@ -1,4 +1,4 @@
-"""Records held one by one, against naive loops; counts of them answer the same."""
+"""Records stored one by one, against naive loops and against counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import BIG, Floats, rng, unchanged
 
 
 def naive(values: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Floats:
-    """Clipped means record by record, each sum exactly rounded."""
+    """Return clipped means record by record; each sum is rounded once."""
     rows = np.asarray(values, dtype=float)
     low, high = (np.broadcast_to(b, len(rows))[:, None] for b in (lower, upper))
     return np.array([math.fsum(row) / len(row) for row in np.clip(rows, low, high).tolist()])
@@ -62,7 +62,7 @@ def test_quantiles_are_the_smallest_that_reach(q: float) -> None:
 
 
 def test_ranks_are_exact_where_products_round() -> None:
-    """For 29 per cent of 100, 10 per cent of 30, and so on to n = 1e12."""
+    """Check ranks such as 29% of 100 and 10% of 30 records, up to n = 1e12."""
     for n in (3, 30, 70, 100, 300, 10**6, BIG, BIG - 1):
         for percent in range(1, 100):
             rank = math.ceil(Fraction(percent, 100) * n)
@@ -90,7 +90,7 @@ def test_trimmed_means_agree(fraction: float) -> None:
 @pytest.mark.parametrize("kind", ["1e150", "-1e300", "other trials", "equal"])
 @pytest.mark.parametrize("turn", [np.ascontiguousarray, np.asfortranarray])
 def test_far_records_swallow_no_digits(kind: str, turn: Callable[[Floats], Floats]) -> None:
-    """In any memory order: a batch drawn as (n, trials) and transposed is in Fortran's."""
+    """Check every memory order: a batch drawn as (n, trials) and transposed has Fortran order."""
     values = rng(2).normal(0.3, 1.0, (3, 5000))
     if kind == "other trials":
         values[:] = 1e150
@@ -123,12 +123,12 @@ def test_pieces_of_rows_change_no_bit(n: int, monkeypatch: pytest.MonkeyPatch) -
     values = rng(6).standard_t(2, (3, n))
     bounds = np.array([-40.0, -50.0, -60.0]), 1e9
     whole = DenseSample(values).clipped_mean(*bounds)
-    monkeypatch.setattr(dense, "CACHED", 128)
+    monkeypatch.setattr(dense, "CACHED_NUMBERS", 128)
     np.testing.assert_array_equal(whole, DenseSample(values).clipped_mean(*bounds))
 
 
 def test_records_are_held_no_longer_than_the_sample() -> None:
-    """Blocks are large, and the garbage collector is late."""
+    """Check that memory is freed without the garbage collector, because blocks are large."""
     sample = DenseSample(rng(7).normal(size=(2, 3000)))
     sample.clipped_mean(-9.0, 9.0)
     held = weakref.ref(sample)
@@ -142,7 +142,7 @@ def test_records_are_held_no_longer_than_the_sample() -> None:
 
 @pytest.mark.parametrize("n", [1000, 100_000])
 def test_sums_beyond_the_largest_number(n: int) -> None:
-    """Of all records, whose mean is a number all the same; the first trial's are small."""
+    """Check sums that overflow although the mean is finite; the first trial is small."""
     values = np.full((2, n), 1e305)
     values[0] = rng(8).normal(size=n)
     for sample in (DenseSample(values), DenseSample(np.broadcast_to(values[1:], (2, n)))):
@@ -216,7 +216,7 @@ def test_dense_records_are_copies() -> None:
 @pytest.mark.parametrize("parts", [1, 2, 4, 11])
 @pytest.mark.parametrize("shape", [(3, 11), (1, 11), (3, 11, 2)])
 def test_dense_groups_are_cut_by_index(shape: tuple[int, ...], parts: int) -> None:
-    """In any memory order; by index, so that a record has a home group."""
+    """Check every memory order; groups are cut by index, so that a record has a fixed group."""
     values = rng(1).normal(size=shape)
     cut = np.array_split(values, parts, axis=1)
     for memory in (values, np.asfortranarray(values)):

@@ -66,8 +66,11 @@ def test_small_draws_against_scipy(marked: int, total: int, drawn: int) -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
 def test_few_marked_records_among_many_are_hypergeometric(share: float) -> None:
-    """By rejection; in exact whole numbers C(20, x) (drawn)_x (rest)_(20-x) / (total)_20."""
-    limit = 10**9  # where numpy's own sampler ends
+    """Compare draws by rejection with exact probabilities.
+
+    They are C(20, x) (drawn)_x (rest)_(20-x) / (total)_20, with falling factorials.
+    """
+    limit = 10**9  # the limit of numpy's sampler
     marked, drawn = 20, int(share * limit)
     found = draw(1, marked, limit, drawn, 100_000)
     ways = [
@@ -105,7 +108,7 @@ def test_large_draws_are_normal(marked: int, drawn: int) -> None:
 @pytest.mark.parametrize("n", [5 * 10**8, BIG])
 @pytest.mark.parametrize("common", [False, True])
 def test_chance_over_that_of_the_mode(n: int, common: bool) -> None:
-    """By the table of factorials, and beyond it, as by probabilities; their error is 1e-9 each."""
+    """Compare with probabilities, inside and beyond the table of factorials; each errs by 1e-9."""
     mean = np.repeat([0.3, 20.0, 700.0, 3000.0], 60)
     x = np.maximum(0, np.rint(mean + np.tile(np.linspace(-5, 5, 60), 4) * np.sqrt(mean)))
     mode, p = np.floor(mean), mean / n

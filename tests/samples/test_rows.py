@@ -1,4 +1,4 @@
-"""Balls: rows moved to them one after another, and rows inside, against exact loops."""
+"""Projections of rows to successive balls, and rows inside, against exact loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Make = Callable[[Floats], Sample]
 
 
 def sparse(values: Floats) -> SparseSample:
-    """The same data; the first zero row of a trial, if any, is listed, too."""
+    """Return a sparse sample that also stores all zero rows of a trial but the first."""
     rows, held = [], []
     for trial in values:
         zero = ~trial.any(axis=1)
@@ -30,7 +30,7 @@ def sparse(values: Floats) -> SparseSample:
 
 
 def broadcast(values: Floats) -> DenseSample:
-    """For values that are alike in all trials: held once."""
+    """Return a dense sample that stores one dataset for all trials."""
     return DenseSample(np.broadcast_to(values[:1], values.shape))
 
 
@@ -46,7 +46,7 @@ def moved(row: Sequence[float], centre: Sequence[float], radius: float) -> list[
 
 
 def naive(values: Floats, balls: Sequence[Ball]) -> list[tuple[Floats, Floats, Floats]]:
-    """After each ball: means of rows moved to the balls in turn; sums and counts inside it.
+    """Return, for each ball, means of rows projected so far, and sums and counts of rows inside.
 
     Every sum is rounded once.
     """
@@ -65,7 +65,7 @@ def naive(values: Floats, balls: Sequence[Ball]) -> list[tuple[Floats, Floats, F
 
 
 def check(sample: Sample, values: Floats, balls: Sequence[Ball]) -> None:
-    """Against the loop, up to the rounding of the numbers that the balls of a trial let in."""
+    """Compare with the loop, up to the rounding of the numbers in the balls of a trial."""
     rows = moving = sample.rows()
     farthest = np.abs(values).max(axis=(1, 2))
     for (centre, radius), (means, sums, counts) in zip(balls, naive(values, balls), strict=True):
@@ -79,7 +79,7 @@ def check(sample: Sample, values: Floats, balls: Sequence[Ball]) -> None:
 
 
 def shrinking(values: Floats, seed: int) -> list[Ball]:
-    """Balls that cut off more and more, at another place and of another size in every trial."""
+    """Return balls that cut off more and more rows, of other centre and radius in each trial."""
     trials, _, d = values.shape
     draw = rng(seed)
     far = np.median(np.linalg.norm(values - values.mean(axis=1, keepdims=True), axis=2), axis=1)
@@ -119,7 +119,7 @@ def test_balls_against_a_loop(make: Make, values: Floats) -> None:
 
 @each
 def test_rows_on_the_surface_are_inside(make: Make) -> None:
-    """Whole numbers and squares: who is inside is exact."""
+    """Check whole numbers, for which squared distances are exact."""
     values = rng(2).integers(-6, 7, (3, 200, 2)).astype(float)
     rows = make(values).rows()
     centre = np.array([[0.0, 0.0], [3.0, 4.0], [-1.0, 2.0]])
@@ -135,7 +135,7 @@ def test_rows_on_the_surface_are_inside(make: Make) -> None:
 @each
 @pytest.mark.parametrize(("size", "many"), [(1e150, 1), (-1e300, 20), (1e300, 39)])
 def test_many_wild_rows_take_no_digits(make: Make, size: float, many: int) -> None:
-    """So many that the bulk is wild; each on an axis of its own."""
+    """Check rows so large and so many that the core contains them, each on an axis."""
     values = rng(15).normal(size=(2, 40, 3))
     for i in range(many):
         values[1, i] = 0.0
@@ -149,7 +149,7 @@ def test_many_wild_rows_take_no_digits(make: Make, size: float, many: int) -> No
 @pytest.mark.parametrize("at", [1e4, 1e9])
 @pytest.mark.parametrize("d", [1, 8])
 def test_rows_far_from_the_origin(at: float, d: int) -> None:
-    """There squared norms cannot tell which rows are near; who leaves must not rest on them."""
+    """Check distances that squared norms cannot resolve, so that they must not decide."""
     values = at + rng(16).normal(size=(3, 80, d))
     centre = at + 0.1 * rng(17).normal(size=(3, d))
     for radius in (0.3, 1.0, 3.5):
@@ -170,7 +170,7 @@ def test_a_far_centre(make: Make, at: float) -> None:
 
 
 def test_a_trial_does_not_depend_on_the_others() -> None:
-    """Bit for bit."""
+    """Check that results are equal bit for bit."""
     values = DATA["uneven"]
     together = DenseSample(values).rows()
     rows = [DenseSample(values[t : t + 1]).rows() for t in range(4)]
@@ -186,7 +186,7 @@ def test_a_trial_does_not_depend_on_the_others() -> None:
 
 
 def test_data_held_once_are_like_copies() -> None:
-    """While all trials have one ball, and after that."""
+    """Check one ball for all trials, and then a ball for each trial."""
     values = np.tile(rng(22).normal(size=(1, 70, 3)) * [1.0, 1.5, 0.1], (4, 1, 1))
     balls: list[Ball] = [
         (np.zeros((4, 3)), 30.0),
@@ -206,7 +206,7 @@ def test_data_held_once_are_like_copies() -> None:
 @pytest.mark.parametrize("make", [DenseSample, sparse, broadcast])
 @pytest.mark.parametrize("outside", [0.1, 50.0])
 def test_a_centre_that_is_no_number(make: Make, outside: float) -> None:
-    """Nothing was released where to put the ball: unmoved rows would be released instead."""
+    """Check that a NaN centre gives NaN, because unmoved rows would be released otherwise."""
     values = np.tile(rng(18).normal(size=(1, 30, 3)), (4, 1, 1))
     centre = np.zeros((4, 3))
     centre[1], centre[2, 1] = np.nan, np.nan
@@ -228,9 +228,9 @@ def test_a_centre_that_is_no_number(make: Make, outside: float) -> None:
 @each
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (30, 1), (30, 3), (5, 20)])
 def test_sensitivity_by_brute_force(make: Make, n: int, d: int) -> None:
-    """Neighbours differ in one row, which may be anything; the balls are the same.
+    """Check that the projected mean moves by at most 2s/n, with s the last radius.
 
-    The projected mean then moves by at most 2s/n, s the last radius.
+    Neighbours differ in one arbitrary row; the balls are equal.
     """
     draw = rng(24)
     extremes = [0.0, 1e-300, 1e-3, 1.0, 3.0, 10.0, 1e8, 1e150, 1e300]
@@ -254,7 +254,7 @@ def test_sensitivity_by_brute_force(make: Make, n: int, d: int) -> None:
 
 
 def test_counted_rows_at_large_n() -> None:
-    """1e12 records, of which five are not zero, in exact fractions."""
+    """Compare 1e12 records, five of them nonzero, with exact fractions."""
     rows = np.array([[3.0, 4.0], [1e150, 0.0], [0.0, -0.5], [6.0, 8.0], [0.1, 0.0]])
     sample = SparseSample(rows, np.array([2, 0, 3]), BIG)
     centre, radius = np.array([[0.5, 0.0], [3.0, 4.0], [0.0, 0.0]]), 2.0

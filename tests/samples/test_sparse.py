@@ -1,4 +1,4 @@
-"""Vectors most of which are zero, against the same data held record by record."""
+"""Vectors that are mostly zero, against samples that store every record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def expanded(given: SparseSample) -> DenseSample:
 
 
 def by_trial(given: SparseSample) -> list[list[tuple[float, ...]]]:
-    """The rows held of every trial."""
+    """Return the stored rows of every trial."""
     cuts = np.cumsum(given.held)[:-1]
     return [[tuple(row) for row in part.tolist()] for part in np.split(given.rows_held, cuts)]
 
@@ -46,7 +46,7 @@ def close(found: Floats, wanted: Floats) -> None:
     ("low", "high"), [(-1.0, 2.0), (0.1, np.linspace(0.6, 4.0, 5)), (np.linspace(-1, 0.5, 5), 2.0)]
 )
 def test_means_agree(low: Any, high: Any) -> None:
-    """With bounds on one side of 0, too: then zeros move."""
+    """Check also bounds on one side of 0, which move zeros."""
     values = expanded(sample()).values
     close(sample().mean(), values.mean(axis=1))
     per_trial = (np.broadcast_to(b, 5)[:, None, None] for b in (low, high))
@@ -54,7 +54,7 @@ def test_means_agree(low: Any, high: Any) -> None:
 
 
 def many(late: float) -> SparseSample:
-    """A value that comes late, and one of both zeros."""
+    """Return a sample with a late value and with zeros of both signs."""
     rows = rng(18).choice([-1.0, 0.0, 1.0, 2.0], (3000, 4))
     rows[-1, 2], rows[0, 0] = late, -0.0
     return SparseSample(rows, np.array([1000, 2000]), 2500)
@@ -62,7 +62,7 @@ def many(late: float) -> SparseSample:
 
 @pytest.mark.parametrize("given", [sample(), many(1.0), many(-3.0), many(9.0)])
 def test_columns_are_exact(given: SparseSample) -> None:
-    """Coordinate j of trial i is row i d + j."""
+    """Check that coordinate j of trial i is row i d + j."""
     columns, dense = given.columns(), expanded(given).columns()
     assert isinstance(columns, CountedSample)
     assert (columns.trials, columns.n, columns.d) == (given.trials * given.d, given.n, 1)
@@ -128,7 +128,7 @@ def test_data_that_do_not_add_up_are_refused(rows: Floats, held: list[int], mess
 
 
 def labelled(held: Sequence[int], n: int) -> SparseSample:
-    """Rows that say where they are from: (trial + 1, place + 1)."""
+    """Return rows that name their origin: (trial + 1, place + 1)."""
     rows = [(float(t + 1), float(i + 1)) for t, m in enumerate(held) for i in range(m)]
     return SparseSample(np.array(rows).reshape(-1, 2), np.array(held), n)
 
@@ -153,7 +153,7 @@ def test_parts_and_groups_are_disjoint_and_make_up_the_whole(sizes: list[int]) -
 
 @pytest.mark.parametrize(("sizes", "held"), [([3, 4], 6), ([1, 3, 3], 3), ([1, 2, 3], 4)])
 def test_parts_are_exchangeable(sizes: list[int], held: int) -> None:
-    """Rows in a uniform order, as laws draw them: which falls where is uniform, too."""
+    """Check that rows in uniform order fall into parts uniformly."""
     # Every second trial is of two rows: none may take from another.
     pairs, n, order = 10_000, sum(sizes), rng(5)
     labels = [order.permuted(np.tile(np.arange(m), (pairs, 1)), axis=1) for m in (held, 2)]
@@ -185,7 +185,7 @@ def _groups_of_groups(columns: Sample) -> list[Sample]:
     "cut", [lambda c: c.split([1, 3], rng(7)), _groups_of_groups, _pairs_and_groups]
 )
 def test_columns_cut_whole_vectors(cut: Callable[[Sample], list[Sample]]) -> None:
-    """The joint law of all coordinates of all parts is that of dense data in random order."""
+    """Compare the joint distribution of all coordinates of all parts with dense data."""
     records = np.array([[1.0, 1.0, 0.0], [1.0, 2.0, 2.0], [2.0, 1.0, -1.0], [0.0, 0.0, 0.0]])
     orders = np.array(list(itertools.permutations(range(4))))
 
@@ -201,7 +201,7 @@ def test_columns_cut_whole_vectors(cut: Callable[[Sample], list[Sample]]) -> Non
 
 
 def test_records_of_columns_are_in_one_order() -> None:
-    """Whichever generator each is asked with, as those of outside code are."""
+    """Check one order for all coordinates of a trial, whichever generators are passed."""
     columns = sample().columns()
     found = np.stack([columns.records(i, rng(i)) for i in range(columns.trials)])
     rows = found.reshape(len(HELD), D, N).transpose(0, 2, 1)
@@ -210,7 +210,7 @@ def test_records_of_columns_are_in_one_order() -> None:
     assert not np.array_equal(rows[1], expanded(sample()).values[1])
 
 
-# What dense data were given for vectors.
+# Queries of dense data for vectors.
 
 
 def test_second_moments_against_a_loop() -> None:

@@ -1,4 +1,4 @@
-"""Streamed data answer as the same records do that are held, in little memory."""
+"""Streamed datasets, against the records in memory."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Draw = Callable[[np.random.Generator, int], Floats]
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small limits: 1000 records are many leaves, and more than are held."""
-    for name, size in {"LEAF": LEAF, "HELD": 400, "PROBE": 4, "CELLS": 64}.items():
+    """Set small limits: 1000 records are many leaves, and too many to hold."""
+    for name, size in {"LEAF": LEAF, "HELD_RECORDS": 400, "PROBE": 4, "CELLS": 64}.items():
         monkeypatch.setattr(streamed, name, size)
 
 
 def t(stream: np.random.Generator, m: int) -> Floats:
-    return T.drawn(stream, (1, m)).ravel()
+    return T.draw_records(stream, (1, m)).ravel()
 
 
 def sample_of(draw: Draw = t, n: int = 1000, trials: int = 1, chunk: int = LEAF) -> StreamedSample:
@@ -46,8 +46,8 @@ def held(sample: Sample) -> DenseSample:
     return DenseSample(np.stack([sample.records(i, rng()) for i in range(sample.trials)]))
 
 
-def install_interrupt_handlers(values: Floats) -> Draw:
-    """Records that are given, leaf by leaf, as long as leaves are read in order."""
+def stream_in_order(values: Floats) -> Draw:
+    """Return a source of given values, leaf by leaf, for leaves that are read in order."""
     leaves = np.resize(values, (-(-values.size // LEAF), LEAF))
     places: dict[int, int] = {}
 
@@ -132,7 +132,7 @@ def questions(sample: StreamedSample) -> list[Callable[[], Floats]]:
 @pytest.mark.parametrize("law", [T, ContaminatedGaussian(eta=0.1, gap=5)])
 def test_no_bit_depends_on_the_chunk_or_the_order_of_questions(law: base.LocationScale) -> None:
     def answers(chunk: int, order: int) -> list[Floats]:
-        asked = questions(sample_of(lambda r, m: law.drawn(r, (1, m))[0], chunk=chunk))
+        asked = questions(sample_of(lambda r, m: law.draw_records(r, (1, m))[0], chunk=chunk))
         return [ask() for ask in asked[::order]][::order]
 
     wanted = answers(LEAF, 1)
@@ -145,7 +145,7 @@ def test_no_bit_depends_on_the_chunk_or_the_order_of_questions(law: base.Locatio
 @pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("kind", ["rising", "falling", "later", "far", "ties"])
 def test_records_that_come_in_any_order_are_ranked_and_added_up(kind: str) -> None:
-    """Though the first of them do not show where the others lie, and a sum may not hold them."""
+    """Check data whose first records do not show the range, and sums that lose digits."""
     values = rng(3).normal(0.3, 1.0, 2000)
     if kind == "rising":
         values.sort()
@@ -158,7 +158,7 @@ def test_records_that_come_in_any_order_are_ranked_and_added_up(kind: str) -> No
     else:
         values = np.repeat([0.0, 3.5, -0.0, 5e-324, -1.5], 500)
     n = values.size
-    sample = sample_of(install_interrupt_handlers(values), n=n)
+    sample = sample_of(stream_in_order(values), n=n)
     dense = held(sample)
     np.testing.assert_array_equal(dense.values[0], values)
     for q in (0.001, 0.1, 0.5, 0.500001, 0.9, 1.0):
@@ -166,7 +166,7 @@ def test_records_that_come_in_any_order_are_ranked_and_added_up(kind: str) -> No
     for low, high in ((-0.1, 0.1), (-5.0, 5.0), (-1e9, 1e9), (-1e300, 1e300), (5.0, 6.0)):
         wanted = naive(dense.values, low, high)
         np.testing.assert_allclose(sample.clipped_mean(low, high), wanted, rtol=4e-15, atol=1e-16)
-    assert sample._parts[3].size <= streamed.HELD
+    assert sample._parts[3].size <= streamed.HELD_RECORDS
     for cut in (0.01, 0.3):
         wanted = naive([np.sort(values)[int(n * cut) : n - int(n * cut)]], -9e307, 9e307)
         np.testing.assert_allclose(sample.trimmed_mean(cut), wanted, rtol=1e-14, atol=1e-16)
@@ -195,7 +195,7 @@ def test_what_cannot_be_held_is_refused_in_a_line() -> None:
         sample.columns()
     with pytest.raises(ValueError, match="1 of 64 values are NaN"):
         sample_of(lambda stream, m: np.where(np.arange(m) == 5, np.inf, 0.0)).mean()
-    assert np.isnan(sample.clipped_mean(np.nan, np.nan)).all()  # of a centre that failed
+    assert np.isnan(sample.clipped_mean(np.nan, np.nan)).all()  # the interval of a failed centre
 
 
 @pytest.mark.usefixtures("tiny")
@@ -205,7 +205,7 @@ def test_an_answer_that_is_changed_changes_no_other() -> None:
         asked += [partial(sample.count, 0, 1), partial(sample.clipped_mean, 0, 1)]
         for ask in asked:
             before, answer = ask().copy(), ask()
-            with contextlib.suppress(ValueError):  # where it is remembered
+            with contextlib.suppress(ValueError):  # cached answers are read-only
                 answer += 1
             np.testing.assert_array_equal(ask(), before)
         assert sample.records(0, rng()).flags.writeable
@@ -216,12 +216,12 @@ def test_an_answer_that_is_changed_changes_no_other() -> None:
 
 @pytest.fixture
 def streaming(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "MOST_WHOLE", 500)
+    monkeypatch.setattr(base, "MAX_WHOLE_RECORDS", 500)
 
 
 @pytest.mark.usefixtures("streaming")
 def test_laws_stream_beyond_a_size_and_draw_the_same_law() -> None:
-    """The records of 400 leaves: Kolmogorov-Smirnov, false-alarm probability 1e-6 each."""
+    """Compare the records of 400 leaves by Kolmogorov-Smirnov (false alarms 1e-6 each)."""
     for law, cdf in (
         (T, stats.t(2.5, loc=1)),
         (Gaussian(location=-1, scale=2), stats.norm(-1, 2)),
@@ -273,15 +273,15 @@ N = 2600
 
 @pytest.fixture
 def leaves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Those that are drawn, one by one."""
+    """Record the leaves that are drawn, one by one."""
     found: list[int] = []
-    drawn = Stream._drawn
+    drawn = Stream._draw_leaf
 
     def noted(stream: Stream, i: int) -> Floats:
         found.extend([i] if i != stream._last else [])
         return drawn(stream, i)
 
-    monkeypatch.setattr(Stream, "_drawn", noted)
+    monkeypatch.setattr(Stream, "_draw_leaf", noted)
     return found
 
 
@@ -291,7 +291,7 @@ def test_an_estimator_runs_as_on_records_that_are_held(
     estimator: est.Estimator, budget: Budget, passes: int, leaves: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(streamed, "HELD", 700)
+    monkeypatch.setattr(streamed, "HELD_RECORDS", 700)
     law = Gaussian(location=1.0)
     found = run(estimator, law.sample(rng(4), 1, N), budget)
     assert round(len(leaves) * LEAF / N) == passes
@@ -316,7 +316,7 @@ def test_data_are_drawn_once_for_all_that_clip_at_a_distance(leaves: list[int]) 
 
 
 def test_little_is_held_of_many_records() -> None:
-    """134 MB as an array, and some times that in the questions of dense samples."""
+    """Check the memory of data that take 134 MB as an array, and more in dense queries."""
     n, law = 1 << 24, Gaussian()
     assert law.streams(n + 1)
     sample: Any = StreamedSample(Stream(lambda r, m: r.random(m), rng()), np.zeros(1, int), n)

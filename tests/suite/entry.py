@@ -26,7 +26,7 @@ HAS_LANDLOCK = sys.platform == "linux" and (
     ctypes.CDLL(None).syscall(ctypes.c_long(444), None, ctypes.c_size_t(0), ctypes.c_uint(1)) >= 1
 )
 
-(PROBLEM,) = read_suite().chosen("gauss-n100-pure1").problems
+(PROBLEM,) = read_suite().select("gauss-n100-pure1").problems
 RELEASE = "        noise = rng"
 
 

@@ -15,7 +15,7 @@ from dpbench.commands import suite as command
 from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks, measure
-from dpbench.suite.measure import SCORING, Audited, scored
+from dpbench.suite.measure import SCORING_MODULE, AuditResult, score_entry
 from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry
 from dpbench.suite.table import Scores
@@ -53,14 +53,16 @@ HONEST_ENTRIES = {
 
 def problem(name: str, *, seed: int, trials: int = 4) -> Problem:
     """That problem at the places of a seed, with few trials: the audit has as many releases."""
-    (one,) = read_suite().chosen(name).at(seed).problems
+    (one,) = read_suite().select(name).at_places(seed).problems
     return replace(one, trials=(trials, trials))
 
 
-def run_on(path: Path, one: Problem) -> tuple[Scores, list[Audited]]:
+def run_on(path: Path, one: Problem) -> tuple[Scores, list[AuditResult]]:
     """The scores of an entry's file on a problem, and the audits on its data."""
     entry = read_entry(path, [one])
-    rows, audits, failures = scored(entry, [one], n_jobs=1, origin=Origin.of(SCORING), quick=True)
+    rows, audits, failures = score_entry(
+        entry, [one], n_jobs=1, origin=Origin.of(SCORING_MODULE), quick=True
+    )
     assert not failures
     return Scores(rows, {entry.card.name: entry.card}, {}), audits
 
@@ -134,7 +136,9 @@ def batch_scores(path: Path, one: Problem) -> Scores:
         values, _ = entry.answers[one.id].released(records, one.budget, rng(3))
         off = values - law.target
         errors.append(np.abs(off) if off.ndim == 1 else np.linalg.norm(off, axis=1))
-    rows = pd.DataFrame([{"entry": entry.card.name, **measure._row(one, "x", np.stack(errors))}])
+    rows = pd.DataFrame(
+        [{"entry": entry.card.name, **measure._summarise_errors(one, "x", np.stack(errors))}]
+    )
     return Scores(rows, {entry.card.name: entry.card}, {})
 
 

@@ -57,7 +57,7 @@ def test_a_class_is_audited_on_numbers_and_on_vectors(
     """Each has mechanisms of its own: an error in one may not show in the other."""
     monkeypatch.setattr(checks, "RUNS", 100)
     (tmp_path / "ball.py").write_text(VECTORS)
-    problems = read_suite().chosen("gauss-n100-pure1,gauss-n300-pure0.1,gauss16-n8000-pure1")
+    problems = read_suite().select("gauss-n100-pure1,gauss-n300-pure0.1,gauss16-n8000-pure1")
     entry = read_entry(tmp_path / "ball.py", problems.problems)
-    rows = checks.audited(entry, problems.problems, origin=Origin.of(checks.WORK))
+    rows = checks.audit_entry(entry, problems.problems, origin=Origin.of(checks.AUDIT_MODULE))
     assert {row["estimator"] for row in rows} == {"ball-L2ClippedMean", "ball-L2ClippedMean-16d"}

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import profile
-from dpbench.suite.compare import band, overview
+from dpbench.suite.compare import overview, profile_band
 
 
 def test_profiles_by_hand() -> None:
@@ -15,7 +15,7 @@ def test_profiles_by_hand() -> None:
     rows = pd.DataFrame({"score": [1.2, 2.0, np.inf], "draws": [np.array(one) for one in draws]})
     at = [1.0, 2.0, 100.0]
     assert profile(rows["score"], 4, at).tolist() == [0, 0.5, 0.5]
-    low, high = band(rows, 4, at)
+    low, high = profile_band(rows, 4, at)
     # of the replicates the shares are 1/4, 2/4, 2/4 and 0, 1/4, 3/4
     assert np.allclose(low, [0.025 / 4, 1 / 4 + 0.025 / 4, 2 / 4 + 0.025 / 4])
     assert np.allclose(high, [1 / 4 - 0.025 / 4, 2 / 4 - 0.025 / 4, 3 / 4 - 0.025 / 4])

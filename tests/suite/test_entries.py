@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.registry import ConfigError
-from dpbench.suite.entries import checked_path, entries
+from dpbench.suite.entries import catalogue_entries, check_path
 from dpbench.suite.problems import read_suite
 from dpbench.suite.remote import read_entry
 from tests.conftest import entry_text
@@ -17,7 +17,7 @@ CHOICE = "    if public.local or"
 
 def test_the_open_division_is_told_the_law(tmp_path: Path) -> None:
     """And the declared one is not."""
-    (problem,) = read_suite().chosen("gauss-n100-pure1").problems
+    (problem,) = read_suite().select("gauss-n100-pure1").problems
     asks = f"    assert public.law == WANTED, public.law\n{CHOICE}"
     text = entry_text().replace(CHOICE, asks)
     (tmp_path / "mine.py").write_text(f"{text}\n\nWANTED = None\n")
@@ -34,17 +34,17 @@ def test_the_open_division_is_told_the_law(tmp_path: Path) -> None:
 
 def test_a_path_is_a_module(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file; give a Python file"):
-        checked_path(tmp_path / "no.py")
+        check_path(tmp_path / "no.py")
     (tmp_path / "a-b.py").write_text("")
     with pytest.raises(
         ConfigError, match="not the name of a module; use only letters, digits and _"
     ):
-        checked_path(tmp_path / "a-b.py")
+        check_path(tmp_path / "a-b.py")
 
 
 def test_entries_of_the_catalogue_answer_what_they_say() -> None:
     """Only problems of their notions and relations, in their own process."""
-    for entry in entries():
+    for entry in catalogue_entries():
         for problem in read_suite().problems:
             if entry.estimator(problem) is not None:
                 assert problem.budget.notion in entry.card.notions

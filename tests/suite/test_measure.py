@@ -13,8 +13,8 @@ from dpbench.analysis.summary import interval_ranks
 from dpbench.runner.origin import machine, versions
 from dpbench.runner.run import RunOptions
 from dpbench.suite import measure
-from dpbench.suite.entries import Card, entries
-from dpbench.suite.measure import LEVELS, measured
+from dpbench.suite.entries import Card, catalogue_entries
+from dpbench.suite.measure import LEVELS, run_entries
 from dpbench.suite.problems import Problem, Suite, read_suite
 from dpbench.suite.table import COLUMNS, Scores, archive_path
 
@@ -28,7 +28,7 @@ def archive() -> Scores:
 @pytest.fixture(scope="module")
 def suite(archive: Scores) -> Suite:
     """At the places of the archive."""
-    return read_suite().at(archive.about["seed"])
+    return read_suite().at_places(archive.about["seed"])
 
 
 def of(suite: Suite, name: str) -> Problem:
@@ -59,7 +59,7 @@ def test_a_row_by_hand(suite: Suite) -> None:
     bound = problem.bound.value
     quiet = np.arange(1.0, 11)  # the 9th of ten is 9
     wild = np.array([3.0, 1, 2, 4, 5, 6, 7, 8, 12, np.nan])  # 12
-    row = measure._row(problem, "x", np.stack([quiet, wild]))
+    row = measure._summarise_errors(problem, "x", np.stack([quiet, wild]))
     assert row["score"] == 12 / bound
     assert row["member"] == list(problem.members)[1]
     assert row["failure_rate"] == pytest.approx(0.1)
@@ -75,14 +75,19 @@ def test_the_chance_of_few_errors_above_the_bound_by_hand() -> None:
     """1 of 10 above: 0.9^10 + 10 * 0.1 * 0.9^9; a failure is above; the worst member decides."""
     low = np.array([0.5] * 9 + [1.5])
     wanted = 0.9**10 + 10 * 0.1 * 0.9**9
-    assert measure.chance_of(low[None], 1.0) == pytest.approx(wanted)
-    assert measure.chance_of(np.append(low[1:], np.nan)[None], 1.0) == pytest.approx(
+    assert measure.exceedance_p_value(low[None], 1.0) == pytest.approx(wanted)
+    assert measure.exceedance_p_value(np.append(low[1:], np.nan)[None], 1.0) == pytest.approx(
         wanted + 45 * 0.01 * 0.9**8
     )
-    assert measure.chance_of(np.stack([low, np.zeros(10)]), 1.0) == pytest.approx(wanted)
+    assert measure.exceedance_p_value(np.stack([low, np.zeros(10)]), 1.0) == pytest.approx(wanted)
 
 
-SLOW = ("universal_mean", "approximate_bounds_mean", "smooth_trimmed_mean", "median_of_buckets")
+SLOW = (
+    "universal_mean",
+    "approximate_bounds_mean",
+    "smooth_sensitivity_trimmed_mean",
+    "median_of_buckets",
+)
 
 
 def test_the_archive_comes_back_bit_for_bit(suite: Suite, archive: Scores) -> None:
@@ -92,9 +97,9 @@ def test_the_archive_comes_back_bit_for_bit(suite: Suite, archive: Scores) -> No
     """
     names = ["binary-n300-pure0.1", "private-n-n300-pure0.1", "local-binary-n3000-pure1"]
     names += ["gauss-n100-pure1", "moments2-n300-pure1"]  # the worst of a family
-    known = [one for one in entries() if one.card.name not in SLOW]
+    known = [one for one in catalogue_entries() if one.card.name not in SLOW]
     options = RunOptions(n_jobs=1, seed=archive.about["seed"])
-    found, failures = measured(known, some(suite, names), options, lambda _: None)
+    found, failures = run_entries(known, some(suite, names), options, lambda _: None)
     assert not failures
     rows = archive.rows[~archive.rows["entry"].isin(SLOW)]
     stored = rows[rows["problem"].isin(names)].reset_index(drop=True)
@@ -125,12 +130,12 @@ def test_the_archive_has_all_entries_and_problems(suite: Suite, archive: Scores)
         return replace(card, assumptions="-", proof="-")  # these point at today's code
 
     assert {name: lasting(card) for name, card in archive.cards.items()} == {
-        one.card.name: lasting(one.card) for one in entries()
+        one.card.name: lasting(one.card) for one in catalogue_entries()
     }
     answered = {
         (entry.card.name, one.id)
         for one in suite.problems
-        for entry in entries()
+        for entry in catalogue_entries()
         if entry.estimator(one) is not None
     }
     assert {*zip(archive.rows["entry"], archive.rows["problem"], strict=True)} == answered
@@ -146,10 +151,10 @@ def test_archives_of_other_places_agree(suite: Suite, archive: Scores) -> None:
     grid that holds a frozen mean, would move all.
     """
     names = ["binary-n300-pure0.1", "gauss-n100-pure1", "moments2-n300-pure1"]
-    known = [one for one in entries() if one.card.name not in SLOW]
+    known = [one for one in catalogue_entries() if one.card.name not in SLOW]
     options = RunOptions(n_jobs=1, seed=1)
-    problems = some(suite.at(1), names)
-    found, _ = measured(known, problems, options, lambda _: None)
+    problems = some(suite.at_places(1), names)
+    found, _ = run_entries(known, problems, options, lambda _: None)
     both = found.merge(archive.rows, on=["entry", "problem"], suffixes=("", "_stored"))
     apart = (both["score_low"] > both["score_high_stored"]) | (
         both["score_high"] < both["score_low_stored"]
@@ -161,12 +166,14 @@ def test_archives_of_other_places_agree(suite: Suite, archive: Scores) -> None:
 def test_an_entry_alone_scores_what_it_does_in_company(suite: Suite, archive: Scores) -> None:
     """It has the same data, and noise of its own: the quick suite of one and of all."""
     names = ["binary-n300-pure0.1", "private-n-n1000-gdp0.03"]
-    known = [one for one in entries() if "binary" in one.card.name or "sum" in one.card.name]
+    known = [
+        one for one in catalogue_entries() if "binary" in one.card.name or "sum" in one.card.name
+    ]
     options = RunOptions(n_jobs=1)
     chosen = some(suite, names)
-    together, _ = measured(known, chosen, options, lambda _: None, quick=True)
+    together, _ = run_entries(known, chosen, options, lambda _: None, quick=True)
     for entry in known:
-        alone, _ = measured([entry], chosen, options, lambda _: None, quick=True)
+        alone, _ = run_entries([entry], chosen, options, lambda _: None, quick=True)
         own = together[together["entry"] == entry.card.name].reset_index(drop=True)
         kept = [name for name in COLUMNS if "seconds" not in name]
         pd.testing.assert_frame_equal(alone[kept], own[kept], check_exact=True)

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from dpbench.distributions import Bernoulli, Distribution, Gaussian, TwoPoint
-from dpbench.suite.places import ANYWHERE, AWAY, INSIDE, NEAR, placed
+from dpbench.suite.places import (
+    DISTANCE_RANGE,
+    LARGE_DISTANCES,
+    SMALL_DISTANCES,
+    UNKNOWN_RADIUS,
+    place_family,
+)
 from dpbench.suite.problems import read_suite
 from dpbench.theory.families import TwoPointFamily, build_family
 from tests.support import rng
@@ -20,7 +26,7 @@ def norms(laws: dict[str, Distribution]) -> list[float]:
 
 def test_another_seed_is_another_place_and_the_same_seed_the_same() -> None:
     suite = read_suite()
-    one, again, other = (suite.at(seed).problems for seed in (1, 1, 2))
+    one, again, other = (suite.at_places(seed).problems for seed in (1, 1, 2))
     for a, b, c in zip(one, again, other, strict=True):
         assert a.members == b.members, a.id
         assert all(x != y for x, y in zip(a.members.values(), c.members.values(), strict=True))
@@ -31,7 +37,7 @@ def test_another_seed_is_another_place_and_the_same_seed_the_same() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_members_are_the_frozen_ones_in_a_mirror(seed: int) -> None:
     """Variances and moments are those of the law as it is written down; but for Bernoulli laws."""
-    for problem in read_suite().at(seed).problems:
+    for problem in read_suite().at_places(seed).problems:
         if problem.known.records == "binary":
             continue
         still = problem._frozen.members(problem.id, problem.n, problem.budget)
@@ -43,13 +49,15 @@ def test_members_are_the_frozen_ones_in_a_mirror(seed: int) -> None:
 
 def test_numbers_stand_on_both_sides_within_the_radius() -> None:
     family = build_family({"kind": "gaussian", "scale": 2.0}, "here")
-    for radius, most in ((10.0, 10.0), (None, ANYWHERE)):
+    for radius, most in ((10.0, 10.0), (None, UNKNOWN_RADIUS)):
         for seed in range(20):
-            one, other = placed(family, radius, seed).members("x", 100, PROBLEMS[0].budget).values()
+            one, other = (
+                place_family(family, radius, seed).members("x", 100, PROBLEMS[0].budget).values()
+            )
             assert isinstance(one, Gaussian)
             assert np.sign(one.mean) == -np.sign(other.mean)
             for law in (one, other):
-                assert INSIDE[0] * most <= abs(float(law.mean)) <= INSIDE[1] * most
+                assert DISTANCE_RANGE[0] * most <= abs(float(law.mean)) <= DISTANCE_RANGE[1] * most
 
 
 def test_a_two_point_law_in_the_mirror_has_its_atoms_there() -> None:
@@ -58,7 +66,7 @@ def test_a_two_point_law_in_the_mirror_has_its_atoms_there() -> None:
     budget = PROBLEMS[0].budget
     seen = set()
     for seed in range(10):
-        laws = placed(family, 10.0, seed).members("x", 300, budget)
+        laws = place_family(family, 10.0, seed).members("x", 300, budget)
         coin = next(law for name, law in laws.items() if "coin" in name)
         assert isinstance(coin, TwoPoint)
         values = coin.location + coin.sign * coin.tau * np.arange(2)
@@ -72,19 +80,19 @@ def test_a_two_point_law_in_the_mirror_has_its_atoms_there() -> None:
 def test_bernoulli_laws_are_near_to_one_half_and_away_from_it() -> None:
     family = build_family({"kind": "bernoulli", "p": 0.5}, "here")
     for seed in range(20):
-        laws = placed(family, None, seed).members("x", 300, PROBLEMS[0].budget).values()
+        laws = place_family(family, None, seed).members("x", 300, PROBLEMS[0].budget).values()
         assert all(isinstance(law, Bernoulli) for law in laws)
         p = np.array([law.mean for law in laws])
         assert np.allclose(p[:2].sum(), 1)
         assert np.allclose(p[2:].sum(), 1)
-        assert NEAR[0] <= p[1] - 0.5 <= NEAR[1]
-        assert AWAY[0] <= p[3] - 0.5 <= AWAY[1]
+        assert SMALL_DISTANCES[0] <= p[1] - 0.5 <= SMALL_DISTANCES[1]
+        assert LARGE_DISTANCES[0] <= p[3] - 0.5 <= LARGE_DISTANCES[1]
 
 
 def test_no_constant_answer_is_near_to_all_members() -> None:
     """A constant errs by half of the largest distance of two means: by three bounds and more."""
     for seed in range(5):
-        for problem in read_suite().at(seed).problems:
+        for problem in read_suite().at_places(seed).problems:
             means = np.array([np.atleast_1d(law.mean) for law in problem.members.values()])
             widest = max(np.linalg.norm(a - b) for a in means for b in means)
             assert widest / 2 > 3 * problem.bound.value, problem.id
@@ -93,7 +101,7 @@ def test_no_constant_answer_is_near_to_all_members() -> None:
 def test_vectors_change_places_and_signs() -> None:
     family = build_family({"kind": "signed_two_point_family", "d": 4, "k": 2, "c": [1, 3]}, "here")
     problem = next(one for one in PROBLEMS if one.d > 1)
-    laws = placed(family, 10.0, 3).members("x", 10_000, problem.budget)
+    laws = place_family(family, 10.0, 3).members("x", 10_000, problem.budget)
     for law in laws.values():
         x = law.sample(rng(1), 2, 50)
         assert x.mean().shape == (2, 4)

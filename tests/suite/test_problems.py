@@ -77,7 +77,7 @@ def test_two_problems_of_one_id_are_refused(tmp_path: Path) -> None:
 def test_every_problem_has_a_bound_that_what_is_known_does_not_beat(suite: Suite) -> None:
     """Finite, and far below the radius: one who answers the middle of it is no better."""
     for seed in range(5):
-        for one in suite.at(seed).problems:
+        for one in suite.at_places(seed).problems:
             assert 0 < one.bound.value < np.inf, one.id
             assert one.bound.value < 0.05 * (one.known.radius or np.inf), one.id
             means = [np.linalg.norm(law.mean) for law in one.members.values()]

@@ -16,7 +16,7 @@ from dpbench.suite.remote import read_entry
 from tests.conftest import entry_text
 from tests.support import rng
 
-PROBLEMS = read_suite().chosen("binary-n300-pure0.1,gauss-n100-pure1,gauss16-n1000-gdp1").problems
+PROBLEMS = read_suite().select("binary-n300-pure0.1,gauss-n100-pure1,gauss16-n1000-gdp1").problems
 
 
 def test_an_entry_answers_what_its_file_says(tmp_path: Path) -> None:

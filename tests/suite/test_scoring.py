@@ -13,7 +13,7 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError
 from dpbench.suite import scoring
 from dpbench.suite.problems import Problem, read_suite
-from dpbench.suite.scoring import FAR, ScoreTask, score
+from dpbench.suite.scoring import EXTREME_RATIO, ScoreTask, score
 from tests.support import rng
 
 Floats = NDArray[np.float64]
@@ -36,7 +36,7 @@ class Fake:
 
 
 def task(name: str, fake: Fake, runs: int = 0, trials: int = 5) -> ScoreTask:
-    (one,) = read_suite().chosen(name).at(7).problems
+    (one,) = read_suite().select(name).at_places(7).problems
     made: Any = fake
     return ScoreTask(made, one, trials, runs, 1e-5)
 
@@ -81,7 +81,7 @@ def test_neighbours_of_a_scored_dataset_are_released_among_the_scored(name: str)
         assert min(places) < len(fake.calls) / 2 < max(places)
     data = [np.frombuffer(key) for key in often]
     largest = max(float(np.abs(x).max()) for x in data)
-    assert largest >= FAR
+    assert largest >= EXTREME_RATIO
     group = 10 if asked.problem.budget.amounts[0] == 0.1 else 1
     assert {len(x) - asked.problem.n for x in data} <= {-group, 0, 1}
     if asked.problem.budget.neighbours == "replace":
@@ -97,17 +97,17 @@ def test_a_group_is_as_large_as_its_promise_allows() -> None:
         (PureDP(1.0), 1), (PureDP(0.1), 10), (PureDP(0.03), 33), (PureDP(3.0), 1),
         (GDP(0.1), 10), (ZCDP(0.005), 10), (ZCDP(0.5), 1), (ApproxDP(0.03, 1e-6), 33),
     ):  # fmt: skip
-        assert scoring._group(budget) == many
+        assert scoring._group_size(budget) == many
     x = np.arange(20.0)
-    left, right = scoring._typical(x, x + 0.5, 3, "replace", rng())
+    left, right = scoring._typical_pair(x, x + 0.5, 3, "replace", rng())
     assert np.array_equal(left, x)
     moved = np.flatnonzero(left != right)
     assert sorted(moved) in ([0, 1, 2], [17, 18, 19])
     assert abs(right[moved].mean() - left[moved].mean()) > 16
     flat = np.zeros((20, 2))
-    left, right = scoring._typical(flat, flat, 3, "replace", rng())
+    left, right = scoring._typical_pair(flat, flat, 3, "replace", rng())
     assert (left != right).any(axis=1).sum() == 3
-    assert len(scoring._typical(flat, flat, 3, "add_remove", rng())[1]) == 17
+    assert len(scoring._typical_pair(flat, flat, 3, "add_remove", rng())[1]) == 17
 
 
 def test_a_rounded_mean_is_refuted_by_a_group() -> None:
@@ -142,7 +142,7 @@ def test_a_name_tells_all_of_a_task() -> None:
     other: Problem = one.problem
     changes: list[dict[str, Any]] = [
         {"trials": 6}, {"runs": 11}, {"problem": replace(other, seed=8)},
-        {"problem": read_suite().chosen("gauss-n300-pure0.1").at(7).problems[0]},
+        {"problem": read_suite().select("gauss-n300-pure0.1").at_places(7).problems[0]},
     ]  # fmt: skip
     names = {one.name, *(replace(one, **change).name for change in changes)}
     assert len(names) == len(changes) + 1

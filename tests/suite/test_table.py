@@ -10,14 +10,14 @@ from typing import Literal
 import pandas as pd
 import pytest
 
-from dpbench.suite.entries import entries
+from dpbench.suite.entries import catalogue_entries
 from dpbench.suite.problems import read_suite
 from dpbench.suite.table import COLUMNS, Scores, archive_path
 
 
 def test_scores_of_another_problem_are_refused(entry_folder: Path) -> None:
     suite = read_suite()
-    entry = next(entries())
+    entry = next(catalogue_entries())
     row: dict[str, object] = dict.fromkeys(COLUMNS, 0.0)
     row |= {"entry": "wide_clip", "problem": suite.problems[0].id, "digest": "0" * 12}
     scores = Scores(pd.DataFrame([row]), {"wide_clip": entry.card}, {"suite": suite.name})
@@ -29,7 +29,7 @@ def test_scores_of_another_problem_are_refused(entry_folder: Path) -> None:
 def scores(chances: list[float], division: Literal["declared", "open"] = "declared") -> Scores:
     """Scores of one entry with these chances."""
     rows = pd.DataFrame({"entry": "one", "problem": [str(i) for i in range(len(chances))]})
-    card = replace(next(entries()).card, name="one", division=division)
+    card = replace(next(catalogue_entries()).card, name="one", division=division)
     return Scores(rows.assign(chance=chances), {"one": card}, {})
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.privacy import PureDP
-from dpbench.sweep.entries import expanded
+from dpbench.sweep.entries import expand_entry
 from dpbench.sweep.selection import select_labels
 from tests.sweeps import CLIP, COIN, sweep_of
 
 
 def test_lists_are_expanded_where_one_value_is_taken() -> None:
     spec = {"kind": "student_t", "tail_index": [2.5, 3], "unit_moment": [2, 2.2]}
-    found = expanded("t", spec, [Distribution])
+    found = expand_entry("t", spec, [Distribution])
     assert [(one["tail_index"], one["unit_moment"]) for one, _ in found] == [
         (2.5, 2), (2.5, 2.2), (3, 2), (3, 2.2),
     ]  # fmt: skip
@@ -21,7 +21,7 @@ def test_lists_are_expanded_where_one_value_is_taken() -> None:
     pair = {"kind": "two_point_family", "k": 2, "c": [0, 1]}
     sweep = sweep_of(families={"f": pair, "coin": COIN}, budgets={"pure": PureDP(0.5)})
     assert list(sweep.families) == ["f", "coin"]
-    assert expanded("e", {**CLIP, "nope": [1, 2]}, [Estimator])[0][1] == ()
+    assert expand_entry("e", {**CLIP, "nope": [1, 2]}, [Estimator])[0][1] == ()
     # What is made in Python is a variant, too; of a family of one the parameters are the law's.
     assert select_labels({"pure": {"epsilon": 0.5}}, sweep.budgets) == ["pure"]
     assert sweep.families["coin"].parameters["p"] == 0.5

@@ -16,7 +16,7 @@ from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, Estimator, 
 from dpbench.privacy import ApproxDP, Ledger, NonPrivate, PureDP
 from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.sweep.block import Setting, _extras, run_block
+from dpbench.sweep.block import Setting, _measure_outputs, run_block
 from dpbench.sweep.metrics import ERRORS, EXTRAS
 from tests.sweep.blocks import data_of, parts_of, task_of
 
@@ -149,5 +149,5 @@ def test_a_record_at_an_end_is_inside() -> None:
     """Intervals are closed."""
     sample = DenseSample(np.array([[0.0, 1.0, 1.0, 2.0, 5.0]]))
     low, high = np.array([1.0]), np.array([2.0])
-    found = _extras(Estimate(low, low, interval=(low, high)), sample, LAW, low)
+    found = _measure_outputs(Estimate(low, low, interval=(low, high)), sample, LAW, low)
     assert found["outside"] == pytest.approx([2 / 5])

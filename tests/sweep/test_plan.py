@@ -12,12 +12,12 @@ import dpbench
 from dpbench.arrays import Floats
 from dpbench.estimators import EmpiricalMean, OneDataset
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
-from dpbench.registry import MOST_RECORDS, ConfigError, validated
-from dpbench.samples.base import MOST_HELD
-from dpbench.samples.streamed import MOST_STREAMED
+from dpbench.registry import MAX_RECORDS, ConfigError, validated
+from dpbench.samples.base import MAX_LISTED_NUMBERS
+from dpbench.samples.streamed import MAX_STREAMED_RECORDS
 from dpbench.sweep.block import BLOCK_TRIALS, Setting
 from dpbench.sweep.plan import (
-    MOST_DENSE,
+    MAX_DENSE_NUMBERS,
     Cell,
     Grid,
     Part,
@@ -267,7 +267,7 @@ def test_data_that_are_drawn_again_may_be_large_but_not_held() -> None:
     mean, median = {"kind": "empirical_mean"}, {"kind": "median"}
     (cell,) = _streamed(10**12, {"mean": mean, "median": median})
     assert [task.trials for task in cell.tasks(0)] == [1] * 50
-    assert largest_n(cell.family, 10, MEAN) == MOST_STREAMED
+    assert largest_n(cell.family, 10, MEAN) == MAX_STREAMED_RECORDS
     function = {"kind": "subsample_aggregate", "buckets": 9, "lower": 0, "upper": 1}
     friendly = {"kind": "friendly_core_mean"}
     held = "t draws every record and e takes all at once; at most"
@@ -284,12 +284,12 @@ def test_data_that_are_drawn_again_may_be_large_but_not_held() -> None:
             _streamed(n, {"e": estimator})
         assert str(caught.value) == f"sweep.parts.all.n: {n}: {line}"
     outside = Setting("e", _Outside(), NonPrivate())
-    assert largest_n(cell.family, 10, outside) == MOST_HELD  # for a direct search, too
+    assert largest_n(cell.family, 10, outside) == MAX_LISTED_NUMBERS  # for a direct search, too
 
 
 def test_the_largest_n() -> None:
     n = largest_n(build_family({"kind": "multivariate_gaussian", "d": 7}, "f"), 10, MEAN)
-    assert n * 7 <= MOST_DENSE < (n + 1) * 7
+    assert n * 7 <= MAX_DENSE_NUMBERS < (n + 1) * 7
     spec = {"kind": "signed_two_point_family", "d": 16, "k": 2, "c": [0, 1, 5]}
     for one in (spec, COIN, {**PAIR, "k": 2}):  # as many records other than zero at any n
-        assert largest_n(build_family(one, "f"), 1000, MEAN) == MOST_RECORDS
+        assert largest_n(build_family(one, "f"), 1000, MEAN) == MAX_RECORDS

@@ -110,7 +110,7 @@ def test_what_a_selection_is_about() -> None:
 
     def about(**what: Any) -> pd.DataFrame:
         chosen = from_mapping(Selection, what, "s")
-        return made.keys[made.sweep.about(chosen, made.keys, "s")]
+        return made.keys[made.sweep.select_rows(chosen, made.keys, "s")]
 
     found = about(families=["coin"], budgets={"pure": {"epsilon": 0.1}})
     assert set(found["family"]) == {"coin_p0.5", "coin_p0.1"}

@@ -1,4 +1,4 @@
-"""Mistakes that the check of an estimator finds, and what it asks for."""
+"""Mistakes that the check of an estimator finds, and requirements of the check."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Released = Callable[[Sample, Ledger], Estimate]
 
 
 class _Wrong(Estimator):
-    """Numbers in [0, 1], by any function of a sample and a ledger."""
+    """Estimate of numbers in [0, 1] by any function of a sample and a ledger."""
 
     def __init__(self, how: Released, **attributes: Any) -> None:
         self.how = how
@@ -63,7 +63,7 @@ def halved_scores(sample: Sample, ledger: Ledger) -> Estimate:
 
 
 def second_step_halved(sample: Sample, ledger: Ledger) -> Estimate:
-    """Around a private bin: only the step after it is wrong."""
+    """Clip around a private bin; only the second step has a wrong sensitivity."""
     coarse, fine = ledger.split(0.5, 0.5)
     left = private_mode_bin(sample, Bins(4.0, -8.0, 8.0), coarse)
     return noisy(sample.clipped_mean(left - 1.0, left + 5.0), fine, 3.0 / sample.n)
@@ -133,7 +133,7 @@ class _SpendsAndRefuses(_Wrong):
 
 
 def lowered(share: float, **attributes: Any) -> Estimator:
-    """With noise for this share of the l2 sensitivity, and of the l1 sensitivity."""
+    """Return a mean with noise for this share of the l2 and of the l1 sensitivity."""
     return _Wrong(
         lambda s, a: noisy(clipped(s), a, share * s.d**0.5 / s.n, share * s.d**0.5 / s.n),
         **attributes,

@@ -11,7 +11,7 @@ import pytest
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import ConfigError
-from dpbench.theory.bounds.class_bound import heavy_tailed
+from dpbench.theory.bounds.class_bound import heavy_tail_bound
 from dpbench.theory.bounds.numbers import sampling_lower_bound, two_point_lower_bound
 from dpbench.theory.families import (
     Family,
@@ -69,9 +69,11 @@ def test_the_lower_bound_is_reached_by_members() -> None:
     budget = PureDP(0.01)
     law: Any = PAIR.members("f", N, budget)["f/+p_star"]
     assert law.mean == pytest.approx(PAIR.lower_bound(N, budget).value, rel=1e-5)
-    assert PRODUCT.lower_bound(N, budget) == heavy_tailed(N, 2, budget, d=20, rare=0)
+    assert PRODUCT.lower_bound(N, budget) == heavy_tail_bound(N, 2, budget, d=20, rare=0)
     assert math.isnan(PRODUCT.lower_bound(N, budget, local=True).value)
-    assert SIGNED.lower_bound(N, budget) == heavy_tailed(N, SIGNED.k, budget, d=SIGNED.d, rare=0)
+    assert SIGNED.lower_bound(N, budget) == heavy_tail_bound(
+        N, SIGNED.k, budget, d=SIGNED.d, rare=0
+    )
 
 
 def test_a_coin_carries_what_sampling_costs() -> None:

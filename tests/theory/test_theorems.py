@@ -86,7 +86,7 @@ ERRORS: dict[str, Error] = {
     ),
     # the fullest bin, or the core, is above the bound that noise exceeds with probability delta
     "coarse_delta range_delta core_delta core_epsilon": lambda at: at.delta * _laplace(at),
-    # PVA (1.1): d Laplace numbers of scale 2 L sqrt(d)/n; (1.3): of variance 8 ln(1.25/delta)/n^2
+    # Z24, (1.1): d Laplace numbers of scale 2 L sqrt(d)/n; (1.3): of variance 8 ln(1.25/delta)/n^2
     "pure_dimension ball_radius bounded_n": lambda at: at.radius * at.d / at.n,
     "gaussian_dimension classical_delta": lambda at: math.sqrt(at.d * at.delta) / at.n,
     # the noise in d coordinates of a ball of radius R + sqrt(d)

@@ -84,7 +84,9 @@ def test_the_first_errors_are_those_of_the_same_parameters() -> None:
     """A stream has their names: another one begins anew, under the same label."""
     before = errors(2.0)
     before = dataclasses.replace(before, rows=before.rows.assign(first=7.0))
-    kept, anew = (Baseline.after(before, errors(3.0, stream)).rows for stream in ("s", "t"))
+    kept, anew = (
+        Baseline.with_first_errors(before, errors(3.0, stream)).rows for stream in ("s", "t")
+    )
     assert kept["first"].tolist() == [7.0, 7.0]
     assert anew["first"].tolist() == [trimmed_mean(one) for one in anew["errors"]]
-    assert Baseline.after(None, errors()).drift.tolist() == [1.0, 1.0]
+    assert Baseline.with_first_errors(None, errors()).drift.tolist() == [1.0, 1.0]

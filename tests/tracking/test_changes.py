@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from dpbench.tracking.changes import BATCHES, batch_means, change_points, gaps
+from dpbench.tracking.changes import BATCHES, batch_means, change_points, count_gaps
 
 Floats = NDArray[np.float64]
 ALPHA = 1e-5
@@ -34,7 +34,7 @@ def test_false_alarms(shared: str) -> None:
             found += means(sims + seed, 1, 3)
         if shared == "streams":
             found = found[[0] * 5 + [1] * 5]
-        cut += bool(change_points(found, level / gaps(10), smallest=0.0))
+        cut += bool(change_points(found, level / count_gaps(10), smallest=0.0))
     assert cut <= binom.isf(1e-6, sims, level)
 
 
@@ -63,8 +63,8 @@ def test_of_the_same_streams_a_few_trials_do(factor: float, cuts: list[int]) -> 
 
 def test_gaps_are_those_of_every_interval() -> None:
     """Of length 2, 3 and 4 among 4 commits: 3 of one gap, 2 of two, 1 of three."""
-    assert [gaps(commits) for commits in range(5)] == [0, 0, 1, 4, 10]
-    assert gaps(100) < 4 * 100 * np.log2(100)
+    assert [count_gaps(commits) for commits in range(5)] == [0, 0, 1, 4, 10]
+    assert count_gaps(100) < 4 * 100 * np.log2(100)
 
 
 def test_batches_are_trimmed_means_of_what_was_released() -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from dpbench.tracking.baseline import Baseline
-from dpbench.tracking.check import suspects
+from dpbench.tracking.check import find_suspects
 from tests.bench import MINE, Bench, Result, unusable
 
 BY = ["estimator", "distribution", "n"]
@@ -252,4 +252,4 @@ def test_what_is_surely_better_by_much_is_suspect() -> None:
     ]  # fmt: skip
     names = ["verdict", "trimmed_mean_high", "privacy"]
     found = pd.DataFrame(rows, columns=names).assign(trimmed_mean=0.9, trimmed_mean_low=0.4)
-    assert suspects(found) == [0, 5]
+    assert find_suspects(found) == [0, 5]

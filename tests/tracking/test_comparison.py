@@ -13,7 +13,7 @@ from scipy.stats import binom, trim_mean
 from dpbench.sweep.block import run_block
 from dpbench.sweep.plan import make_cells
 from dpbench.tracking import compare
-from dpbench.tracking.comparison import COLUMNS, KEY, LEAST_TRIALS, LEVEL
+from dpbench.tracking.comparison import COLUMNS, KEY, LEVEL, MIN_BOOTSTRAP_TRIALS
 from tests.sweeps import sweep_of
 
 Floats = NDArray[np.float64]
@@ -102,7 +102,7 @@ def test_rows_that_come_and_go() -> None:
 
 
 def test_few_trials_say_nothing_of_ratios() -> None:
-    for trials in (1, LEAST_TRIALS - 1):
+    for trials in (1, MIN_BOOTSTRAP_TRIALS - 1):
         found = compare(table(draws(2, trials)), table(1.5 * draws(2, trials))).iloc[0]
         assert found["verdict"] == "changed-within-noise"
         assert found[["trimmed_mean", "smallest_visible"]].isna().all()
@@ -178,7 +178,7 @@ def test_any_dependence_costs_a_logarithm() -> None:
     15 failures in place of none have p = 2^-14 = 6e-5, which is below LEVEL / 100; only the
     1.5e-5 of 17 are below that over the sum of 1/i, 5.2.
     """
-    rows = {str(i): draws(i, LEAST_TRIALS - 1) for i in range(100)}
+    rows = {str(i): draws(i, MIN_BOOTSTRAP_TRIALS - 1) for i in range(100)}
     changed = {name: 1.001 * errors for name, errors in rows.items()}
     for count, kind in ((15, "changed-within-noise"), (17, "worse")):
         rows["8"][:count] = NAN  # as many fail no longer
@@ -188,7 +188,7 @@ def test_any_dependence_costs_a_logarithm() -> None:
 
 def test_failures_are_counted_over_the_table() -> None:
     """One more in each of ten rows of a hundred: 2^-9; and where nine, or forty, are gone."""
-    rows = {str(i): draws(i, LEAST_TRIALS - 1) for i in range(100)}
+    rows = {str(i): draws(i, MIN_BOOTSTRAP_TRIALS - 1) for i in range(100)}
     changed = {name: 1.001 * errors for name, errors in rows.items()}
     for name in map(str, range(10)):
         changed[name][0] = NAN
@@ -211,7 +211,7 @@ def errors_by_seed() -> list[dict[str, Floats]]:
         "karwa_vadhan": {"kind": "karwa_vadhan_mean", "radius": 50},
     }
     law = {"gaussian": {"kind": "gaussian", "location": 1}}
-    sweep = sweep_of(families=law, estimators=estimators, n=[100], trials=LEAST_TRIALS)
+    sweep = sweep_of(families=law, estimators=estimators, n=[100], trials=MIN_BOOTSTRAP_TRIALS)
     (cell,) = make_cells(sweep)
     found = []
     for seed in range(2 * COMPARISONS):

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from dpbench.arrays import Floats
 from dpbench.tracking import compare
-from dpbench.tracking.comparison import LEVEL, SMALLEST
+from dpbench.tracking.comparison import LEVEL, SMALLEST_CHANGE
 from dpbench.tracking.power import power, power_sentence
 
 TRIALS, ROWS = 400, 120
@@ -57,7 +57,7 @@ def test_pairs_show_what_is_beyond_the_smallest_change() -> None:
     changed = [one * (1 + 0.1 * by) for one, by in zip(errors[1:3], z, strict=True)]
     old, new = table([*errors[:3], nothing], "s"), table([errors[0], *changed, nothing], "s")
     found = compare(old, new)
-    at_least, beyond = power(old, new, found, (SMALLEST, 0.021)).to_dict("records")
+    at_least, beyond = power(old, new, found, (SMALLEST_CHANGE, 0.021)).to_dict("records")
     assert (at_least["compared"], at_least["rows"]) == (2, 4)
     # Of two rows one p-value has to be below LEVEL/2/(1 + 1/2), split among four tests of a row.
     level = norm.isf(LEVEL / 2 / 1.5 / 4 / 2)

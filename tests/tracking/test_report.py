@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.output.verdicts import TRACKING
 from dpbench.tracking.comparison import COLUMNS
-from dpbench.tracking.report import in_print, markdown
+from dpbench.tracking.report import format_terminal, markdown
 
 
 def test_the_worst_rows_come_first_and_equal_bits_are_folded() -> None:
@@ -16,7 +16,7 @@ def test_the_worst_rows_come_first_and_equal_bits_are_folded() -> None:
     rows = [{**about, "verdict": word} for word in reversed([*TRACKING])]
     table = pd.DataFrame(rows, columns=list(COLUMNS)).replace({None: np.nan})
     wanted = ["worse", "gone", "better", "new", "changed-within-noise"]
-    printed = in_print(table, "sweep", []).splitlines()
+    printed = format_terminal(table, "sweep", []).splitlines()
     assert [line.split()[-1] for line in printed[4:]] == wanted
     assert "mean on law, pure eps=0.5 n=10" in printed[4]
     text = markdown(table, "sweep", [])

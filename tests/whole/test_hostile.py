@@ -125,7 +125,7 @@ def test_a_config_of_the_users_own(bench: Bench, marker: Path) -> None:
 def test_a_pickle_among_the_blocks(
     bench: Bench, marker: Path, pickled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "ROWS", 1)  # a block a file
+    monkeypatch.setattr(store, "MAX_FILE_ROWS", 1)  # a block a file
     bench.done("trials=4")
     summary = bench.read("summary.csv")
     blocks = bench.folder / "out" / "blocks"

@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, configuration, given, settings
 from hypothesis import strategies as st
 
 from dpbench import cli
-from dpbench.jobs.composition import composed
-from dpbench.jobs.prepare import job_of
+from dpbench.jobs.composition import compose
+from dpbench.jobs.prepare import make_job
 from dpbench.package import conf_folder
 from dpbench.registry import ConfigError
 from tests.bench import FIGURE, REQUEST, TINY
@@ -141,7 +141,7 @@ def test_a_changed_configuration(tmp_path_factory: pytest.TempPathFactory, data:
         spec = changed(spec, data.draw)
     (folder / "sweep" / "changed.yaml").write_text(yaml.safe_dump(spec))
     with contextlib.suppress(ConfigError):  # whose text is one line, always
-        job_of(composed(["sweep=changed", "out=out"], folder), folder)
+        make_job(compose(["sweep=changed", "out=out"], folder), folder)
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger, histogram
 from dpbench.privacy.neighbours import Pair
 from dpbench.tracking import compare
-from dpbench.tracking.baseline import errors_of
-from dpbench.tracking.check import suspects
+from dpbench.tracking.baseline import collect_errors
+from dpbench.tracking.check import find_suspects
 
 CLAIMED = PureDP(1.0)  # in the audit
 KINDS: dict[str, dict[str, Any]] = {
@@ -171,7 +171,7 @@ def run() -> tuple[set[str], pd.DataFrame]:
     result = dpbench.run(STUDY, n_jobs=1)
     claims = result.claims
     wrong = set(claims["estimator"][claims["verdict"] == "inconsistent"])
-    return wrong, errors_of(result.cells, result.blocks, result.seed)
+    return wrong, collect_errors(result.cells, result.blocks, result.seed)
 
 
 def pairs() -> Iterator[tuple[str, Estimator, Pair]]:
@@ -220,4 +220,4 @@ def test_what_finds(name: str, right: pd.DataFrame) -> None:
     table = compare(right, errors)
     assert (wrong, refuted) == (claims, audit)
     assert set(table["estimator"][table["verdict"] == "worse"]) == worse
-    assert {table["estimator"][place] for place in suspects(table)} == better
+    assert {table["estimator"][place] for place in find_suspects(table)} == better

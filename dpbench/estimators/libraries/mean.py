@@ -11,7 +11,7 @@ from pydantic import model_validator
 from dpbench.arrays import Floats
 from dpbench.estimators.clipped import ErrorBound
 from dpbench.estimators.external import OneDataset
-from dpbench.estimators.libraries.expected import Expected, Noise, expected
+from dpbench.estimators.libraries.expected import ErrorAndBias, Noise, predict_error
 from dpbench.estimators.libraries.process import Releases, library
 from dpbench.privacy import Budget
 from dpbench.privacy.budgets import Relation
@@ -20,8 +20,11 @@ from dpbench.registry import validated
 __all__ = ["LibraryMean"]
 
 
-class _Known(NamedTuple):
-    """Neighbours of a library's guarantee, and the construction of its noise."""
+class _LibraryProperties(NamedTuple):
+    """Properties of a library: its neighbouring relation, the noise of its mean, and truncation.
+
+    `truncated` is True if the library truncates its mean to the bounds on the records.
+    """
 
     relation: Relation
     noise: Noise
@@ -29,13 +32,13 @@ class _Known(NamedTuple):
     sized: bool = False  # True if the library takes a declared number of records
 
 
-KNOWN = {
-    "numpy": _Known("replace", "laplace", False),
-    "diffprivlib": _Known("replace", "laplace", True),
-    "opendp": _Known("replace", "laplace", False, sized=True),
-    "python-dp": _Known("add_remove", "sum_and_count", True),
-    "pipeline-dp": _Known("add_remove", "sum_and_count", False),
-    "tumult": _Known("add_remove", "sum_and_count", False),
+LIBRARY_PROPERTIES = {
+    "numpy": _LibraryProperties("replace", "laplace", False),
+    "diffprivlib": _LibraryProperties("replace", "laplace", True),
+    "opendp": _LibraryProperties("replace", "laplace", False, sized=True),
+    "python-dp": _LibraryProperties("add_remove", "sum_and_count", True),
+    "pipeline-dp": _LibraryProperties("add_remove", "sum_and_count", False),
+    "tumult": _LibraryProperties("add_remove", "sum_and_count", False),
 }
 
 
@@ -43,9 +46,9 @@ KNOWN = {
 class LibraryMean(OneDataset):
     """Private mean of another library (diffprivlib, OpenDP, PyDP, ...), run in its own process.
 
-    ``bash dev.sh libraries`` creates the environments; ``numpy``, a hand-written clipped mean with
-    Laplace noise, needs none. If a library raises, the release is NaN. Its noise cannot be seeded:
-    runs do not repeat.
+    ``bash dev.sh libraries`` creates the libraries' Python environments. ``numpy``, a hand-written
+    clipped mean with Laplace noise, needs no environment. If a library raises an exception, the
+    release is NaN. The noise of a library cannot be seeded, so a second run gives other releases.
 
     Parameters
     ----------
@@ -54,11 +57,12 @@ class LibraryMean(OneDataset):
         others under adding or removing a record, with n private.
     lower, upper : float or None
         Public bounds on the records, lower < upper. If both are None the library finds bounds
-        itself: diffprivlib (from the data, without privacy) and python-dp can.
+        itself. Only python-dp and diffprivlib do so; diffprivlib takes the range of the data,
+        without privacy.
     contributions : {1, 2}
-        `unit_of(contributions=...)` of OpenDP, beside a declared size. Datasets of equal size that
-        differ in one record are at distance 2. With 1 no two datasets are neighbours, and no noise
-        is added.
+        Argument of OpenDP's `unit_of(contributions=...)`: the largest distance of neighbours, 2 by
+        default. Datasets of equal size that differ in one record are at distance 2. OpenDP gets a
+        declared number of records, so at 1 no two datasets are neighbours and it adds no noise.
     """
 
     library: Literal["numpy", "diffprivlib", "opendp", "python-dp", "pipeline-dp", "tumult"]
@@ -82,16 +86,16 @@ class LibraryMean(OneDataset):
 
     @property
     def relations(self) -> tuple[Relation, ...]:  # type: ignore[override]
-        return (KNOWN[self.library].relation,)
+        return (LIBRARY_PROPERTIES[self.library].relation,)
 
     @property
     def takes_size(self) -> bool:
-        """True if the library takes a declared number of records."""
-        return KNOWN[self.library].sized
+        """True if the library has to be given the number of records, which is then public."""
+        return LIBRARY_PROPERTIES[self.library].sized
 
     @property
     def private(self) -> bool:
-        """True if the library is known to be private as it is called here."""
+        """True if the library guarantees privacy with the present parameters."""
         return self.contributions == 2 and (self.lower is not None or self.library == "python-dp")
 
     def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
@@ -105,17 +109,18 @@ class LibraryMean(OneDataset):
         Parameters
         ----------
         x : (n,) array of float or int
-            The column.
+            The column: the records of one dataset.
         budget : Budget
-            Budget of one release; its first amount is epsilon.
+            Budget of one release, under pure DP.
         repeats : int
             Number of independent releases.
         size : int, optional
-            Declared number of records; default n.
+            Number of records that is declared to a library that takes it; by default n.
 
         Returns
         -------
         Releases
+            The releases, and the time of each.
 
         Raises
         ------
@@ -131,23 +136,26 @@ class LibraryMean(OneDataset):
         }
         return library(self.library).release(x, ask, repeats)
 
-    def expected(self, mean: float, n_epsilon: float) -> Expected | None:
-        """Return the expected error on a column within bounds; None if it is not known.
+    def predict_error(self, mean: float, n_epsilon: float) -> ErrorAndBias | None:
+        """Return the expected error and bias of the library's mean; None if no formula applies.
+
+        No formula applies without bounds or without privacy. All records have to be within the
+        bounds.
 
         Parameters
         ----------
-        mean : float
-            Mean of the column.
+        mean : float in [lower, upper]
+            Mean of the column of records.
         n_epsilon : float
             Number of records times epsilon.
 
         Returns
         -------
-        Expected or None
-            In units of width/(n epsilon).
+        ErrorAndBias or None
+            In units of width/(n epsilon), where width = upper - lower.
         """
         if self.lower is None or self.upper is None or not self.private:
             return None
-        known = KNOWN[self.library]
+        properties = LIBRARY_PROPERTIES[self.library]
         share = (mean - self.lower) / (self.upper - self.lower)
-        return expected(known.noise, share, n_epsilon, truncated=known.truncated)
+        return predict_error(properties.noise, share, n_epsilon, truncated=properties.truncated)

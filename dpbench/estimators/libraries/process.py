@@ -1,4 +1,7 @@
-"""Processes of the libraries, one each, started at the first request; see `worker`."""
+"""Processes of the libraries, one for each library, started at the first request.
+
+Each process runs `dpbench.estimators.libraries.worker`, which documents requests and replies.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +29,22 @@ __all__ = [
 
 HERE = Path(__file__).parent
 REQUIREMENTS: dict[str, list[str]] = json.loads((HERE / "requirements.json").read_text("utf-8"))
-MOST_SECONDS = 600.0  # time limit of a request; Spark needs minutes to start
+MAX_SECONDS = 600.0  # time limit of a request; Spark needs minutes to start
 
 
 class LibraryError(RuntimeError):
-    """The process of a library failed; the message is one line with the reason."""
+    """Failure of the process of a library; the message is one line with the reason."""
 
 
 class Releases(NamedTuple):
-    """Releases of the mean of one column.
+    """Releases of the mean of one column of records, by a library.
 
     Attributes
     ----------
     values : (repeats,) array
-        The releases; NaN also if the library raised.
+        The releases; NaN if the library returned NaN or raised an exception.
     raised : (repeats,) array of bool
-        True if the library raised.
+        True if the library raised an exception.
     seconds : (repeats,) array
         Time of each release, in seconds; the first includes the library's preparation.
     message : str
@@ -55,26 +58,34 @@ class Releases(NamedTuple):
 
 
 def folder(name: str) -> Path:
-    """Return the folder of a library's environment.
+    """Return the folder of a library's Python environment.
 
-    It is below ``.libraries`` of the checkout, or below the environment variable DPBENCH_LIBRARIES.
+    The folder is below ``.libraries`` of the checkout. If the environment variable
+    DPBENCH_LIBRARIES is set, it is below the folder that the variable names.
     """
     root = os.environ.get("DPBENCH_LIBRARIES") or HERE.parents[2] / ".libraries"
     return Path(root).expanduser().absolute() / name
 
 
 def environments() -> list[Path]:
-    """Return, for each library, the file of its environment that every installation rewrites."""
+    """Return the path of ``pyvenv.cfg`` in each library's Python environment.
+
+    Every installation rewrites this file. A newer modification time shows that the environment may
+    have changed.
+    """
     return [folder(name) / "pyvenv.cfg" for name in REQUIREMENTS]
 
 
 def python(name: str) -> Path:
-    """Return the Python interpreter of a library's environment; for numpy, dpbench's own."""
+    """Return the path of the Python interpreter in a library's environment.
+
+    For ``numpy`` it is the interpreter that runs dpbench.
+    """
     return Path(sys.executable) if name == "numpy" else folder(name) / "bin" / "python"
 
 
 class _Library:
-    """Connection to a library's process, which starts when needed, and again after it has ended."""
+    """Connection to a library's process; a request starts the process if none runs."""
 
     def __init__(self, name: str) -> None:
         self._name, self._lock = name, threading.Lock()
@@ -84,30 +95,31 @@ class _Library:
 
     @property
     def version(self) -> str:
-        """The library's version; raises LibraryError if it is not installed."""
+        """Version of the library; LibraryError is raised if the library is not installed."""
         with self._lock:
-            self._started()
+            self._start()
         return self._version
 
     def release(
-        self, column: NDArray[Any], ask: dict[str, Any], repeats: int, limit: float = MOST_SECONDS
+        self, column: NDArray[Any], ask: dict[str, Any], repeats: int, limit: float = MAX_SECONDS
     ) -> Releases:
-        """Release means of a column of float64 or int64.
+        """Release the mean of a column of float64 or int64 several times, in the library's process.
 
         Parameters
         ----------
         column : (n,) array
             The records.
         ask : dict
-            The fields of `dpbench.estimators.libraries.worker.Ask`.
+            Budget, bounds and size: the fields of `dpbench.estimators.libraries.worker.Ask`.
         repeats : int
             Number of independent releases.
         limit : float
-            Time in seconds after which the process is ended.
+            Seconds after which a process that has not replied is ended.
 
         Returns
         -------
         Releases
+            The releases, and the time of each.
 
         Raises
         ------
@@ -116,31 +128,34 @@ class _Library:
         """
         integers = column.dtype.kind == "i"
         data = column.astype(np.int64 if integers else np.float64)
-        about = {"ask": ask, "repeats": repeats, "type": "q" if integers else "d"}
-        found = self._answer(about, data, limit)
-        values = np.array(found["values"], dtype=float)  # None becomes NaN
-        raised = np.array([value is None for value in found["values"]])
-        return Releases(values, raised, np.array(found["seconds"]), found["message"])
+        request = {"ask": ask, "repeats": repeats, "type": "q" if integers else "d"}
+        reply = self._request(request, data, limit)
+        values = np.array(reply["values"], dtype=float)  # None becomes NaN
+        raised = np.array([value is None for value in reply["values"]])
+        return Releases(values, raised, np.array(reply["seconds"]), reply["message"])
 
     def replay(
         self, query: str, datasets: Sequence[Floats], ask: dict[str, Any]
     ) -> list[tuple[list[dict[str, Any]], str]]:
-        """Run a query on datasets; all runs but the first reuse the releases of the first.
+        """Run a query of the library on several datasets, and record the inputs of its mechanisms.
+
+        Mechanisms of later runs reuse the releases of the first run, so only their inputs can
+        differ.
 
         Parameters
         ----------
         query : str
-            A name of `dpbench.estimators.libraries.recorder.QUERIES`.
+            Name of the query, listed in `dpbench.estimators.libraries.recorder.QUERIES`.
         datasets : sequence of (n, d) array
             Records of each run.
         ask : dict
-            The fields of `dpbench.estimators.libraries.worker.Ask`.
+            Budget, bounds and size: the fields of `dpbench.estimators.libraries.worker.Ask`.
 
         Returns
         -------
         list of (list of dict, str)
-            For each dataset the steps of its mechanisms, see
-            `dpbench.estimators.libraries.recorder.Recorder`, and the exception that ended the run,
+            For each dataset the recorded calls of mechanisms, in the format of
+            `dpbench.estimators.libraries.recorder.Recorder`. Then the exception that ended the run,
             or "".
 
         Raises
@@ -148,26 +163,31 @@ class _Library:
         LibraryError
             If the library is not installed, or its process ends or takes too long.
         """
-        about = {"ask": ask, "query": query, "shapes": [x.shape for x in datasets], "type": "d"}
+        request = {"ask": ask, "query": query, "shapes": [x.shape for x in datasets], "type": "d"}
         data = np.concatenate([np.ravel(x) for x in datasets]).astype(np.float64)
-        found = self._answer(about, data, MOST_SECONDS)
-        return list(zip(found["tapes"], found["message"], strict=True))
+        reply = self._request(request, data, MAX_SECONDS)
+        return list(zip(reply["tapes"], reply["message"], strict=True))
 
-    def _answer(self, about: dict[str, Any], data: NDArray[Any], limit: float) -> Any:
-        """Send a request with its numbers to the process, which is started if there is none."""
-        sent = data.tobytes()
-        line = json.dumps({**about, "bytes": len(sent)}).encode()
+    def _request(self, request: dict[str, Any], data: NDArray[Any], limit: float) -> Any:
+        """Send a request and an array of numbers to the library's process, and return the reply.
+
+        If no process runs, one is started. A process that has not replied after `limit` seconds is
+        ended.
+        """
+        payload = data.tobytes()
+        line = json.dumps({**request, "bytes": len(payload)}).encode()
         with self._lock:
-            self._started()
-            return self._exchange(line + b"\n" + sent, limit)
+            self._start()
+            return self._exchange(line + b"\n" + payload, limit)
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the library's process, if there is one."""
         with self._lock:
             if self._process is not None:
-                self._ended("")
+                self._end("")
 
-    def _started(self) -> None:
+    def _start(self) -> None:
+        """Start the library's process if none runs, and read the library's version."""
         if self._process is not None:
             return
         if not python(self._name).exists():
@@ -180,31 +200,39 @@ class _Library:
             stderr=self._errors,
             cwd=tempfile.gettempdir(),  # Spark leaves folders where it runs
         )
-        self._version = self._exchange(b"", MOST_SECONDS)
+        self._version = self._exchange(b"", MAX_SECONDS)
 
     def _exchange(self, request: bytes, limit: float) -> Any:
-        """Send a request and read the reply; end a process that does not reply."""
+        """Send a request to the library's process, and return the reply.
+
+        A process that has not replied after `limit` seconds is ended, and LibraryError is raised.
+        """
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        late = threading.Timer(limit, process.kill)  # a killed process ends the reading below
-        late.start()
+        timer = threading.Timer(limit, process.kill)  # a killed process ends the reading below
+        timer.start()
         try:
             process.stdin.write(request)
             process.stdin.flush()
             return json.loads(process.stdout.readline())
         except (OSError, ValueError) as error:
-            slow = not late.is_alive()
-            raise LibraryError(self._ended(f"no answer in {limit:g} s" if slow else "")) from error
+            timed_out = not timer.is_alive()
+            raise LibraryError(
+                self._end(f"no answer in {limit:g} s" if timed_out else "")
+            ) from error
         except BaseException:  # an unread reply would be taken for that of the next request
-            self._ended("")
+            self._end("")
             raise
         finally:
-            late.cancel()
+            timer.cancel()
 
-    def _ended(self, why: str) -> str:
-        """End the process; return its last line of output, or its exit code."""
+    def _end(self, reason: str) -> str:
+        """End the library's process, and return a line with the library's name and a reason.
+
+        If `reason` is empty, the reason is the last line that the process wrote, or its exit code.
+        """
         process, self._process = self._process, None
         assert process is not None
         process.kill()
@@ -215,20 +243,20 @@ class _Library:
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").split("\n")
         self._errors.close()
-        said = [line.strip() for line in lines if line.strip()][-1:] or [f"exit code {code}"]
-        return f"{self._name}: its process ended: {why or said[0]}"
+        last_line = [line.strip() for line in lines if line.strip()][-1:] or [f"exit code {code}"]
+        return f"{self._name}: its process ended: {reason or last_line[0]}"
 
 
 _LIBRARIES: dict[str, _Library] = {}
 
 
 def library(name: str) -> _Library:
-    """Return the connection to the library of that name."""
+    """Return the connection to the process of the library called `name`."""
     return _LIBRARIES.setdefault(name, _Library(name))
 
 
 @atexit.register
 def close_libraries() -> None:
-    """End all processes; a later request starts its process again."""
-    for one in _LIBRARIES.values():
-        one.close()
+    """End the processes of all libraries; a later request to a library starts a new process."""
+    for connection in _LIBRARIES.values():
+        connection.close()

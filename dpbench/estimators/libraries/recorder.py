@@ -1,10 +1,11 @@
 """Run queries inside a library's environment, and record the inputs of their mechanisms.
 
-`replay` runs a query on a first dataset, keeps the releases of its mechanisms, and runs it on
-further datasets with these releases frozen [1]_. Given equal releases, a value before noise may
-differ by the stated sensitivity between neighbours, and the mechanisms may not differ. `worker`
-loads this file, which needs the library and nothing of dpbench. All noise that later steps depend
-on is seeded.
+A query is a use of the library, such as its variance; a mechanism adds noise to a value. `replay`
+runs a query on a first dataset and keeps the releases of its mechanisms. It then runs the query on
+further datasets with these releases frozen [1]_. On neighbouring datasets a value before noise may
+then differ by at most the stated sensitivity, and the sequence of mechanisms may not differ.
+worker.py loads this file, which needs the library and nothing of dpbench. All noise on which later
+steps depend is seeded.
 
 To add a query: write a function that runs it on records, and put its name into `QUERIES`.
 
@@ -23,19 +24,19 @@ from typing import Any
 
 
 class Recorder:
-    """Record of the inputs of mechanisms; it can replay the releases of an earlier run.
+    """Record of the calls of mechanisms in one run; it can reuse the releases of an earlier run.
 
     Parameters
     ----------
     earlier : sequence of dict
-        Steps of an earlier run. A mechanism reuses the release of the step at its place there if
-        the name and the number of values agree.
+        Steps of an earlier run. The i-th call reuses the release of the i-th step if the name of
+        the mechanism and the number of values agree.
 
     Attributes
     ----------
     steps : list of dict
-        For each mechanism its name, the values before noise, the stated sensitivity and its norm,
-        and the release.
+        One step for each call of a mechanism: its name (``mechanism``), the ``values`` before
+        noise, the ``stated`` sensitivity and its ``norm``, and the ``released`` values.
     """
 
     def __init__(self, earlier: Sequence[dict[str, Any]] = ()) -> None:
@@ -45,7 +46,9 @@ class Recorder:
     def add(
         self, name: str, values: Any, stated: Any, release: Callable[[], Any], norm: str = "l1"
     ) -> Any:
-        """Record a mechanism, and return its release or the frozen release.
+        """Record a call of a mechanism, and return its release.
+
+        If the earlier run has a matching call, the release of that call is returned instead.
 
         Parameters
         ----------
@@ -56,7 +59,7 @@ class Recorder:
         stated : float
             Sensitivity that the mechanism states.
         release : callable
-            Makes the release, without arguments.
+            Function without arguments that makes the release.
         norm : {'l1', 'max'}
             Norm of the sensitivity.
 
@@ -65,20 +68,20 @@ class Recorder:
         object
             The release.
         """
-        at, step = len(self.steps), {"mechanism": name, "values": [float(x) for x in values]}
-        known = self._earlier[at] if at < len(self._earlier) else step
-        same = known["mechanism"] == name and len(known["values"]) == len(step["values"])
-        released = known["released"] if same and known is not step else release()
+        index, step = len(self.steps), {"mechanism": name, "values": [float(x) for x in values]}
+        earlier = self._earlier[index] if index < len(self._earlier) else step
+        reusable = earlier["mechanism"] == name and len(earlier["values"]) == len(step["values"])
+        released = earlier["released"] if reusable and earlier is not step else release()
         self.steps.append(step | {"stated": float(stated), "norm": norm, "released": released})
         return released
 
 
-# A query takes (n, d) records, an Ask of `worker`, and the Recorder of its mechanisms.
+# A query takes (n, d) records, an `Ask` of worker.py, and the `Recorder` of its mechanisms.
 Query = Callable[[Any, Any, Recorder], object]
 
 
 def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
-    """Release a hand-written mean that states a share of its sensitivity.
+    """Release a hand-written clipped mean that may state too small a sensitivity.
 
     Parameters
     ----------
@@ -89,11 +92,12 @@ def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
     ask : Ask
         Budget and bounds.
     tape : Recorder
-        Records the mechanism.
+        Recorder of the mechanism's call.
 
     Returns
     -------
     float
+        The release.
     """
     import numpy as np
 
@@ -104,30 +108,35 @@ def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
 
 
 @contextmanager
-def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
-    """Record `randomise` of all subclasses of `base`, with the sensitivities that they state.
+def record_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
+    """Record the calls of mechanisms of a library while the context is open.
 
-    A mechanism called by another mechanism is recorded as a part of its caller. A mechanism that is
-    given no value chooses by its utilities, which are recorded. A mechanism that states no
-    sensitivity is recorded with an infinite sensitivity.
+    A mechanism is an instance of `base` or of a subclass. Calls of its method `randomise` are
+    recorded. A call inside of another mechanism's call is not recorded separately. If `randomise`
+    gets no value, the mechanism selects a candidate by utilities, and the utilities are recorded. A
+    mechanism that states no sensitivity is recorded with an infinite sensitivity.
 
     Parameters
     ----------
     base : type
         Base class of the library's mechanisms.
     tape : Recorder
-        Records them while the context is open.
+        Recorder of the calls.
 
     Yields
     ------
     None
     """
-    found, inside = [base], [False]
-    for one in found:  # `found` grows while it is read
-        found += one.__subclasses__()
-    own = {one: vars(one)["randomise"] for one in found if "randomise" in vars(one)}
+    classes, inside = [base], [False]
+    for mechanism in classes:  # the list grows while it is read, until all descendants are in it
+        classes += mechanism.__subclasses__()
+    originals = {
+        mechanism: vars(mechanism)["randomise"]
+        for mechanism in classes
+        if "randomise" in vars(mechanism)
+    }
 
-    def recorded(randomise: Callable[..., Any]) -> Callable[..., Any]:
+    def with_recording(randomise: Callable[..., Any]) -> Callable[..., Any]:
         def method(self: Any, value: Any = None) -> Any:
             if inside[0]:
                 return randomise(self, value)
@@ -144,27 +153,27 @@ def recorded_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
         return method
 
     try:
-        for one, randomise in own.items():
-            one.randomise = recorded(randomise)  # type: ignore[attr-defined]
+        for mechanism, randomise in originals.items():
+            mechanism.randomise = with_recording(randomise)  # type: ignore[attr-defined]
         yield
     finally:
-        for one, randomise in own.items():
-            one.randomise = randomise  # type: ignore[attr-defined]
+        for mechanism, randomise in originals.items():
+            mechanism.randomise = randomise  # type: ignore[attr-defined]
 
 
 def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """Run a tool of diffprivlib, or fit a model of a feature and a target, with declared bounds.
+    """Run a statistic of diffprivlib, or fit one of its models, with declared bounds.
 
     Parameters
     ----------
     name : str
-        A name of `QUERIES` for diffprivlib.
+        Name of the statistic or model, listed in `QUERIES`.
     x : (n, d) array
-        Records; models take a feature and a target.
+        Records. A model takes two columns, a feature and a target; a statistic takes the first.
     ask : Ask
         Budget and bounds.
     tape : Recorder
-        Records the mechanisms.
+        Recorder of the calls of mechanisms.
 
     Returns
     -------
@@ -174,40 +183,41 @@ def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
     from diffprivlib import models, tools
     from diffprivlib.mechanisms.base import DPMechanism
 
-    middle, how = sum(ask.bounds) / 2, {"epsilon": ask.epsilon, "random_state": 0}
-    with recorded_mechanisms(DPMechanism, tape):
+    middle, options = sum(ask.bounds) / 2, {"epsilon": ask.epsilon, "random_state": 0}
+    with record_mechanisms(DPMechanism, tape):
         if name == "count_nonzero":
-            return tools.count_nonzero(x[:, 0] > middle, **how)
+            return tools.count_nonzero(x[:, 0] > middle, **options)
         if name == "histogram":
-            return tools.histogram(x[:, 0], bins=4, range=ask.bounds, **how)
-        if name == "gaussian_nb":  # the two classes are declared as well
-            model = models.GaussianNB(bounds=ask.bounds, **how)
+            return tools.histogram(x[:, 0], bins=4, range=ask.bounds, **options)
+        if name == "gaussian_nb":  # declare the classes, which may not depend on the records
+            model = models.GaussianNB(bounds=ask.bounds, **options)
             return model.partial_fit(x[:, :1], x[:, 1] > middle, classes=[False, True])
         if name.startswith("linear_regression"):
             bounds = {"bounds_X": ask.bounds, "bounds_y": ask.bounds}
-            fitted = name == "linear_regression"
-            model = models.LinearRegression(fit_intercept=fitted, **bounds, **how)
+            intercept = name == "linear_regression"
+            model = models.LinearRegression(fit_intercept=intercept, **bounds, **options)
             return model.fit(x[:, :1], x[:, 1])
-        return getattr(tools, name)(x[:, 0], bounds=ask.bounds, **how)
+        return getattr(tools, name)(x[:, 0], bounds=ask.bounds, **options)
 
 
 def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
-    """Run a query of OpenDP's Context API; the size is declared if contributions are 2.
+    """Run a query of OpenDP's Context API, and record the call of its mechanism.
 
-    OpenDP's mechanisms are not Python classes. A measurement is a transformation and a mechanism,
-    which the API joins by ``>>``. The transformation gives the value before noise, and its map the
-    sensitivity.
+    OpenDP's mechanisms are not Python classes. A measurement is a transformation followed by a
+    mechanism; the API joins the two by ``>>``. The transformation gives the value before noise, and
+    its stability map gives the sensitivity. If `ask.contributions` is 2, neighbours differ by
+    replacement, and the number of records is declared.
 
     Parameters
     ----------
     name : str
-        A name of `QUERIES` for OpenDP.
+        Name of the query, listed in `QUERIES`.
     x : (n, d) array
         Records; the first column is used.
     ask : Ask
-        Budget, bounds and contributions.
+        Budget, bounds, size and contributions.
     tape : Recorder
-        Records the mechanism.
+        Recorder of the mechanism's call.
 
     Returns
     -------
@@ -224,12 +234,14 @@ def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
 
 @lru_cache(maxsize=64)
 def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
-    """Build a measurement, which is slow, and return its transformation and itself.
+    """Build a measurement of OpenDP: a transformation of the records, followed by a mechanism.
+
+    The results are cached, because a measurement takes long to build.
 
     Parameters
     ----------
     name : str
-        A name of `QUERIES` for OpenDP.
+        Name of the query, listed in `QUERIES`.
     ask : Ask
         Budget, bounds, size and contributions.
 
@@ -242,41 +254,47 @@ def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
     import opendp.prelude as dp
 
     dp.enable_features("contrib")
-    sized = {"size": ask.size} if ask.contributions > 1 else {}
+    declared = {"size": ask.size} if ask.contributions > 1 else {}
     context = dp.Context.compositor(
         data=np.zeros(ask.size),
         privacy_unit=dp.unit_of(contributions=ask.contributions),
         privacy_loss=dp.loss_of(epsilon=ask.epsilon),
         split_evenly_over=1,
-        domain=dp.vector_domain(dp.atom_domain(T=float, nan=False), **sized),
+        domain=dp.vector_domain(dp.atom_domain(T=float, nan=False), **declared),
     )
     joined: list[Any] = []
     join, query, (low, high) = dp.Transformation.__rshift__, context.query(), ask.bounds
     ends = np.linspace(low, high, 5).tolist()
 
-    def recorded(self: Any, other: Any) -> Any:
+    def record_join(self: Any, other: Any) -> Any:
         joined.append((self, join(self, other)))
         return joined[-1][1]
 
-    dp.Transformation.__rshift__ = recorded
+    dp.Transformation.__rshift__ = record_join
     try:
         if name == "count":
-            found = query.count().laplace()
+            query_with_noise = query.count().laplace()
         elif name == "histogram":
             bins = query.find_bin(ends)
-            found = bins.count_by_categories([*range(6)], null_category=False).laplace()
+            query_with_noise = bins.count_by_categories([*range(6)], null_category=False).laplace()
         elif name == "quantile":
             scores = query.quantile_score_candidates(ends, 0.5)
-            found = scores.noisy_max(dp.max_divergence(), negate=True)
+            query_with_noise = scores.noisy_max(dp.max_divergence(), negate=True)
         else:
-            found = getattr(query.clamp(ask.bounds), name)().laplace()
-        measurement = found.resolve()
+            query_with_noise = getattr(query.clamp(ask.bounds), name)().laplace()
+        measurement = query_with_noise.resolve()
     finally:
         dp.Transformation.__rshift__ = join
-    return [one for one, made in joined if isinstance(made, dp.Measurement)][-1], measurement
+    return [
+        transformation for transformation, result in joined if isinstance(result, dp.Measurement)
+    ][-1], measurement
 
 
-def _named(query: Callable[..., object], *names: str) -> dict[str, Query]:
+def _bind_names(query: Callable[..., object], *names: str) -> dict[str, Query]:
+    """Return a dictionary that maps each name to a function, which calls `query` with the name.
+
+    The name is the first argument of `query`. The function takes the other arguments.
+    """
     return {name: partial(query, name) for name in names}
 
 
@@ -284,34 +302,38 @@ def _named(query: Callable[..., object], *names: str) -> dict[str, Query]:
 # among intervals between records, whose lengths (a base measure) have no sensitivity.
 QUERIES: dict[str, dict[str, Query]] = {
     "numpy": {"mean": partial(numpy_mean, 1.0), "halved_mean": partial(numpy_mean, 0.5)},
-    "diffprivlib": _named(
+    "diffprivlib": _bind_names(
         diffprivlib_query, "mean", "sum", "var", "std", "nanmean", "nansum", "nanvar", "nanstd",
         "count_nonzero", "histogram", "linear_regression", "linear_regression_no_intercept",
         "gaussian_nb",
     ),
-    "opendp": _named(opendp_query, "mean", "sum", "variance", "count", "histogram", "quantile"),
+    "opendp": _bind_names(
+        opendp_query, "mean", "sum", "variance", "count", "histogram", "quantile"
+    ),
 }  # fmt: skip
 
 
 def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[str, Any]:
-    """Run a query on datasets; all runs but the first reuse the releases of the first.
+    """Run a query of a library on several datasets, and record the calls of its mechanisms.
+
+    Mechanisms of later runs reuse the releases of the first run, so only their inputs can differ.
 
     Parameters
     ----------
     library : str
-        A key of `QUERIES`.
+        Name of the library, a key of `QUERIES`.
     query : str
-        A name of a query of the library.
+        Name of a query of the library.
     ask : Ask
-        Budget and bounds; its size is replaced by that of each dataset.
+        Budget and bounds. The size of each dataset replaces the size stated here.
     datasets : sequence of (n, d) array
         Records of each run.
 
     Returns
     -------
     dict
-        ``tapes``: the steps of each run, see `Recorder`. ``message``: for each run the exception
-        that ended it, or "".
+        ``tapes``: for each run the recorded calls, in the format of `Recorder.steps`. ``message``:
+        for each run the exception that ended it, or "".
     """
     tapes: list[Recorder] = []
     message: list[str] = []
@@ -319,38 +341,39 @@ def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[
         warnings.simplefilter("ignore")
         for x in datasets:
             tapes.append(Recorder(tapes[0].steps if tapes else ()))
-            said = ""
+            error_text = ""
             try:
                 QUERIES[library][query](x, ask._replace(size=len(x)), tapes[-1])
             except Exception as error:  # noqa: BLE001, whatever a library raises
-                said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            message.append(said)
+                error_text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            message.append(error_text)
     return {
-        "tapes": [[_numbers(step) for step in tape.steps] for tape in tapes],
+        "tapes": [[_to_numbers(step) for step in tape.steps] for tape in tapes],
         "message": message,
     }
 
 
-def _numbers(step: dict[str, Any]) -> dict[str, Any]:
-    """Return a step with its release converted to a list of numbers."""
+def _to_numbers(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded call of a mechanism with its release as a list of numbers, for JSON."""
     import numpy as np
 
     return step | {"released": np.ravel(step["released"]).astype(float).tolist()}
 
 
-def unpacked(column: array[Any], shapes: Sequence[Sequence[int]]) -> list[Any]:
-    """Cut a flat array of numbers into arrays of these shapes.
+def split_datasets(column: array[Any], shapes: Sequence[Sequence[int]]) -> list[Any]:
+    """Cut a flat array of numbers into several datasets.
 
     Parameters
     ----------
     column : array of float
-        All numbers.
+        The numbers of all datasets, one dataset after another and row by row.
     shapes : sequence of (rows, width)
         Shapes of the datasets, in order.
 
     Returns
     -------
     list of (rows, width) array
+        The datasets.
     """
     import numpy as np
 

@@ -1,13 +1,14 @@
 """Read columns inside a library's environment, and answer with releases of their mean.
 
-Run as ``python worker.py LIBRARY``; it needs the library and nothing of dpbench. The first line of
-output is the library's version. A request is a line of JSON, followed by the bytes of the column;
-the reply is a line with the result of `answer`. Output of the library goes to standard error. A
-request with a ``query`` has several datasets, and the reply is the result of `recorder.replay`.
+A column is a dataset of numbers. The command is ``python worker.py LIBRARY``; it needs the library
+and nothing of dpbench. The first line of output is the library's version as JSON. A request is a
+line of JSON, followed by the bytes of the column. The reply is a line of JSON with the result of
+`answer`. A request with a ``query`` has several datasets, and its reply is the result of `replay`
+of recorder.py. Output of the library goes to standard error.
 
 To add a library: write a function below that prepares a release as the library's documentation
-does, put its name into `LIBRARIES`, its requirements into ``requirements.json``, and its neighbours
-into ``mean.py``.
+does, and put the function's name into `LIBRARIES`. Put its requirements into requirements.json, and
+its neighbouring relation into mean.py.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-MOST_TEXT = 200  # characters kept of a library's message
+MAX_TEXT = 200  # characters kept of a library's message
 
 
 class Ask(NamedTuple):
-    """Parameters of a release, apart from its column.
+    """Parameters of the release of a mean, apart from the records.
 
     Attributes
     ----------
     epsilon : float
-        Budget.
+        Budget of the release, under pure DP.
     lower, upper : float or None
-        Bounds on the records; None leaves them to the library.
+        Bounds on the records; with None the library finds bounds.
     size : int
-        Number of records that is declared to libraries which take it.
+        Number of records that is declared to libraries that take it.
     contributions : int
-        Number of records of one person that may differ, for OpenDP.
+        Distance of neighbouring datasets in OpenDP; 2 for datasets that differ by replacement.
     """
 
     epsilon: float
@@ -51,17 +52,18 @@ class Ask(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
+        """Bounds (lower, upper) on the records; reading them raises ValueError if they are None."""
         if self.lower is None or self.upper is None:
             raise ValueError("bounds are needed")
         return self.lower, self.upper
 
 
-# Releases the mean of an array, or of a list if the library's own examples use lists.
+# A release maps an array to a private mean, or a list if the library's own examples use lists.
 Release = Callable[[Any], Any]
 
 
 def numpy(ask: Ask) -> Release:
-    """Prepare a hand-written release: clip, average, add Laplace noise; n is public."""
+    """Prepare a hand-written clipped mean with Laplace noise; the number of records is public."""
     import numpy as np
 
     rng, (low, high) = np.random.default_rng(), ask.bounds
@@ -71,7 +73,10 @@ def numpy(ask: Ask) -> Release:
 
 
 def diffprivlib(ask: Ask) -> Release:
-    """Prepare `tools.mean`; without bounds it takes them from the data, and warns."""
+    """Prepare the private mean `tools.mean` of diffprivlib.
+
+    Without bounds diffprivlib warns, and uses the range of the data, without privacy.
+    """
     from diffprivlib import tools
 
     bounds = None if ask.lower is None else ask.bounds
@@ -79,7 +84,10 @@ def diffprivlib(ask: Ask) -> Release:
 
 
 def opendp(ask: Ask) -> Release:
-    """Prepare the Context API with a declared size; building its measurement is slow."""
+    """Prepare a private mean by OpenDP's Context API, with a declared number of records.
+
+    OpenDP builds a measurement, which takes long. So one measurement serves many releases.
+    """
     import numpy as np
     import opendp.prelude as dp
 
@@ -96,7 +104,10 @@ def opendp(ask: Ask) -> Release:
 
 
 def python_dp(ask: Ask) -> Release:
-    """Prepare Google's `BoundedMean`; without bounds it spends half of epsilon on finding them."""
+    """Prepare the private mean `BoundedMean` of Google's library.
+
+    Without bounds the library spends half of epsilon to find bounds.
+    """
     from pydp.algorithms.laplacian import BoundedMean
 
     ends = {} if ask.lower is None else {"lower_bound": ask.lower, "upper_bound": ask.upper}
@@ -104,16 +115,19 @@ def python_dp(ask: Ask) -> Release:
 
 
 def pipeline_dp(ask: Ask) -> Release:
-    """Prepare PipelineDP in this process: one record per person, in one public partition."""
+    """Prepare a private mean by PipelineDP, which runs in this process.
+
+    Every person has one record, and all records are in one public partition.
+    """
     import pipeline_dp as pdp
 
     low, high = ask.bounds
-    about = pdp.DataExtractors(
+    extractors = pdp.DataExtractors(
         privacy_id_extractor=lambda row: row[0],
         partition_extractor=lambda _: 0,
         value_extractor=lambda row: row[1],
     )
-    wanted = pdp.AggregateParams(
+    parameters = pdp.AggregateParams(
         metrics=[pdp.Metrics.MEAN],
         max_partitions_contributed=1,
         max_contributions_per_partition=1,
@@ -124,16 +138,21 @@ def pipeline_dp(ask: Ask) -> Release:
     def release(x: list[float]) -> Any:
         budget = pdp.NaiveBudgetAccountant(total_epsilon=ask.epsilon, total_delta=0)
         engine = pdp.DPEngine(budget, pdp.LocalBackend())
-        found = engine.aggregate(list(enumerate(x)), wanted, about, public_partitions=[0])
+        results = engine.aggregate(
+            list(enumerate(x)), parameters, extractors, public_partitions=[0]
+        )
         budget.compute_budgets()
-        ((_, metrics),) = found
+        ((_, metrics),) = results
         return metrics.mean
 
     return release
 
 
 def tumult(ask: Ask) -> Release:
-    """Prepare a Spark session with one private table, protected against adding a row."""
+    """Prepare a private mean by Tumult Analytics: a Spark session with one private table.
+
+    Neighbours differ by one added row.
+    """
     import pandas as pd
     from pyspark.sql import SparkSession
     from tmlt.analytics import AddOneRow, PureDPBudget, QueryBuilder, Session
@@ -151,7 +170,7 @@ def tumult(ask: Ask) -> Release:
     return release
 
 
-# Function that prepares a release; True if it takes lists; package that has the version.
+# Function that prepares a release; True if the release takes lists; package with the version.
 LIBRARIES: dict[str, tuple[Callable[[Ask], Release], bool, str]] = {
     "numpy": (numpy, False, "numpy"),
     "diffprivlib": (diffprivlib, False, "diffprivlib"),
@@ -163,42 +182,44 @@ LIBRARIES: dict[str, tuple[Callable[[Ask], Release], bool, str]] = {
 
 
 @lru_cache(maxsize=16)
-def prepared(library: str, ask: Ask) -> Release:
-    """Return a prepared release, from the cache if it was prepared before.
+def prepare_release(library: str, ask: Ask) -> Release:
+    """Prepare the release of a library's private mean, and cache it for later columns of records.
 
     Parameters
     ----------
     library : str
-        A key of `LIBRARIES`.
+        Name of the library, a key of `LIBRARIES`.
     ask : Ask
-        Parameters of the release.
+        Budget, bounds and size.
 
     Returns
     -------
     callable
+        Maps the records to a private mean.
     """
     return LIBRARIES[library][0](ask)
 
 
 def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str, Any]:
-    """Release the mean of one column of float64 or int64.
+    """Release the mean of one column of float64 or int64 several times.
 
     Parameters
     ----------
     library : str
-        A key of `LIBRARIES`.
+        Name of the library, a key of `LIBRARIES`.
     ask : Ask
-        Parameters of the release.
+        Budget, bounds and size.
     column : array
-        The records, of type code 'd' or 'q'.
+        The records, of type code 'd' (float64) or 'q' (int64).
     repeats : int
         Number of independent releases.
 
     Returns
     -------
     dict
-        ``values``, None where the library raised; ``seconds`` of each release, the first including
-        the preparation; ``message``: the first exception, else the first warning, with its type.
+        ``values``: the releases, None where the library raised an exception. ``seconds``: time of
+        each release; the first includes the preparation. ``message``: type and text of the first
+        exception, else of the first warning, else "".
     """
     x: Any = column.tolist()
     if not LIBRARIES[library][1]:
@@ -213,23 +234,28 @@ def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str
         for _ in range(repeats):
             value, started = None, time.perf_counter()
             try:
-                value = float(prepared(library, ask)(x))
+                value = float(prepare_release(library, ask)(x))
             except Exception as error:  # noqa: BLE001, whatever a library raises
-                message.append(_line(error))
+                message.append(_format_line(error))
             seconds.append(time.perf_counter() - started)
             values.append(value)
-    said = [_line(one.message) for one in caught]
-    return {"values": values, "seconds": seconds, "message": ([*message, *said] or [""])[0]}
+    texts = [_format_line(warning.message) for warning in caught]
+    return {"values": values, "seconds": seconds, "message": ([*message, *texts] or [""])[0]}
 
 
-def _line(error: object) -> str:
+def _format_line(error: object) -> str:
+    """Return the type and text of an exception or warning as one line."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:MOST_TEXT]
+    return f"{type(error).__name__}: {text}"[:MAX_TEXT]
 
 
 @lru_cache(maxsize=1)
 def recorder() -> Any:
-    """Load recorder.py by its path: the process is isolated, so it cannot be imported."""
+    """Import the file recorder.py, and return it as a Python module.
+
+    The file is loaded by its path, because Python runs in isolated mode (``-I``) here. Then its
+    folder is not on the import path.
+    """
     spec = spec_from_file_location("recorder", Path(__file__).with_name("recorder.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -239,14 +265,14 @@ def recorder() -> Any:
 
 
 def serve(library: str, source: BinaryIO, target: BinaryIO) -> None:
-    """Write the version, then answer requests until there are no more.
+    """Write the library's version, then answer requests for releases until there are no more.
 
     Parameters
     ----------
     library : str
-        A key of `LIBRARIES`.
+        Name of the library, a key of `LIBRARIES`.
     source, target : binary file
-        Requests and replies.
+        Files from which requests are read, and to which replies are written.
     """
     replies: Any = metadata.version(LIBRARIES[library][2])
     while True:
@@ -254,15 +280,15 @@ def serve(library: str, source: BinaryIO, target: BinaryIO) -> None:
         target.flush()
         if not (line := source.readline()):
             return
-        what = json.loads(line)
-        column = array(what["type"])
-        column.frombytes(source.read(what["bytes"]))
-        ask = Ask(**what["ask"])
-        if "query" in what:
-            datasets = recorder().unpacked(column, what["shapes"])
-            replies = recorder().replay(library, what["query"], ask, datasets)
+        request = json.loads(line)
+        column = array(request["type"])
+        column.frombytes(source.read(request["bytes"]))
+        ask = Ask(**request["ask"])
+        if "query" in request:
+            datasets = recorder().split_datasets(column, request["shapes"])
+            replies = recorder().replay(library, request["query"], ask, datasets)
         else:
-            replies = answer(library, ask, column, what["repeats"])
+            replies = answer(library, ask, column, request["repeats"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sections that the page of a run can have, in modules by subject."""
+"""Sections that the page of a run can have, one file for each subject."""
 
 # Imported because they register their sections. Pages of older runs have them in this order.
 from dpbench.report.sections import (  # noqa: F401, I001

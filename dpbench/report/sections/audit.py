@@ -8,18 +8,18 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from dpbench.audit.report import blind_rows, strongest
+from dpbench.audit.report import list_blind_rows, select_strongest
 from dpbench.output.verdicts import AUDIT, CONTROLS, page_tones
-from dpbench.report.page_run import RunFolder, worst
+from dpbench.report.page_run import RunFolder, worst_tone
 from dpbench.report.page_tables import (
     Row,
     as_number,
     bound_mark,
-    digits,
-    distinct,
-    ends,
-    how_many,
-    listed,
+    count_distinct,
+    count_noun,
+    format_digits,
+    format_range,
+    join_words,
 )
 from dpbench.report.sections.base import Section, section
 
@@ -50,13 +50,19 @@ Bounds = list[dict[str, Any]]
 
 @section("privacy", "Audit", "Audit of privacy")
 def build_audit(run: RunFolder) -> Section | None:
-    """Build tables of the strongest pairs, of estimators and of controls, with all pairs below."""
+    """Build the section on audits of privacy, with tables of estimators and of controls.
+
+    An audit uses pairs of neighbouring datasets. Controls are estimators that are broken on
+    purpose, so the audit must refute them. For each estimator, the first tables show only the pair
+    with the largest lower bound on the privacy loss. The tables below show all pairs in
+    ``audit.csv`` and ``controls.csv``.
+    """
     rows = run.rows("audit")
-    audit = _bounds(rows, page_tones(AUDIT))
-    controls = _bounds(run.rows("controls"), page_tones(CONTROLS))
+    audit = _format_bounds(rows, page_tones(AUDIT))
+    controls = _format_bounds(run.rows("controls"), page_tones(CONTROLS))
     if not (audit or controls):
         return None
-    caught = sum(one["tone"] == "good" for one in controls)
+    caught = sum(row["tone"] == "good" for row in controls)
     promising = "The most promising pairs of datasets"
     parts = [
         {
@@ -70,15 +76,15 @@ def build_audit(run: RunFolder) -> Section | None:
         },
     ]  # fmt: skip
     # a refutation that is known beforehand is no finding
-    new = [one for one in audit if one["verdict"] != one.get("expected")]
+    new = [row for row in audit if row["verdict"] != row.get("expected")]
     return Section(
         text=TEXT,
-        note=_blind(rows),
+        note=_describe_blind_rows(rows),
         look="bounds",
         data=[part for part in parts if part["rows"]],
-        asked=_question(rows),
-        found=_found(audit, controls, caught),
-        tone=worst([one["tone"] for one in (*new, *controls)]),
+        question=_question(rows),
+        findings=_describe_findings(audit, controls, caught),
+        tone=worst_tone([row["tone"] for row in (*new, *controls)]),
         captions=CAPTIONS,
     )
 
@@ -87,38 +93,49 @@ def _question(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     return (
-        f"Do the claims of privacy of {distinct(rows, 'estimator')} hold on pairs of neighbouring "
-        f"datasets, with {ends(rows, 'runs')} runs on each dataset?"
+        f"Do the claims of privacy of {count_distinct(rows, 'estimator')} hold on pairs of "
+        f"neighbouring datasets, with {format_range(rows, 'runs')} runs on each dataset?"
     )
 
 
-def _blind(rows: Sequence[Row]) -> str:
-    """List the rows in which halved noise would not be refuted; the tables have the reasons."""
+def _describe_blind_rows(rows: Sequence[Row]) -> str:
+    """Return a text that names the estimators whose noise could be halved unnoticed by the audit.
+
+    The names come from `dpbench.audit.report.list_blind_rows`.
+    """
     if not rows or "blind" not in rows[0]:
         return ""
-    known = pd.DataFrame([{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows])
-    return " ".join(f"{line.strip()}." for line in blind_rows(known))
+    numeric = pd.DataFrame([{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows])
+    return " ".join(f"{line.strip()}." for line in list_blind_rows(numeric))
 
 
-def _found(audit: Bounds, controls: Bounds, caught: int) -> list[str]:
-    bad = [one for one in audit if one["tone"] == "bad"]
-    as_known = [str(one["estimator"]) for one in bad if one["verdict"] == one.get("expected")]
-    aside = f", as is known of {listed(as_known)}" if as_known else ""
-    claims = f"{len(bad)} of {how_many(len(audit), 'claim')} of privacy refuted or failed{aside}"
-    told = f"{caught} of {how_many(len(controls), 'broken control')} caught"
-    return [*[claims] * bool(audit), *[told] * bool(controls)]
+def _describe_findings(audit: Bounds, controls: Bounds, caught: int) -> list[str]:
+    bad = [row for row in audit if row["tone"] == "bad"]
+    expected = [str(row["estimator"]) for row in bad if row["verdict"] == row.get("expected")]
+    aside = f", as is known of {join_words(expected)}" if expected else ""
+    claims = f"{len(bad)} of {count_noun(len(audit), 'claim')} of privacy refuted or failed{aside}"
+    caught_text = f"{caught} of {count_noun(len(controls), 'broken control')} caught"
+    return [*[claims] * bool(audit), *[caught_text] * bool(controls)]
 
 
-def _bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> Bounds:
-    """Format the strongest pair of every estimator and budget, the worst first."""
-    known = [{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows]
-    best: Any = strongest(pd.DataFrame(known)).to_dict("records") if known else []
-    found = []
-    for row in best:
+def _format_bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> Bounds:
+    """Format the largest lower bound on the privacy loss of every estimator and budget.
+
+    Each of `rows` is the audit of an estimator and budget on one pair of neighbouring datasets. Bad
+    verdicts come first: a claim of privacy that is refuted, or a control that is not refuted.
+    """
+    numeric = [{**row, "lower_bound": as_number(row["lower_bound"])} for row in rows]
+    strongest: Any = select_strongest(pd.DataFrame(numeric)).to_dict("records") if numeric else []
+    formatted = []
+    for row in strongest:
         bound, claimed = row["lower_bound"], as_number(row["claimed"])
-        lost = bound / claimed if bound >= 0 and claimed > 0 else -1.0
-        move = digits(as_number(row.get("move_over_sensitivity")), trailing=False)
-        more = {"lower_bound": digits(bound), "mark": bound_mark(claimed, bound), "lost": lost}
-        more |= {"move": move, "by_replay": row.get("refuted_by_replay") or ""}
-        found.append({**row, **more, "tone": tones.get(row["verdict"], "")})
-    return sorted(found, key=lambda one: (one["tone"] != "bad", -one["lost"]))
+        ratio = bound / claimed if bound >= 0 and claimed > 0 else -1.0
+        move = format_digits(as_number(row.get("move_over_sensitivity")), trailing=False)
+        cells = {
+            "lower_bound": format_digits(bound),
+            "mark": bound_mark(claimed, bound),
+            "lost": ratio,
+        }
+        cells |= {"move": move, "by_replay": row.get("refuted_by_replay") or ""}
+        formatted.append({**row, **cells, "tone": tones.get(row["verdict"], "")})
+    return sorted(formatted, key=lambda entry: (entry["tone"] != "bad", -entry["lost"]))

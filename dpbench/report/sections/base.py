@@ -1,4 +1,4 @@
-"""Sections of the page of a run, and the registry of the functions that build them."""
+"""Class of the sections of a run's page, and registry of the functions that build sections."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ __all__ = ["SECTIONS", "Builder", "Section", "section"]
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Section of a page, with its contributions to the top of the page.
+    """Section of the page of a run, with its contributions to the top of the page.
 
     Parameters
     ----------
     text, note : str
-        Opening paragraphs in large and in small print; `Markup` if they contain tags.
+        Opening paragraphs in large and in small print; `Markup` if they contain HTML tags.
     look : str
-        Macro of ``page.html`` that draws the data.
+        Name of the macro of ``page.html`` that draws the data.
     data : object
         Argument of this macro.
     tables : sequence of Table or None
         Folded tables below the data; None is left out.
-    asked : str
-        Question that the run answers. The page shows the question of the first section with one.
-    found : sequence of str
-        Parts of the answer.
-    alone : str
-        First part of the answer, used only if no section before it has found anything.
+    question : str
+        Question that the run answers. The page shows the question of the first section that has
+        one.
+    findings : sequence of str
+        Parts of the answer at the top of the page.
+    fallback : str
+        First part of the answer at the top of the page. It is used only if no section of smaller
+        `rank` has findings.
     rank : int
-        Place of `found` in the answer; sections of equal rank keep their order on the page.
+        Place of `findings` in the answer; sections of equal rank keep their order on the page.
     tone : str
-        Tone of the worst finding, see `dpbench.output.verdicts.Tone`.
+        Colour of the worst finding, a CSS class in `dpbench.output.verdicts.Tone`.
     figure : mapping, optional
         Figure to show before all sections.
     captions : mapping of str to str
         Captions of figures that the sweep does not configure, by label.
     id, title, heading : str
-        Set by `section`; a builder leaves them out.
+        Identifier, title and heading. The decorator `section` sets them.
     """
 
     text: str = ""
@@ -49,9 +51,9 @@ class Section:
     look: str = "grids"
     data: Any = ()
     tables: Sequence[Table | None] = ()
-    asked: str = ""
-    found: Sequence[str] = ()
-    alone: str = ""
+    question: str = ""
+    findings: Sequence[str] = ()
+    fallback: str = ""
     rank: int = 0
     tone: str = "calm"
     figure: Mapping[str, str] | None = None
@@ -61,41 +63,41 @@ class Section:
     heading: str = ""
 
     @property
-    def drawn(self) -> bool:
+    def has_content(self) -> bool:
         """Return whether the section has anything to show."""
         return bool(self.data) or any(self.tables)
 
 
-# Returns None if there is nothing to show.
+# A builder returns None if there is nothing to show.
 Builder = Callable[[RunFolder], Section | None]
 # Builders by name. Pages of runs that list no sections have them in this order.
 SECTIONS: dict[str, Builder] = {}
 
 
 def section(name: str, title: str, heading: str = "") -> Callable[[Builder], Builder]:
-    """Return a decorator that registers the builder of a section.
+    """Return a decorator that registers a function as the builder of a section of the page.
 
     Parameters
     ----------
     name : str
         Name of the section in a run's manifest, and the end of its id on the page.
     title : str
-        Its title in the table of contents.
+        Title of the section in the table of contents.
     heading : str, optional
-        Its heading, by default the title.
+        Heading of the section, by default the title.
 
     Returns
     -------
     callable
-        The decorator, which returns the builder unchanged.
+        The decorator, which returns the function unchanged.
     """
 
     def register(build: Builder) -> Builder:
-        def titled(run: RunFolder) -> Section | None:
-            found = build(run)
-            return found and replace(found, id=name, title=title, heading=heading or title)
+        def build_titled(run: RunFolder) -> Section | None:
+            content = build(run)
+            return content and replace(content, id=name, title=title, heading=heading or title)
 
-        SECTIONS[name] = titled
+        SECTIONS[name] = build_titled
         return build
 
     return register

@@ -1,4 +1,4 @@
-"""Sections on claims and their verdicts, and on the distance to lower bounds."""
+"""Sections on claims and their verdicts, and on the best errors compared with lower bounds."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpbench.analysis.claims import UNKNOWN, completed_row, headline, region
+from dpbench.analysis.claims import UNKNOWN, add_theorem_columns, count_claim_verdicts, region
 from dpbench.analysis.factors import EXACT
 from dpbench.analysis.oracle import MAX_N
-from dpbench.analysis.study import gathered
+from dpbench.analysis.study import gather_entries
 from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
 from dpbench.report.labels import exponent_text, metric_text
-from dpbench.report.page_run import RunFolder, mapping, worst
+from dpbench.report.page_run import RunFolder, as_mapping, worst_tone
 from dpbench.report.page_tables import (
     Row,
     as_number,
     claim_mark,
-    digits,
+    format_digits,
+    format_short,
     group_mark,
     row_budget,
-    short,
 )
 from dpbench.report.sections.base import Section, section
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
-# The measured number of claims that are about no exponent, by the theorem's variable.
+# Descriptions of the measured number, by the theorem's variable, for claims without an exponent.
 MEASURED = {
     "level": "measured over the exact value",
     "factor": "error over the lower bound",
@@ -65,50 +65,65 @@ LIMIT_NOTE = Markup(
 
 @section("claims", "Claims", "Theory against measurement")
 def build_claims(run: RunFolder) -> Section | None:
-    """Build the claims in groups, the worst group first."""
-    specs = {label: mapping(one) for label, one in gathered(run.sweep, "claims").items()}
-    rows = [_completed(row, specs.get(row["claim"], {})) for row in run.rows("claims")]
-    claims = [_claim(row, specs.get(row["claim"], {})) for row in rows]
+    """Build the section on claims, the predictions that a study tests.
+
+    Claims are shown in groups, with the worst verdicts first.
+    """
+    specs = {label: as_mapping(spec) for label, spec in gather_entries(run.sweep, "claims").items()}
+    rows = [_complete_row(row, specs.get(row["claim"], {})) for row in run.rows("claims")]
+    claims = [_format_claim(row, specs.get(row["claim"], {})) for row in rows]
     if not claims:
         return None
     unknown = any(claim["measured"] == "-" for claim in claims)
     return Section(
         note=CLAIMS_NOTE + (f" Not measured (-): {UNKNOWN}." if unknown else ""),
         look="claims",
-        data=_groups(claims),
-        found=headline(rows),
-        tone=worst([claim["tone"] for claim in claims]),
+        data=_group_claims(claims),
+        findings=count_claim_verdicts(rows),
+        tone=worst_tone([claim["tone"] for claim in claims]),
     )
 
 
-def _completed(row: Row, spec: Mapping[str, Any]) -> Row:
-    """Add the columns on theorems that a row of an older run lacks, from the claim's settings."""
+def _complete_row(row: Row, spec: Mapping[str, Any]) -> Row:
+    """Complete a row of ``claims.csv`` from an earlier version with the columns on theorems.
+
+    `spec` is the configuration of the claim, from which the columns are computed.
+    """
     theorem = THEOREMS.get(str(spec.get("theorem")))
     checks = spec.get("checks") or (theorem.subject if theorem else "theorem")
     finite = spec.get("finite", False) is not False
-    return completed_row(row, finite=finite, subject="code" if checks == "code" else "theorem")
+    return add_theorem_columns(
+        row, finite=finite, subject="code" if checks == "code" else "theorem"
+    )
 
 
 @section("limit", "Distance to the limit")
 def build_factors(run: RunFolder) -> Section | None:
-    """Build the best factors over lower bounds, a column per moment order."""
+    """Build the section that compares the errors of the best estimators with lower bounds.
+
+    Its table shows the best estimator's error divided by the lower bound. There is a column for
+    each order of the bounded moment.
+    """
     rows = run.rows("factors")
     if not rows:
         return None
     caption = "The best estimator's worst 0.9 quantile of the error over the lower bound"
-    known = [row for row in rows if row["verdict"] in {"optimal", "open"}]
-    found = "the best private estimators' worst errors {} times their lower bounds"
+    judged = [row for row in rows if row["verdict"] in {"optimal", "open"}]
+    text = "the best private estimators' worst errors {} times their lower bounds"
     return Section(
         note=LIMIT_NOTE,
         look="factors",
         data=_factor_table(rows),
         tables=[run.table("factors", caption, tones=page_tones(FACTORS))],
-        found=[found.format(_range(known, " to "))] if known else [],
+        findings=[text.format(_format_range(judged, " to "))] if judged else [],
     )
 
 
-def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Format a row of claims.csv, with settings of the claim and its theorem."""
+def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Format a row of ``claims.csv`` for the page.
+
+    The configuration of the claim, `spec`, adds the reason for the tolerance and the theorem.
+    """
     theorem = THEOREMS.get(str(spec.get("theorem")))
     names = ("predicted", "tolerance", "measured", "low", "high")
     predicted, tolerance, measured, low, high = (as_number(row[name]) for name in names)
@@ -120,106 +135,129 @@ def _claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "budget": row_budget(row),
-        "what": _what(row["variable"], theorem),
+        "what": _describe_number(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
         "subject": "check of the code" if row["checks"] == "code" else "theorem",
-        **{name: _stated(row[name], limit, tolerance) for name in ("theorem", "at_these_n")},
-        "measured": digits(measured) or "-",
-        "interval": " … ".join(filter(None, (digits(low), digits(high)))),
-        "visible": digits(as_number(row.get("visible"))),
+        **{name: _format_stated(row[name], limit, tolerance) for name in ("theorem", "at_these_n")},
+        "measured": format_digits(measured) or "-",
+        "interval": " … ".join(filter(None, (format_digits(low), format_digits(high)))),
+        "visible": format_digits(as_number(row.get("visible"))),
         "reason": spec.get("reason", ""),
         "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
         "place": 2 * (measured - low_end) / wide - 1 if wide > 0 else math.nan,
         "word": word,
-        "also": _also(row, word),
+        "also": _format_remarks(row, word),
         "tone": page_tones(CLAIMS).get(word, ""),
     }
 
 
-def _stated(text: str, limit: str, tolerance: float) -> str:
-    """Format a number of a claim with its tolerance; blank if it is unknown."""
-    known = digits(as_number(text))
-    return f"{limit}{known} ± {digits(tolerance, trailing=False)}" if known else ""
+def _format_stated(text: str, limit: str, tolerance: float) -> str:
+    """Format a predicted number with its tolerance; blank if the number is unknown.
+
+    `limit` is text before the number, for example a sign for at most.
+    """
+    number = format_digits(as_number(text))
+    return f"{limit}{number} ± {format_digits(tolerance, trailing=False)}" if number else ""
 
 
-def _also(row: Row, word: str) -> list[str]:
-    """Return remarks beside a verdict: the n from which it is asymptotic, the one at these n."""
-    since = as_number(row["asymptotic_from"])
-    known = f"from n = {short(since, 2)} on" if since > 0 else f"at no known n up to {MAX_N:.0e}"
+def _format_remarks(row: Row, word: str) -> list[str]:
+    """Return the remarks on a claim's verdict, as a list of texts.
+
+    If the measured number is not yet asymptotic, one remark gives the n from which on the theorem
+    holds. Another remark gives the verdict on the exact number at the n that were run, if this
+    verdict differs from the verdict on the theorem.
+    """
+    start = as_number(row["asymptotic_from"])
+    asymptotic = (
+        f"from n = {format_short(start, 2)} on" if start > 0 else f"at no known n up to {MAX_N:.0e}"
+    )
     here = f"at these n: {row['verdict']}"
-    return [*([known] if word == EARLY else []), *([here] if word != row["verdict"] else [])]
+    return [*([asymptotic] if word == EARLY else []), *([here] if word != row["verdict"] else [])]
 
 
-def _groups(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Group the claims with equal subject, source, number and metric, the worst group first."""
-    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+def _group_claims(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Group claims with equal subject (theorem or code), source, kind of number and metric.
+
+    The source is the publication and theorem, for example ``L15, Theorem 2``. The groups with the
+    worst verdicts come first.
+    """
+    claims_by_key: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for claim in claims:
         key = (claim["subject"], claim["source"], claim["what"], claim["metric"])
-        found.setdefault(key, []).append(claim)
+        claims_by_key.setdefault(key, []).append(claim)
     groups = [
         {
             **dict(zip(("subject", "source", "what", "metric"), key, strict=True)),
             "claims": sorted(same, key=lambda claim: SEVERITY.index(claim["tone"] or "calm")),
             "consistent": sum(claim["word"] == "consistent" for claim in same),
-            "reasons": _reasons(same),
+            "reasons": _group_reasons(same),
             "mark": group_mark([claim["place"] for claim in same]),
-            "tone": worst([claim["tone"] for claim in same]),
+            "tone": worst_tone([claim["tone"] for claim in same]),
         }
-        for key, same in found.items()
+        for key, same in claims_by_key.items()
     ]
     return sorted(groups, key=lambda group: SEVERITY.index(group["tone"]))
 
 
-def _reasons(claims: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the labels of the claims that share each reason for a tolerance, by reason."""
-    found: dict[str, dict[str, None]] = {}
+def _group_reasons(claims: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return each reason for a tolerance with the labels of the claims that give this reason."""
+    labels_by_reason: dict[str, dict[str, None]] = {}
     for claim in claims:
-        found.setdefault(claim["reason"], {})[claim["claim"]] = None
-    return {reason: ", ".join(labels) for reason, labels in found.items() if reason}
+        labels_by_reason.setdefault(claim["reason"], {})[claim["claim"]] = None
+    return {reason: ", ".join(labels) for reason, labels in labels_by_reason.items() if reason}
 
 
-def _what(variable: str, theorem: Theorem | None) -> str:
-    """Return the number that a claim is about, as a formula or in words."""
+def _describe_number(variable: str, theorem: Theorem | None) -> str:
+    """Describe the number that a claim predicts: by a power law for exponents, else in words."""
     if theorem is None or variable not in VARIABLES:
         return MEASURED.get(variable, variable)
-    what, base, sign = exponent_text(theorem)
-    return f"{sign} in {what} ~ {base}{SUPERSCRIPTS[sign]}"
+    quantity, base, sign = exponent_text(theorem)
+    return f"{sign} in {quantity} ~ {base}{SUPERSCRIPTS[sign]}"
 
 
 def _factor_table(rows: Sequence[Row]) -> dict[str, Any]:
-    """Arrange factors in a row for each distribution and budget, in columns by moment order.
+    """Arrange factors in a table of distribution and budget (rows) by moment order (columns).
 
-    The order is 0 for distributions without a bounded moment. Names of distributions lose their k.
-    A cell has the range of the factors over n, and the tone of the worst verdict.
+    A factor is the best estimator's error over the lower bound. The order is 0 for distributions
+    without a bounded moment. The names of distributions are printed without the order k. A cell has
+    the range of the factors over n, and the colour of the worst verdict.
     """
-    found: dict[tuple[str, str], dict[float, list[Row]]] = {}
+    cells_by_line: dict[tuple[str, str], dict[float, list[Row]]] = {}
     for row in rows:
         k = as_number(row["k"])
-        k = 0.0 if math.isnan(k) else k  # NaN is unequal to itself, and so no key
+        k = 0.0 if math.isnan(k) else k  # NaN cannot be a key, because it is unequal to itself
         law = row["distribution"].removesuffix(f"_k{k:g}")
-        found.setdefault((law, row_budget(row)), {}).setdefault(k, []).append(row)
-    orders = sorted({k for cells in found.values() for k in cells})
+        cells_by_line.setdefault((law, row_budget(row)), {}).setdefault(k, []).append(row)
+    orders = sorted({k for cells in cells_by_line.values() for k in cells})
     lines = []
-    for (law, budget), cells in found.items():
-        about = [row for one in cells.values() for row in one]
-        who, by = (", ".join(dict.fromkeys(r[name] for r in about)) for name in NAMED)
-        line = {"law": law, "budget": budget, "estimators": who, "bounds": by}
-        lines.append(line | {"cells": [_factors(cells.get(k, ())) for k in orders]})
+    for (law, budget), cells in cells_by_line.items():
+        line_rows = [row for cell in cells.values() for row in cell]
+        estimators, bounds = (
+            ", ".join(dict.fromkeys(r[name] for r in line_rows)) for name in NAMED
+        )
+        line = {"law": law, "budget": budget, "estimators": estimators, "bounds": bounds}
+        lines.append(line | {"cells": [_format_factors(cells.get(k, ())) for k in orders]})
     return {"orders": orders, "lines": lines}
 
 
-def _factors(rows: Sequence[Row]) -> tuple[str, str]:
-    """Format the range of some factors, and return it with the tone of the worst verdict."""
+def _format_factors(rows: Sequence[Row]) -> tuple[str, str]:
+    """Return the range of some factors as text, and the colour of their worst verdict.
+
+    A factor is the best estimator's error over the lower bound.
+    """
     if not rows:
         return "", ""
-    known = [FACTORS[row["verdict"]] for row in rows if row["verdict"] in FACTORS]
-    worst = min(known, key=lambda one: one.rank, default=None)
+    verdicts = [FACTORS[row["verdict"]] for row in rows if row["verdict"] in FACTORS]
+    severest = min(verdicts, key=lambda verdict: verdict.rank, default=None)
     by_trials = " (95%)" if any(row["factor_by"] != EXACT for row in rows) else ""
-    return _range(rows, " … ") + by_trials, worst.tone.page if worst else ""
+    return _format_range(rows, " … ") + by_trials, severest.tone.page if severest else ""
 
 
-def _range(rows: Sequence[Row], between: str) -> str:
-    """Format the least lower and the largest upper end of factors; an exact factor is both."""
+def _format_range(rows: Sequence[Row], between: str) -> str:
+    """Format the smallest lower end and the largest upper end of some factors' intervals.
+
+    Both ends of an exact factor are the factor itself. A factor is an error over a lower bound.
+    """
     least = min(as_number(row["factor_low"]) for row in rows)
     largest = max(as_number(row["factor_high"]) for row in rows)
-    return between.join(dict.fromkeys(short(end, 3) for end in (least, largest)))
+    return between.join(dict.fromkeys(format_short(end, 3) for end in (least, largest)))

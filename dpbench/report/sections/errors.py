@@ -1,4 +1,4 @@
-"""Sections on all errors of a study, and on the smallest n for an accuracy."""
+"""Sections on all errors of a study, and on the smallest n that reaches an error."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dpbench.report.page_run import RunFolder
 from dpbench.report.page_tables import (
     Row,
     as_number,
-    distinct,
-    ends,
-    how_many,
-    listed,
-    without_release,
+    count_distinct,
+    count_noun,
+    describe_failures,
+    format_range,
+    join_words,
 )
 from dpbench.report.sections.base import Section, section
 
@@ -38,7 +38,7 @@ NOTE = Markup(
 
 @section("samples", "Sample complexity")
 def build_samples(run: RunFolder) -> Section | None:
-    """Build the table of sample complexities, the smallest n for each alpha."""
+    """Build the section on the smallest n that reaches each error alpha, with its table."""
     caption = "The smallest n with P(error ≤ α) ≥ 1 - β"  # noqa: RUF001
     return Section(
         note="samples is the smallest n, low and high the ends of its 95% interval. By the method "
@@ -51,57 +51,61 @@ def build_samples(run: RunFolder) -> Section | None:
 
 @section("errors", "All errors")
 def build_errors(run: RunFolder) -> Section | None:
-    """Build the table of errors, and the question that the study answers."""
+    """Build the section with the table of errors, and the question that the study answers."""
     rows = run.rows("summary")
     if not rows:
         return None
-    known = [row for row in rows if math.isfinite(as_number(row.get("q90")))]
+    finite = [row for row in rows if math.isfinite(as_number(row.get("q90")))]
     caption = "Errors, a row for each distribution, estimator, budget and n"
     return Section(
         note=NOTE,
         tables=[run.table("summary", caption, columns=COLUMNS)],
-        asked=_question(run, rows),
-        found=without_release(rows),
-        alone=_errors(known) if known else "",
+        question=_question(run, rows),
+        findings=describe_failures(rows),
+        fallback=_describe_errors(finite) if finite else "",
         rank=3,
     )
 
 
 def _question(run: RunFolder, rows: Sequence[Row]) -> str:
     notions = [NOTIONS.get(row["privacy"].split("_")[0]) for row in rows]
-    budgets = listed(filter(None, notions)) or "no privacy"
+    budgets = join_words(filter(None, notions)) or "no privacy"
     setting = (
-        f"{distinct(rows, 'estimator')} on {distinct(rows, 'distribution')} under {budgets}, "
-        f"with n = {ends(rows, 'n')} and {ends(rows, 'trials')} trials of each"
+        f"{count_distinct(rows, 'estimator')} on {count_distinct(rows, 'distribution')} under "
+        f"{budgets}, with n = {format_range(rows, 'n')} and {format_range(rows, 'trials')} trials "
+        f"of each"
     )
     if claims := run.rows("claims"):
-        tested = [row["source"] for row in claims if row.get("checks") != "code"]
-        if not tested:
+        sources = [row["source"] for row in claims if row.get("checks") != "code"]
+        if not sources:
             return f"Does the code agree with its own formulas for {setting}?"
-        return f"Does theory ({'; '.join(dict.fromkeys(tested))}) hold for {setting}?"
+        return f"Does theory ({'; '.join(dict.fromkeys(sources))}) hold for {setting}?"
     baseline = ", and do they match the baseline" if run.rows("tracking") else ""
     return f"How large are the errors of {setting}{baseline}?"
 
 
-def _errors(rows: Sequence[Row]) -> str:
-    """Return the range of the errors, and the private estimators that are most often the best."""
-    told = f"the 0.9 quantile of the error is {ends(rows, 'q90', 3)}"
+def _describe_errors(rows: Sequence[Row]) -> str:
+    """Describe the range of the errors, and the private estimators that are most often the best.
+
+    The best estimator has the smallest 0.9 quantile of the error.
+    """
+    text = f"the 0.9 quantile of the error is {format_range(rows, 'q90', 3)}"
     settings: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if row["privacy"].split("_")[0] in NOTIONS:
-            about = ("distribution", "privacy", *AMOUNTS, "n")
-            settings.setdefault(tuple(row.get(key, "") for key in about), []).append(row)
-    several = [same for same in settings.values() if len(same) > 1]
-    counts = Counter(name for same in several if (name := _smallest(same)))
-    best = [name for name, times in counts.items() if times == max(counts.values())]
+            setting_columns = ("distribution", "privacy", *AMOUNTS, "n")
+            settings.setdefault(tuple(row.get(key, "") for key in setting_columns), []).append(row)
+    several = [group for group in settings.values() if len(group) > 1]
+    counts = Counter(name for group in several if (name := _most_accurate(group)))
+    best = [name for name, count in counts.items() if count == max(counts.values())]
     if not best:
-        return told
-    have = "has" if len(best) == 1 else "each have"
-    times = f"{counts[best[0]]} of {how_many(len(several), 'setting')}"
-    return f"{told}; {listed(best)} {have} the smallest in {times}"
+        return text
+    verb = "has" if len(best) == 1 else "each have"
+    count = f"{counts[best[0]]} of {count_noun(len(several), 'setting')}"
+    return f"{text}; {join_words(best)} {verb} the smallest in {count}"
 
 
-def _smallest(rows: Sequence[Row]) -> str:
-    """Return the estimator with the smallest 0.9 quantile; blank if several tie."""
+def _most_accurate(rows: Sequence[Row]) -> str:
+    """Return the estimator with the smallest 0.9 quantile of the error; blank if several tie."""
     first, second = sorted(rows, key=lambda row: as_number(row["q90"]))[:2]
     return first["estimator"] if as_number(first["q90"]) < as_number(second["q90"]) else ""

@@ -1,24 +1,24 @@
-"""Section on failed settings, with the commands that reproduce them."""
+"""Section on settings that raised an error, with the commands that run them again."""
 
 from __future__ import annotations
 
 from dpbench.report.page_run import RunFolder
-from dpbench.report.page_tables import how_many
+from dpbench.report.page_tables import count_noun
 from dpbench.report.sections.base import Section, section
 
 
 @section("failures", "Failures")
 def build_failures(run: RunFolder) -> Section | None:
-    """Build a list of the failures, in the manifest's order."""
-    known = run.manifest.get("failures") or []
-    shown = [one for one in known if {*one} >= {"failure", "replay"}]
-    if not shown:
+    """Build the section on settings that raised an error, with a command to run each again."""
+    failures = run.manifest.get("failures") or []
+    replayable = [failure for failure in failures if {*failure} >= {"failure", "replay"}]
+    if not replayable:
         return None
     return Section(
         text="Each command runs a failed setting again and shows the traceback.",
         look="commands",
-        data=shown,
-        found=[f"{how_many(len(shown), 'setting')} that raised an error"],
+        data=replayable,
+        findings=[f"{count_noun(len(replayable), 'setting')} that raised an error"],
         rank=4,
         tone="bad",
     )

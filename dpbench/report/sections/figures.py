@@ -8,47 +8,56 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpbench.analysis.study import SELECTED, Figure, gathered
+from dpbench.analysis.study import SELECTION_KEYS, Figure, gather_entries
 from dpbench.registry import ConfigError
 from dpbench.report.figures import DrawnFigure
-from dpbench.report.page_run import RunFolder, mapping
+from dpbench.report.page_run import RunFolder, as_mapping
 from dpbench.report.sections.base import Section, section
 
 
 @section("figures", "More figures")
 def build_figures(run: RunFolder) -> Section | None:
-    """Build all figures; the first stands before all sections."""
-    pictures = _pictures(run)
+    """Build the section with all figures of a run.
+
+    The page shows the first figure before all sections.
+    """
+    pictures = _read_pictures(run)
     if not pictures:
         return None
     first, *others = pictures
     return Section(look="figures", figure=first, data=others)
 
 
-def _pictures(run: RunFolder) -> list[dict[str, str]]:
-    """Read the figures that the run has written: those of the configuration first, in its order."""
+def _read_pictures(run: RunFolder) -> list[dict[str, str]]:
+    """Read the figures that the run has written, each with its caption and description.
+
+    Figures of the configuration come first, in their order there.
+    """
     labels = [path.stem for path in map(Path, run.written) if path.suffix == ".svg"]
-    specs, found = gathered(run.sweep, "figures"), []
+    specs, pictures = gather_entries(run.sweep, "figures"), []
     for label in sorted(labels, key=[*specs, *labels].index):
-        path, spec = run.path / "figures" / f"{label}.svg", mapping(specs.get(label))
+        path, spec = run.path / "figures" / f"{label}.svg", as_mapping(specs.get(label))
         if not path.is_file():
             continue
         picture = {
             "label": label,
             "caption": str(spec.get("caption") or "").rstrip("."),
-            "drawn": _drawn(spec),
+            "description": _describe_figure(spec),
             "data": base64.b64encode(path.read_bytes()).decode("ascii"),
         }
-        found.append(picture)
-    return found
+        pictures.append(picture)
+    return pictures
 
 
-def _drawn(spec: Mapping[str, Any]) -> str:
-    """Describe a figure and its intervals; a kind of figure from a plugin by its docstring."""
+def _describe_figure(spec: Mapping[str, Any]) -> str:
+    """Describe the axes and intervals of a figure, from its configuration.
+
+    A figure of a plugin may have no description. It is described by its docstring's summary.
+    """
     try:
         # The description does not depend on the selection, which may no longer be valid.
-        about = {key: value for key, value in spec.items() if key not in SELECTED}
-        figure = Figure.build(about, "figure")
+        description = {key: value for key, value in spec.items() if key not in SELECTION_KEYS}
+        figure = Figure.build(description, "figure")
     except (ConfigError, KeyError):
         return ""
     if isinstance(figure, DrawnFigure):

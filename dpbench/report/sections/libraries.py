@@ -1,4 +1,8 @@
-"""Sections on libraries: measured means, answers to unexpected columns, and replays."""
+"""Sections on libraries of differential privacy: errors, odd columns of data, and replays.
+
+A replay runs a library's query on a dataset and on its neighbours. The releases of its mechanisms
+on the dataset are reused on the neighbours.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,16 @@ from dpbench.libraries.hostile import CASES
 from dpbench.libraries.replay import CONTROL
 from dpbench.libraries.report import CAPTIONS
 from dpbench.output.verdicts import AUDIT, BAD, HOSTILE, page_tones
-from dpbench.report.page_run import RunFolder, worst
+from dpbench.report.page_run import RunFolder, worst_tone
 from dpbench.report.page_tables import (
     Row,
     Table,
-    distinct,
-    ends,
-    how_many,
-    listed,
+    count_distinct,
+    count_noun,
+    describe_failures,
+    format_range,
+    join_words,
     make_table,
-    without_release,
 )
 from dpbench.report.sections.base import Section, section
 
@@ -43,79 +47,86 @@ REPLAY = (
 
 @section("means", "Libraries")
 def build_libraries(run: RunFolder) -> Section | None:
-    """Build the overview of all libraries, with tables of all settings and unexpected columns."""
+    """Build the section on the errors of libraries, and on their answers to unexpected data."""
     overview, rows, hostile = (run.rows(name) for name in ("overview", "libraries", "hostile"))
     if not overview:
         return None
-    found = []
-    if said := [row["outcome"] for row in hostile if row["outcome"]]:
-        wrong = sum(one in HOSTILE and HOSTILE[one].tone is BAD for one in said)
-        answers = how_many(len(said), "answer")
-        found.append(f"NaN or a wrong mean in {wrong} of {answers} about odd columns")
+    findings = []
+    if outcomes := [row["outcome"] for row in hostile if row["outcome"]]:
+        wrong = sum(outcome in HOSTILE and HOSTILE[outcome].tone is BAD for outcome in outcomes)
+        answers = count_noun(len(outcomes), "answer")
+        findings.append(f"NaN or a wrong mean in {wrong} of {answers} about odd columns")
     missing = [row["estimator"] for row in overview if not row["n"]]
     if missing:
-        found.append(f"{listed(missing)} did not run")
+        findings.append(f"{join_words(missing)} did not run")
     absent = f"; {', '.join(missing)} did not run" if missing else ""
     caption = "Errors in units of width/(n ε), a row for each distribution, estimator, ε and n"
-    odd = "Answers to unexpected columns"
+    odd_caption = "Answers to unexpected columns"
     return Section(
         note=NOTE,
-        data=_overviews(overview),
+        data=_split_overview(overview),
         tables=[
             run.table("libraries", caption, columns=COLUMNS),
-            run.table("hostile", odd, tones=page_tones(HOSTILE)),
+            run.table("hostile", odd_caption, tones=page_tones(HOSTILE)),
         ],
-        asked=_question(run, rows) if rows else "",
-        found=[*found, *without_release(rows)],
+        question=_question(run, rows) if rows else "",
+        findings=[*findings, *describe_failures(rows)],
         rank=1,
         captions=CAPTIONS | {"libraries": CAPTIONS["libraries"] + absent},
     )
 
 
 def _question(run: RunFolder, rows: Sequence[Row]) -> str:
-    asked = [
-        f"How far are private means of {distinct(rows, 'estimator')} from those of columns of "
-        f"{distinct(rows, 'distribution')} with n = {ends(rows, 'n')} and ε = "
-        f"{ends(rows, 'epsilon')}",
+    questions = [
+        f"How far are private means of {count_distinct(rows, 'estimator')} from those of columns "
+        f"of {count_distinct(rows, 'distribution')} with n = {format_range(rows, 'n')} and ε = "
+        f"{format_range(rows, 'epsilon')}",
         "does their noise explain the distance" if run.rows("claims") else "",
         "do their claims of privacy hold" if run.rows("audit") else "",
     ]
-    return f"{'; '.join(filter(None, asked))}?"
+    return f"{'; '.join(filter(None, questions))}?"
 
 
-def _overviews(rows: Sequence[Row]) -> list[Table]:
-    """Split the overview into measurements and answers to unexpected columns."""
-    odd = [name for name in CASES if name in rows[0]]
-    there = [name for name in rows[0] if name not in odd]
-    made = (
+def _split_overview(rows: Sequence[Row]) -> list[Table]:
+    """Split the overview of libraries into two tables: errors, and answers to unexpected data."""
+    answers = [name for name in CASES if name in rows[0]]
+    measurements = [name for name in rows[0] if name not in answers]
+    tables = (
         make_table(
-            rows, len(rows), "Errors, biases, milliseconds for a release, audits", there,
+            rows, len(rows), "Errors, biases, milliseconds for a release, audits", measurements,
             page_tones(AUDIT), name="means1",
         ),
         make_table(
-            rows, len(rows), "Answers to unexpected columns", ["estimator", *odd],
+            rows, len(rows), "Answers to unexpected columns", ["estimator", *answers],
             page_tones(HOSTILE), name="means2",
         ),
     )  # fmt: skip
-    return [table for table in made if table]
+    return [table for table in tables if table]
 
 
 @section("replay", "Replay", "Replay of libraries")
 def build_replay(run: RunFolder) -> Section | None:
-    """Build the table of how far mechanisms move on neighbouring datasets, at equal releases."""
+    """Build the section on replays of queries, which test the stated sensitivity of mechanisms.
+
+    A replay runs a library's query on a dataset and on its neighbours. The releases of its
+    mechanisms on the dataset are reused on the neighbours. The table has, for each mechanism, the
+    largest change of its value before noise between the dataset and a neighbour.
+    """
     rows = [row for row in run.rows("replay") if row["query"]]
     if not rows:
         return None
     tones = page_tones(AUDIT)
     caption = "The largest move of each mechanism over the sensitivity that it states"
-    new = [row for row in rows if row["verdict"] != row["expected"]]
-    known = [row for row in rows if (row["library"], row["query"]) != CONTROL]
-    bad = [row for row in known if tones[row["verdict"]] == "bad"]
-    queries = dict.fromkeys(f"{row['library']} {row['query']}" for row in bad)
-    aside = f": {listed([*queries])}" if queries else ""
+    unexpected = [row for row in rows if row["verdict"] != row["expected"]]
+    judged = [row for row in rows if (row["library"], row["query"]) != CONTROL]
+    refuted = [row for row in judged if tones[row["verdict"]] == "bad"]
+    queries = dict.fromkeys(f"{row['library']} {row['query']}" for row in refuted)
+    aside = f": {join_words([*queries])}" if queries else ""
     return Section(
         text=REPLAY,
         tables=[run.table("replay", caption, tones=tones)],
-        found=[f"{len(bad)} of {how_many(len(known), 'replayed mechanism')} refuted{aside}"],
-        tone=worst([tones[row["verdict"]] for row in new]),
+        findings=[
+            f"{len(refuted)} of {count_noun(len(judged), 'replayed mechanism')} refuted{aside}"
+        ],
+        tone=worst_tone([tones[row["verdict"]] for row in unexpected]),
     )

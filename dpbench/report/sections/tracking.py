@@ -6,9 +6,9 @@ from collections import Counter
 
 import pandas as pd
 
-from dpbench.output.verdicts import TRACKING, failing, page_tones
-from dpbench.report.page_run import RunFolder, worst
-from dpbench.report.page_tables import how_many, make_table
+from dpbench.output.verdicts import TRACKING, failing_words, page_tones
+from dpbench.report.page_run import RunFolder, worst_tone
+from dpbench.report.page_tables import count_noun, make_table
 from dpbench.report.sections.base import Section, section
 from dpbench.tracking.power import power_sentence
 
@@ -20,16 +20,22 @@ COLUMNS = (
 
 @section("baseline", "Baseline", "Accuracy against the baseline")
 def build_baseline(run: RunFolder) -> Section | None:
-    """Build the table of comparisons, the worst first, open if any error is worse or gone."""
+    """Build the section that compares the errors of a run with a stored baseline.
+
+    Rows with the worst verdicts come first. The table is unfolded if any error is worse than in the
+    baseline, or is missing in this run.
+    """
     rows = run.rows("tracking")
     if not rows:
         return None
     rows.sort(key=lambda row: [*TRACKING, row["verdict"]].index(row["verdict"]))
     verdicts = Counter(row["verdict"] for row in rows)
-    fallen, tones = sum(verdicts[word] for word in failing(TRACKING)), page_tones(TRACKING)
+    fallen, tones = sum(verdicts[word] for word in failing_words(TRACKING)), page_tones(TRACKING)
     counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     caption = "Errors of this run over those of the baseline"
-    table = make_table(rows, run.most, caption, COLUMNS, tones, name="tracking", urgent=fallen > 0)
+    table = make_table(
+        rows, run.max_rows, caption, COLUMNS, tones, name="tracking", urgent=fallen > 0
+    )
     power = run.rows("tracking_power")
     return Section(
         text=power_sentence(pd.DataFrame(power)) if power else "",
@@ -37,7 +43,9 @@ def build_baseline(run: RunFolder) -> Section | None:
         "95% interval: below 1 the error fell. smallest_visible is the change that the row would "
         "show with probability 0.9.",
         tables=[table],
-        found=[f"{fallen} of {how_many(len(rows), 'error')} worse than the baseline's or gone"],
+        findings=[
+            f"{fallen} of {count_noun(len(rows), 'error')} worse than the baseline's or gone"
+        ],
         rank=2,
-        tone=worst([tones.get(verdict, "") for verdict in verdicts]),
+        tone=worst_tone([tones.get(verdict, "") for verdict in verdicts]),
     )

@@ -1,39 +1,51 @@
-"""Lower bounds by chains of skewed coins: the joint cost of sampling and privacy.
+"""Lower bounds from chains of Bernoulli distributions: the joint cost of sampling and privacy.
 
-Notation (name in code). n records; h the skew and q the probability of a non-zero record:
+A chain is a sequence of distributions, each of which is tested against the next. A test decides
+from n records between two distributions, and has two errors, one under each of them.
 
-    P = P(h, q)   a record is 1 with probability q (1/2 + h), -1 with q (1/2 - h), else 0
-    Q             its mirror image, P(-h, q)
-    M             number of non-zero records, equally distributed under P and Q
-    D (`apart`)   |number of 1 - number of -1|, equally distributed under P and Q, given M, too
-    w_D (`wrong`) = 1/(1 + r^D), r = (1/2 + h)/(1/2 - h): probability, given M and D, that the
-                  larger count is that of the less likely value
-    x_s (`missed`)  smallest common error of a private test of datasets s records apart, x_0 = 1/2
-                  (`dpbench.theory.bounds.numbers`)
+Notation (name in code). h in (0, 1/2] is a skew, and q the probability that a record is not 0.
 
-1. Pairs. Couple a dataset from P with one from Q: share the zeros, M and D. With probability 2 w_D
-draw by a fair flip which value has the larger count, and share the result. Otherwise each dataset
-has the larger count at its own likelier value, and the two differ in D records. In the first case
-the errors of a test of the two sum to 1, in the second to at least 2 x_D. So half the sum of the
-errors of every private test of P and Q is at least
+    P = P(h, q)           a record is 1 with probability q (1/2 + h), -1 with q (1/2 - h), else 0
+    Q                     P(-h, q), the mirror image of P
+    M                     number of non-zero records, equally distributed under P and Q
+    D (`difference`)      |number of 1 - number of -1|; given M, equally distributed under P and Q
+    w_D (`majority_error`)  1/(1 + r^D), r = (1/2 + h)/(1/2 - h): probability, given M and D, that
+                          the less likely value has the larger count
+    x_s (`testing_error`) smallest x at which a private test of two datasets, s records apart,
+                          has both errors x (`dpbench.theory.bounds.numbers`, 3); x_0 = 1/2
+
+1. Pairs. Couple a dataset from P with one from Q that has the same zeros and the same D. With
+probability 2 w_D, a fair coin decides for both datasets which of 1 and -1 is more frequent. The two
+datasets are then equal, and the errors of a test sum to 1. Otherwise 1 is more frequent in the
+dataset from P, and -1 in the dataset from Q. The two datasets then differ in D records, and the
+errors of a test sum to at least 2 x_D. So half the sum of the errors of every private test of P and
+Q is at least
 
     e(h, q) = E [w_D + (1 - 2 w_D) x_D]   (`bernoulli_chain_error`).
 
-D is |sum of n independent steps|, whose distribution is computed by a Fourier transform. At h =
-1/2, e = E x_M, the bound of two distributions with a rare point. At q = 1 without privacy x_s = 0
-for s > 0, and e is the error of the majority, which is exact. For small epsilon n it is nearly x_s
-at s = 2hn. Under (epsilon, delta)-DP tests/theory/bounds/test_bernoulli.py compares it with the
+D is the absolute value of a sum of n independent steps. A Fourier transform yields its
+distribution. Special cases:
+
+    h = 1/2               e = E x_M, the bound of `two_point_lower_bound`, where p is q
+    q = 1, no privacy     x_s = 0 for s > 0; e is the error of the majority, the best test
+    small epsilon n       e is nearly x_s at s = 2hn
+
+Under (epsilon, delta)-DP tests/theory/bounds/test_bernoulli.py compares e with the errors of the
 best test, by linear programs.
 
-2. Chains. Take m distributions (`laws`) with skews h_i = (2i - m + 1) h, i = 0, ..., m-1. The
-middle of neighbours is c = (2i - m + 2) h, with |c| <= (m-2) h. For any v <= 1 - 2 |c| both
-neighbours are mixtures: a non-zero record comes with probability v from P(h/v) or from its mirror
-image, and else from a distribution that they share. Sharing that part in the coupling, half the sum
-of the errors of every test of neighbours is at least e(h/v, q v), v = 1 - 2 (m-2) h (`coins`).
-Where that is m beta/(2 (m-1)), every estimator errs by half a step of the means with probability at
-least beta under one of the distributions (`dpbench.theory.bounds.numbers`, 2). Half a step is h for
-P(heads) at q = 1, and 2 h q tau for values +-tau, where tau makes the largest E|X - mean|^k of the
-chain 1.
+2. Chains. Take m distributions (`laws`) with skews h_i = (2i - m + 1) h, i = 0, ..., m-1. Two
+neighbours, distributions i and i + 1, have the mean skew c = (2i - m + 2) h, with |c| <= (m-2) h.
+For any v <= 1 - 2 |c| both neighbours are mixtures. With probability v, a non-zero record comes
+from P(h/v, 1) under one neighbour and from its mirror image under the other. Otherwise it comes
+from a distribution that both neighbours share. Choose v = 1 - 2 (m-2) h, and couple the two
+datasets so that records from the shared distribution are equal. Then half the sum of the errors of
+every test of neighbours is at least e(h/v, q v). Suppose that e(h/v, q v) is at least
+m beta/(2 (m-1)). Then every estimator errs by at least half the distance of neighbouring means,
+with probability at least beta under one of the distributions (`dpbench.theory.bounds.numbers`, 2).
+
+Half the distance of neighbouring means is h for Bernoulli means (q = 1), and 2 h q tau for the
+values -tau, 0 and tau. Here tau is set so that the largest E|X - mean|^k over the chain is 1, where
+X is a record and k the given order of the moment.
 """
 
 from __future__ import annotations
@@ -44,7 +56,12 @@ import numpy as np
 from scipy.special import expit
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
-from dpbench.theory.bounds.numbers import BETA, LEAST, _testing_error, chains_of_coins
+from dpbench.theory.bounds.numbers import (
+    BETA,
+    MIN_SHARED_MASS,
+    _testing_error,
+    find_bernoulli_chains,
+)
 
 __all__ = [
     "bernoulli_chain_error",
@@ -52,16 +69,21 @@ __all__ = [
     "rare_bernoulli_chain_lower_bound",
 ]
 
-MOST = 10**6  # largest expected number of non-zero records
+MAX_NONZERO_RECORDS = 10**6  # largest expected number of non-zero records
 
 
 def bernoulli_chain_error(h: float, n: int, budget: Budget, q: float = 1.0) -> float:
-    """Return e(h, q), half the smallest sum of the errors of a private test of the pair.
+    """Return a lower bound on half the sum of a private test's errors, for mirrored distributions.
+
+    The test decides between two distributions. Under the first a record is 1 with probability
+    q (1/2 + h), -1 with probability q (1/2 - h), and else 0. Under the second, 1 and -1 change
+    places. The test has two errors: the probabilities of the wrong answer under each distribution.
 
     Parameters
     ----------
     h : float
-        Skew, 0 < h < 1/2.
+        Skew, 0 < h < 1/2. Under the first distribution a non-zero record is 1 with probability
+        1/2 + h.
     n : int
         Number of records.
     budget : Budget
@@ -72,42 +94,57 @@ def bernoulli_chain_error(h: float, n: int, budget: Budget, q: float = 1.0) -> f
     Returns
     -------
     float
-        Lower bound on the larger error. The Fourier transform wraps sums of probability about 1e-11
-        around, which changes the result by at most that much, in either direction.
+        Lower bound, also on the larger of the two errors. A discrete Fourier transform of finite
+        length computes the distribution of the sum of the records. Sums outside the range that the
+        transform covers have probability about 1e-11, and the transform counts them at wrong
+        values. So the result may be about 1e-11 too large or too small.
     """
     mean = 2 * h * q
-    reach = 7 * np.sqrt(n * (q - mean**2)) + 40  # sums beyond have probability 1e-11
+    reach = 7 * np.sqrt(n * (q - mean**2)) + 40  # larger deviations have probability 1e-11
     size, middle = 2 ** int(np.ceil(np.log2(2 * reach))), round(n * mean)
     turn = 2 * np.pi * np.arange(size // 2 + 1) / size
-    less, across = (
-        2 * q * np.sin(turn / 2) ** 2,
-        mean * np.sin(turn),
-    )  # transform of a step: 1 - less + across i
-    length = np.exp(n / 2 * np.log1p(np.maximum(across**2 - less * (2 - less), LEAST - 1)))
-    angle = turn * middle - n * np.arctan2(across, 1 - less)
-    weights = np.fft.irfft(length * np.exp(1j * angle), size)
-    apart = np.abs(middle + np.round(np.fft.fftfreq(size, 1 / size)))
-    wrong = expit(-apart * np.log((0.5 + h) / (0.5 - h)))
-    missed = np.where(apart == 0, 0.5, _testing_error(apart, budget))
-    return float(np.sum(weights * (wrong + (1 - 2 * wrong) * missed)))
+    # The transform of a step is 1 - drop + imag i.
+    drop, imag = 2 * q * np.sin(turn / 2) ** 2, mean * np.sin(turn)
+    modulus = np.exp(n / 2 * np.log1p(np.maximum(imag**2 - drop * (2 - drop), MIN_SHARED_MASS - 1)))
+    angle = turn * middle - n * np.arctan2(imag, 1 - drop)
+    weights = np.fft.irfft(modulus * np.exp(1j * angle), size)
+    difference = np.abs(middle + np.round(np.fft.fftfreq(size, 1 / size)))
+    majority_error = expit(-difference * np.log((0.5 + h) / (0.5 - h)))
+    testing_error = np.where(difference == 0, 0.5, _testing_error(difference, budget))
+    return float(np.sum(weights * (majority_error + (1 - 2 * majority_error) * testing_error)))
 
 
 @cache
-def _chains(n: int, budget: Budget, q: float, beta: float) -> list[tuple[int, float]]:
-    """Return numbers of distributions and h of the chains; an empty list if no bound is known."""
+def _private_chains(n: int, budget: Budget, q: float, beta: float) -> list[tuple[int, float]]:
+    """Return the chains of distributions on -1, 0 and 1 that prove a lower bound on the error.
+
+    A chain is a sequence of distributions, each of which is tested against the next. Each chain is
+    given as a pair: the number of its distributions, and a number h. A record is not 0 with
+    probability q. From one distribution to the next, the probability that a non-zero record is 1
+    grows by 2h. For each chain, h is the largest value at which the chain proves a lower bound on
+    the error of private estimators. The list is empty if no bound is known for the privacy notion
+    of `budget`. It is also empty if n q, the mean number of non-zero records, is above
+    `MAX_NONZERO_RECORDS`.
+    """
 
     def error(laws: int, h: float) -> float:
-        """Return the lower bound on half the sum of the errors of a test of neighbours."""
-        coins = 1 - 2 * (laws - 2) * h
-        return bernoulli_chain_error(min(h / coins, 0.5 - LEAST), n, budget, q * coins)
+        """Return a lower bound on half the sum of a private test's errors for two neighbours.
 
-    if n * q > MOST or not isinstance(budget, PureDP | ApproxDP | ZCDP | GDP):
+        The neighbours are any two successive distributions in a sequence of `laws` distributions on
+        -1, 0 and 1. Under the second, the probability that a non-zero record is 1 is larger by 2h.
+        """
+        v = 1 - 2 * (laws - 2) * h
+        return bernoulli_chain_error(min(h / v, 0.5 - MIN_SHARED_MASS), n, budget, q * v)
+
+    if n * q > MAX_NONZERO_RECORDS or not isinstance(budget, PureDP | ApproxDP | ZCDP | GDP):
         return []
-    return chains_of_coins(error, 0.1 / np.sqrt(max(1, n * q)), beta)
+    return find_bernoulli_chains(error, 0.1 / np.sqrt(max(1, n * q)), beta)
 
 
 def bernoulli_chain_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -> float:
-    """Return the lower bound on private estimators of a Bernoulli mean.
+    """Return the lower bound on the error of private estimators of a Bernoulli mean.
+
+    The bound is from chains of Bernoulli distributions, each of which is tested against the next.
 
     Parameters
     ----------
@@ -116,49 +153,59 @@ def bernoulli_chain_lower_bound(n: int, budget: Budget, *, beta: float = BETA) -
     budget : Budget
         Privacy guarantee of the estimator.
     beta : float, default 0.1
-        Probability of the error.
+        Probability with which the error is at least the bound.
 
     Returns
     -------
     float
-        Error that is exceeded with probability at least beta for some mean. NaN for a notion
-        without a bound, and above 1e6 records, where either sampling or privacy costs next to
-        nothing.
+        Error that is exceeded with probability at least beta for some mean. NaN if no bound is
+        known for the privacy notion, and for n above 1e6, where the bound is not computed.
     """
-    return max((h for _, h in _chains(n, budget, 1.0, beta)), default=float("nan"))
+    return max((h for _, h in _private_chains(n, budget, 1.0, beta)), default=float("nan"))
 
 
 def rare_bernoulli_chain_lower_bound(
     n: int, k: float, budget: Budget, q: float, *, beta: float = BETA
 ) -> float:
-    """Return the lower bound by distributions on -tau, 0 and tau with unit k-th moments.
+    """Return the lower bound on the error from distributions on three values -tau, 0 and tau.
+
+    The distributions of a record X form a sequence (a chain), and each is tested against the next.
+    The number tau is set so that the largest E|X - mean|^k over the chain is 1.
 
     Parameters
     ----------
     n : int
         Number of records.
     k : float
-        Order of the moment: E|X - mean|^k <= 1.
+        Order of the moment; every distribution of the chain has E|X - mean|^k <= 1.
     budget : Budget
         Privacy guarantee of the estimator.
     q : float
         Probability that a record is not 0.
     beta : float, default 0.1
-        Probability of the error.
+        Probability with which the error is at least the bound.
 
     Returns
     -------
     float
-        Error that is exceeded with probability at least beta. NaN for a notion without a bound, and
-        for q n above 1e6.
+        Error that is exceeded with probability at least beta under one of the distributions of the
+        chain. NaN if no bound is known for the privacy notion, and for q n above 1e6, where the
+        bound is not computed.
     """
 
-    def error(laws: int, h: float) -> float:
-        """Return the half step 2 h q tau of a chain."""
-        lean = h * np.arange(1 - laws, laws, 2)
-        mean = 2 * q * lean
-        above, below = (0.5 + lean) * (1 - mean) ** k, (0.5 - lean) * (1 + mean) ** k
+    def half_step(laws: int, h: float) -> float:
+        """Return half the distance of neighbouring means in a sequence of distributions.
+
+        There are `laws` distributions of a record X, on -tau, 0 and tau. From one distribution to
+        the next, the probability that a non-zero record is tau grows by 2h. tau is set so that the
+        largest E|X - mean|^k over the distributions is 1.
+        """
+        skew = h * np.arange(1 - laws, laws, 2)
+        mean = 2 * q * skew
+        above, below = (0.5 + skew) * (1 - mean) ** k, (0.5 - skew) * (1 + mean) ** k
         moment = (1 - q) * np.abs(mean) ** k + q * (above + below)
         return float(2 * h * q * moment.max() ** (-1 / k))
 
-    return max((error(*chain) for chain in _chains(n, budget, q, beta)), default=float("nan"))
+    return max(
+        (half_step(*chain) for chain in _private_chains(n, budget, q, beta)), default=float("nan")
+    )

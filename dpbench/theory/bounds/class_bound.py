@@ -1,11 +1,16 @@
-"""Lower bound of the class of a distribution: the largest of the known bounds.
+"""Lower bound for the class of a distribution: the largest of the known bounds.
 
-The class is what estimators are given to know: Bernoulli distributions; normal distributions of one
-covariance, with any mean; distributions whose central k-th moments are at most 1 in every
-direction. Every estimator errs by the bound with probability at least 0.1 (or arbitrarily near to
-it) under some member of the class. Under the given member it may err by less. An estimator that is
-given a range of the mean may also err by less, if the range is shorter than the distance of the
-distributions that prove the bound. Estimators of the local model have their own bounds.
+Estimators may know the class of a distribution, but not the distribution. The classes are
+
+- Bernoulli distributions,
+- normal distributions of one covariance, with any mean,
+- distributions with central k-th moments of at most 1 in every direction.
+
+Every estimator errs by the bound with probability at least 0.1, or arbitrarily near to 0.1, under
+some member of the class. Under other members an estimator may err by less. An estimator may also
+err by less if its parameters restrict the mean to a short interval. The interval is short if the
+distributions in the proof of the bound have means outside it. Estimators in the local model have
+separate bounds.
 """
 
 from __future__ import annotations
@@ -27,9 +32,9 @@ from dpbench.theory.bounds.local import local_distance, local_lower_bound
 from dpbench.theory.bounds.multi_hypothesis import multi_hypothesis_lower_bound
 from dpbench.theory.bounds.numbers import (
     BETA,
+    bernoulli_chain_half_step,
     bernoulli_lower_bound,
-    chain_of_coins,
-    fair_lower_bound,
+    bernoulli_sampling_lower_bound,
     gaussian_lower_bound,
     largest_untestable_tv,
     sampling_lower_bound,
@@ -38,10 +43,17 @@ from dpbench.theory.bounds.numbers import (
 from dpbench.theory.bounds.vectors import gaussian_lower_bound as gaussian_vectors_lower_bound
 from dpbench.theory.bounds.vectors import moments_lower_bound
 
-__all__ = ["OF_VIEWS", "ErrorBound", "class_bound", "heavy_tailed", "largest", "of_people"]
+__all__ = [
+    "LOCAL_BOUND_NAME",
+    "ErrorBound",
+    "class_bound",
+    "heavy_tail_bound",
+    "largest_bound",
+    "user_level_bound",
+]
 
 NAN = float("nan")
-OF_VIEWS = "two laws of views"  # `ErrorBound.by` in the local model
+LOCAL_BOUND_NAME = "two laws of views"  # value of `ErrorBound.by` for bounds on local privacy
 
 
 class ErrorBound(NamedTuple):
@@ -52,179 +64,226 @@ class ErrorBound(NamedTuple):
     value : float
         Error in the unit of the data; NaN if no bound is known.
     by : str
-        Name of the argument that proves it, such as ``two laws``; empty if no bound is known.
+        Name of the proof that gives the bound, such as ``two laws``; empty if no bound is known.
     """
 
     value: float = NAN
     by: str = ""
 
 
-def largest(**values: float) -> ErrorBound:
-    """Return the largest of several bounds, given by name; NaN values are ignored."""
-    known = [ErrorBound(value, by.replace("_", " ")) for by, value in values.items() if value > 0]
-    return max(known, default=ErrorBound())
+def largest_bound(**values: float) -> ErrorBound:
+    """Return the largest of several lower bounds on the error.
+
+    Parameters
+    ----------
+    **values : float
+        Bounds, keyed by the name of their proof with underscores for spaces. NaN and numbers that
+        are not positive are ignored.
+
+    Returns
+    -------
+    ErrorBound
+        The largest bound; NaN if none is known.
+    """
+    bounds = [ErrorBound(value, by.replace("_", " ")) for by, value in values.items() if value > 0]
+    return max(bounds, default=ErrorBound())
 
 
-def heavy_tailed(
+def heavy_tail_bound(
     n: int, k: float, budget: Budget, *, d: int = 1, local: bool = False, rare: float = 1.0
 ) -> ErrorBound:
-    """Return the bound for central k-th moments of at most 1, in every direction.
+    """Return the lower bound on the error for distributions with central k-th moments of at most 1.
+
+    Vectors have central k-th moments of at most 1 in every direction.
 
     Parameters
     ----------
     n : int
         Number of records.
     k : float
-        Order of the moment.
+        Order of the moment: E|X - mean|^k <= 1.
     budget : Budget
-        Privacy guarantee of the estimator, or of each view.
+        Privacy guarantee of the estimator; in the local model, of each person's message.
     d : int, default 1
-        Dimension.
+        Number of coordinates of a record.
     local : bool, default False
         Whether the estimator is in the local model.
     rare : float, default 1.0
-        Largest probability of a non-zero record in the class. Below 1 the bound by sampling alone
-        is left out; 0 also leaves out the joint bound of sampling and privacy.
+        Largest probability of a non-zero record that the class allows. Below 1 the result leaves
+        out the bound from sampling alone. At 0 it also leaves out the joint bound of sampling and
+        privacy.
 
     Returns
     -------
-    Bound
+    ErrorBound
         The largest known bound.
     """
-    return largest(
+    return largest_bound(
         two_laws=NAN if local else two_point_lower_bound(n, k, budget).alpha,
         several_laws=NAN if local else multi_hypothesis_lower_bound(n, k, budget),
         coins=rare_bernoulli_chain_lower_bound(n, k, budget, rare) if rare and not local else NAN,
         directions=NAN if local or d == 1 else moments_lower_bound(n, d, k, budget).alpha,
         two_laws_of_views=local_lower_bound(n, k, budget).alpha if local else NAN,
-        sampling=_sampling(n, k, d) if rare == 1 else NAN,
+        sampling=_sampling_bound(n, k, d) if rare == 1 else NAN,
     )
 
 
-def _sampling(n: int, k: float, d: int) -> float:
-    """Return the bound by sampling alone: coins on one coordinate, and N(mean, s^2 I) if d > 1.
+def _sampling_bound(n: int, k: float, d: int) -> float:
+    """Return the lower bound on the error that sampling alone implies for k-th moments of 1.
 
-    s makes the k-th moments of the normal distribution 1.
+    For records of d = 1 coordinate the result is `sampling_lower_bound`. For d > 1 the result is
+    the larger of `sampling_lower_bound` and a bound for N(mean, s^2 I). Here s is the standard
+    deviation at which the central k-th moment of each coordinate is 1.
     """
-    coins = sampling_lower_bound(n, k)
+    coordinate = sampling_lower_bound(n, k)
     if d == 1:
-        return coins
+        return coordinate
     normal = np.sqrt(chdtri(d, BETA) / n) * dist.Gaussian().moment(k) ** (-1 / k)
-    return max(coins, float(normal))
+    return max(coordinate, float(normal))
 
 
-def of_people(n: int, m: int, k: float, budget: Budget, sampling: bool) -> ErrorBound:
-    """Return the person-level bound: n people with m records each, all replaced together.
+def user_level_bound(n: int, m: int, k: float, budget: Budget, sampling: bool) -> ErrorBound:
+    """Return the lower bound on the error if privacy protects all records of a person (user level).
 
-    Tests of a pair depend only on the total-variation distance t of the m records of one person.
-    For rare points at +-tau of probability p, t <= 1 - (1-p)^m. For coins of 1/2 + h against 1/2 -
-    h, t = 1 - 2 I_(1/2-h)(a, a) with a = m/2 rounded up (`dpbench.theory.bounds.numbers`, 5). Half
-    the distance of the means is p tau and h tau.
+    Each of n people has m records, and neighbours differ in all m records of one person. A bound
+    follows from two distributions of a record. Each gives a joint distribution of a person's m
+    records, and t is the total-variation distance of the two joint distributions. Private tests
+    cannot separate the two if t is at most `largest_untestable_tv`. With t equal to this limit,
+    half the distance of the two means is a bound. Two pairs of distributions are used:
+
+    - Rare points. A record is 0, or with probability p it is tau under one distribution and -tau
+      under the other. The bound is p tau, and t <= 1 - (1-p)^m.
+    - Coins. A record has one of two values, which are tau apart. They have the probabilities
+      1/2 + h and 1/2 - h under one distribution, and the reverse under the other. The bound is
+      h tau, and t = 1 - 2 I_(1/2-h)(a, a). Here I is the regularised incomplete beta function,
+      and a is m/2 rounded up. I_(1/2-h)(a, a) is the probability that a test by the majority
+      of m records is wrong.
+
+    In each case tau makes the central k-th moment of a record 1.
 
     Parameters
     ----------
     n : int
         Number of people.
     m : int
-        Records of each.
+        Number of records of each person.
     k : float
         Order of the moment of a record: E|X - mean|^k = 1.
     budget : Budget
-        Privacy guarantee for a person.
+        Privacy guarantee for all m records of a person.
     sampling : bool
-        Whether to include the bound by sampling n m records.
+        Whether to include the bound that sampling alone implies for n m records.
 
     Returns
     -------
-    Bound
-        The largest known bound.
+    ErrorBound
+        The largest known bound; infinite if private tests separate no two distributions.
     """
     t, a = largest_untestable_tv(n, budget), (m + 1) // 2
-    drawn = sampling_lower_bound(n * m, k) if sampling else NAN
+    sampling_bound = sampling_lower_bound(n * m, k) if sampling else NAN
     if not t < 1:
-        return largest(two_laws=np.inf if t == 1 else NAN, sampling=drawn)
+        return largest_bound(two_laws=np.inf if t == 1 else NAN, sampling=sampling_bound)
     p, h = -float(np.expm1(np.log1p(-t) / m)), 0.5 - float(betaincinv(a, a, (1 - t) / 2))
     rare, coins = p * dist.TwoPoint(p=p, k=k).tau, h * dist.TwoPoint(p=0.5 + h, k=k).tau
-    return largest(two_laws=rare, two_coins=coins, sampling=drawn)
+    return largest_bound(two_laws=rare, two_coins=coins, sampling=sampling_bound)
 
 
-def _bernoulli(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> ErrorBound:
-    """Return the bound for Bernoulli distributions, which is the same for every p."""
-    return _of_coins(n, budget, local)
+def _bernoulli_bound(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> ErrorBound:
+    """Return the lower bound on the error for the class of all Bernoulli distributions.
+
+    The bound is the same for every member of the class, so the given distribution is not used.
+    """
+    return _cached_bernoulli_bound(n, budget, local)
 
 
 @cache
-def _of_coins(n: int, budget: Budget, local: bool) -> ErrorBound:
-    """Return the bound for all Bernoulli distributions; cached, because a sweep may have many."""
+def _cached_bernoulli_bound(n: int, budget: Budget, local: bool) -> ErrorBound:
+    """Return the lower bound on the error for the class of all Bernoulli distributions.
+
+    The result is cached, because a sweep may contain many Bernoulli distributions.
+    """
 
     def distance(beta: float) -> float:
-        """Return the distance that n local views do not separate."""
+        """Return the largest distance of two Bernoulli means at which every local test errs.
+
+        A local test decides between the two distributions from n views, each a private message
+        about one record. Every test errs with probability `beta` or more under one of the two.
+        """
         return local_distance(n, budget, beta=beta)
 
-    return largest(
+    return largest_bound(
         two_laws=NAN if local else bernoulli_lower_bound(n, budget),
         coins=NAN if local else bernoulli_chain_lower_bound(n, budget),
-        two_laws_of_views=chain_of_coins(distance) if local else NAN,
-        sampling=fair_lower_bound(n),
+        two_laws_of_views=bernoulli_chain_half_step(distance) if local else NAN,
+        sampling=bernoulli_sampling_lower_bound(n),
     )
 
 
-def _gaussian(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> ErrorBound:
-    """Return the bound for normal distributions with the standard deviation of `law`."""
-    views = local_distance(n, budget, beta=BETA / 2)  # neighbours in a long chain: e = beta/2
-    unit = largest(
+def _gaussian_bound(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> ErrorBound:
+    """Return the lower bound on the error for normal distributions with an unknown mean.
+
+    The standard deviation is that of `law`.
+    """
+    local_tv = local_distance(n, budget, beta=BETA / 2)  # e = beta/2 in a long chain
+    unit_bound = largest_bound(
         two_laws=NAN if local else gaussian_lower_bound(n, budget),
-        two_laws_of_views=float(ndtri((1 + views) / 2)) if local else NAN,
+        two_laws_of_views=float(ndtri((1 + local_tv) / 2)) if local else NAN,
         sampling=float(-ndtri(BETA / 2) / np.sqrt(n)),
     )
-    return ErrorBound(law._scale * unit.value, unit.by)
+    return ErrorBound(law._scale * unit_bound.value, unit_bound.by)
 
 
-def _gaussian_vector(
+def _gaussian_vector_bound(
     law: dist.MultivariateGaussian, n: int, budget: Budget, local: bool
 ) -> ErrorBound:
-    """Return the bound for N(mean, s^2 I); no bound for other covariances or in the local model."""
+    """Return the lower bound on the l2 error for N(mean, s^2 I) with an unknown mean.
+
+    The bound is NaN for other covariances and in the local model.
+    """
     if local or law.condition != 1 or law.matrix is not None:
         return ErrorBound()
-    unit = largest(
+    unit_bound = largest_bound(
         two_laws=gaussian_lower_bound(n, budget),
         directions=gaussian_vectors_lower_bound(n, law.d, budget).alpha,
-        sampling=float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average is best
+        sampling=float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average is the best estimator
     )
-    return ErrorBound(law.scale * unit.value, unit.by)
+    return ErrorBound(law.scale * unit_bound.value, unit_bound.by)
 
 
 _CLASSES: dict[type[dist.Distribution], Callable[[Any, int, Budget, bool], ErrorBound]] = {
-    dist.Bernoulli: _bernoulli,
-    dist.Gaussian: _gaussian,
-    dist.MultivariateGaussian: _gaussian_vector,
+    dist.Bernoulli: _bernoulli_bound,
+    dist.Gaussian: _gaussian_bound,
+    dist.MultivariateGaussian: _gaussian_vector_bound,
 }
 
 
 def class_bound(
     law: dist.Distribution, n: int, budget: Budget, *, local: bool = False
 ) -> ErrorBound:
-    """Return the lower bound for the class of a distribution.
+    """Return the lower bound on the error for the class to which a distribution belongs.
+
+    The classes are the Bernoulli distributions, the normal distributions of one covariance, and the
+    distributions with central k-th moments of at most 1.
 
     Parameters
     ----------
     law : Distribution
-        Member of the class.
+        Distribution that determines the class.
     n : int
         Number of records.
     budget : Budget
-        Privacy guarantee of the estimator, or of each view.
+        Privacy guarantee of the estimator; in the local model, of each person's message.
     local : bool, default False
         Whether the estimator is in the local model.
 
     Returns
     -------
-    Bound
-        The largest known bound, in the unit of the data; NaN if the class or a bound is not known.
+    ErrorBound
+        The largest known bound, in the unit of the data; NaN if no class or bound is known.
     """
     if type(law) in _CLASSES:
         return _CLASSES[type(law)](law, n, budget, local)
     k = getattr(law, "unit_moment", None)
     if k is None or (local and law.d > 1):
         return ErrorBound()
-    return heavy_tailed(n, k, budget, d=law.d, local=local)
+    return heavy_tail_bound(n, k, budget, d=law.d, local=local)

@@ -1,1 +1,1 @@
-"""Exact errors of estimators, computed without drawing and without calling them."""
+"""Exact errors of estimators, computed without samples and without calls of the estimators."""

@@ -1,6 +1,9 @@
-"""Exact values where a private choice decides: histograms, medians, votes, FriendlyCore.
+"""Exact values for estimators that make a private choice: histograms, medians, votes, FriendlyCore.
 
-Written from the definitions, without calling an estimator.
+An exact value is the limit of a statistic, for example of an error quantile, as the number of
+trials grows. The formulas follow the definitions of the mechanisms. No estimator is called, and
+only its parameters are read. A miss is a wrong private choice, after which the release may be
+anywhere.
 """
 
 from __future__ import annotations
@@ -17,138 +20,204 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, gaussian_tail, mean_bound
-from dpbench.theory.exact.clip_and_noise_oracle import Histogram, gaussian_norm, histogram
+from dpbench.theory.exact.clip_and_noise_oracle import Histogram, gaussian_norm_bound, histogram
 from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial
 
 __all__ = [
-    "RARE", "core_noise_quantile", "count_noise", "exact_miss", "exponential_epsilon",
-    "histogram_misses", "is_near", "is_round", "levels", "median_law", "overtaken",
+    "MAX_MISS_PROBABILITY", "core_noise_quantile", "count_noise", "equiprobable_values",
+    "exact_miss", "exponential_epsilon", "histogram_miss_probability", "is_isotropic",
+    "median_law", "overtaking_probability", "satisfies_assumptions",
 ]  # fmt: skip
 
 NAN = float("nan")
-RARE = 1e-3  # largest probability of a miss that is neglected
+MAX_MISS_PROBABILITY = 1e-3  # largest probability of a wrong choice that is neglected
 
 
 def exponential_epsilon(budget: Budget) -> float:
-    """Return epsilon of the exponential mechanism: sqrt(8 rho) (zCDP), 2 logit(Phi(mu/2)) (GDP)."""
+    """Return the largest epsilon at which a budget can run the exponential mechanism.
+
+    The mechanism draws an answer with density proportional to e^(-epsilon score/2), for a score of
+    sensitivity 1. Under rho-zCDP epsilon is sqrt(8 rho). Under mu-GDP it is 2 logit(Phi(mu/2)),
+    where Phi is the normal distribution function. Under pure and (epsilon, delta)-DP it is the
+    epsilon of the budget.
+    """
     if isinstance(budget, GDP):
         return 2 * float(logit(ndtr(budget.mu / 2)))
     return float(np.sqrt(8 * budget.rho)) if isinstance(budget, ZCDP) else budget.pure_epsilon
 
 
-def levels(noise: Noise, points: int = 1000) -> Floats:
-    """Return equally likely values of a noise."""
+def equiprobable_values(noise: Noise, points: int = 1000) -> Floats:
+    """Return equally likely values that stand for the distribution of a symmetric noise.
+
+    Parameters
+    ----------
+    noise : Noise
+        Noise, symmetric about 0.
+    points : int, default 1000
+        Number of values; even.
+
+    Returns
+    -------
+    ndarray of shape (points,)
+        Quantiles of the noise at the probabilities (i + 1/2)/points for i = 0, ..., points - 1.
+        Positive quantiles come first.
+    """
     upper = (np.arange(points // 2) + 0.5) / points
-    half = np.array([noise.above(one) for one in upper])
+    half = np.array([noise.isf(probability) for probability in upper])
     return np.concatenate([half, -half])
 
 
 @exact_for(est.SubsampleTest)
-def _wrong_answers(
-    metric: str, e: est.SubsampleTest, law: dist.Distribution, at: ReleaseSetting
+def _wrong_answer_probability(
+    metric: str, e: est.SubsampleTest, law: dist.Distribution, setting: ReleaseSetting
 ) -> float:
-    """Return the probability that the index is not the mean, 0 or 1, of the law.
+    """Return the probability that a private vote of buckets releases the wrong mean, 0 or 1.
 
-    A bucket of b records votes for 1 with probability 1 - Phi((1/2 - mean) sqrt(b)/sd); n mod k of
-    the k buckets have one record more. Of v votes the count with noise exceeds k/2; the
-    exponential mechanism's odds for 1 are e^(epsilon (2v - k)/2); the histogram's noises, of
-    sensitivities 2 and sqrt(2), differ by more than the counts v and k - v.
+    The estimator `SubsampleTest` splits n records into k buckets. Each bucket votes for the mean 0
+    or 1, and a private aggregate of the votes is released. Records are Gaussian with the mean mu =
+    0 or 1 and the standard deviation sd. Let v be the number of votes for 1.
+
+    1. A bucket of b records votes for 1 if its average exceeds 1/2. This vote has the probability
+       Phi((mu - 1/2) sqrt(b)/sd), where Phi is the normal distribution function. If k does not
+       divide n, n mod k of the buckets have one record more.
+    2. Aggregate ``count``: the release is 1 if v plus noise exceeds k/2.
+    3. Aggregate ``exponential``: the odds of the release 1 are e^(epsilon (2v - k)/2).
+       `exponential_epsilon` gives epsilon.
+    4. Aggregate ``histogram``: the counts v and k - v get noise for the sensitivities 2 (l1) and
+       sqrt(2) (l2). The larger noisy count wins.
+
+    The result is NaN for summary columns other than ``mean_error``, for other records, and for n <
+    k. It is NaN, too, for ``histogram`` under (epsilon, delta)-DP.
     """
-    n, budget, known = at.n, at.budget, metric == "mean_error"
-    if not known or not isinstance(law, dist.Gaussian) or law.mean not in (0, 1) or n < e.buckets:
+    n, budget, applies = setting.n, setting.budget, metric == "mean_error"
+    if not applies or not isinstance(law, dist.Gaussian) or law.mean not in (0, 1) or n < e.buckets:
         return NAN
     k, sd = e.buckets, float(np.sqrt(law.variance))
-    size, longer = divmod(n, k)
+    size, longer_buckets = divmod(n, k)
     votes, shares = np.zeros(1), np.ones(1)
-    for number, records in ((longer, size + 1), (k - longer, size)):
+    for buckets, records in ((longer_buckets, size + 1), (k - longer_buckets, size)):
         p = float(ndtr((law.mean - 0.5) * np.sqrt(records) / sd))
-        more, weights = binomial(number, p)
-        votes = np.add.outer(votes, more).ravel()
+        bucket_votes, weights = binomial(buckets, p)
+        votes = np.add.outer(votes, bucket_votes).ravel()
         shares = np.outer(shares, weights).ravel()
     if e.aggregate == "exponential":
-        one = expit(exponential_epsilon(budget) * (2 * votes - k) / 2)
+        probability_one = expit(exponential_epsilon(budget) * (2 * votes - k) / 2)
     elif e.aggregate == "count":
-        one = additive(budget, 1.0, 1.0).cdf(votes - k / 2)
+        probability_one = additive(budget, 1.0, 1.0).cdf(votes - k / 2)
     elif isinstance(budget, ApproxDP):
-        return NAN  # nothing may be released
+        return NAN  # because the histogram may release nothing
     else:
         noise = count_noise(budget)
-        one = np.mean([noise.cdf(2 * votes - k - other) for other in levels(noise)], axis=0)
-    found_one = float(shares @ one)
-    return found_one if law.mean == 0 else 1 - found_one
+        probability_one = np.mean(
+            [noise.cdf(2 * votes - k - level) for level in equiprobable_values(noise)], axis=0
+        )
+    mean_probability_one = float(shares @ probability_one)
+    return mean_probability_one if law.mean == 0 else 1 - mean_probability_one
 
 
 # FriendlyCore
+def _core_distribution(
+    e: Any, law: dist.Distribution, setting: ReleaseSetting
+) -> tuple[Noise, Noise, Floats] | None:
+    """Return two noises of FriendlyCore, and equally likely bounds on the sum of its weights.
 
+    The estimator FriendlyCore gives each record a weight, and releases the weighted mean with
+    noise. Let W be the sum of the weights, and W_lo a private lower bound on W. The function
+    returns the noise of W, the noise of the mean at sensitivity 1, and equally likely values of
+    W_lo. The result is None if W has no known distribution, or if the budget is not (epsilon,
+    delta).
 
-def _core(e: Any, law: dist.Distribution, at: ReleaseSetting) -> tuple[Noise, Noise, Floats] | None:
-    """Return the noise of W, that of the mean at sensitivity 1, and all equally likely W_lo.
-
-    L17, made private: W with sensitivity 3 at half of the budget, less its tail at delta/2;
-    the mean at the other half. W itself is S times the mean of clip(2 G - 1, 0, 1), where S records
-    are no outliers, and G(x) is the share of the n records that are one of them and within r of x.
+    1. W has sensitivity 3 and gets half of the budget. W_lo is the noisy W minus the point that the
+       noise exceeds with probability delta/2. The mean gets the other half of the budget.
+    2. Let S be the number of inliers (`_inlier_counts`). Let G(x) be the number of other inliers
+       within the distance `core_radius` of a record x, divided by n - 1.
+    3. An inlier x has the weight clip(2 G(x) - 1, 0, 1), and an outlier has the weight 0. So W is S
+       times the mean weight of an inlier.
     """
-    inside = _inside(e, law, at)
-    if inside is None or not isinstance(at.budget, ApproxDP):
+    inliers = _inlier_counts(e, law, setting)
+    if inliers is None or not isinstance(setting.budget, ApproxDP):
         return None
-    epsilon, delta = at.budget.epsilon, at.budget.delta
+    epsilon, delta = setting.budget.epsilon, setting.budget.delta
     if e.composition == "basic":
-        first: Noise = Laplace(3 / (epsilon / 2))
-        unit = additive(at.budget.fraction(0.5), float(np.sqrt(at.d)), 1.0)
+        weight_noise: Noise = Laplace(3 / (epsilon / 2))
+        unit_noise = additive(setting.budget.fraction(0.5), float(np.sqrt(setting.d)), 1.0)
     else:
         rho = ZCDP.within(ApproxDP(epsilon, delta / 2)).rho / 2
-        first, unit = Gaussian(3 / float(np.sqrt(2 * rho))), Gaussian(1 / float(np.sqrt(2 * rho)))
-    square = chdtri(at.d, (np.arange(500) + 0.5) / 500)
+        weight_noise, unit_noise = (
+            Gaussian(3 / float(np.sqrt(2 * rho))),
+            Gaussian(1 / float(np.sqrt(2 * rho))),
+        )
+    square = chdtri(setting.d, (np.arange(500) + 0.5) / 500)
     scale = getattr(law, "scale", 1.0)
-    friends = chndtr((core_radius(e, at) / scale) ** 2, at.d, square)
-    share = (inside[:, None] - 1) / (at.n - 1) * friends
-    total = inside * np.mean(np.clip(2 * share - 1, 0, 1), axis=1)
-    return first, unit, np.add.outer(total - first.above(delta / 2), levels(first)).ravel()
+    friends = chndtr((core_radius(e, setting) / scale) ** 2, setting.d, square)
+    share = (inliers[:, None] - 1) / (setting.n - 1) * friends
+    weight_sum = inliers * np.mean(np.clip(2 * share - 1, 0, 1), axis=1)
+    return (
+        weight_noise,
+        unit_noise,
+        np.add.outer(
+            weight_sum - weight_noise.isf(delta / 2), equiprobable_values(weight_noise)
+        ).ravel(),
+    )
 
 
-def _inside(e: Any, law: dist.Distribution, at: ReleaseSetting) -> Floats | None:
-    """Return equally likely numbers of records from N(mu, s^2 I) among n; None if not known.
+def _inlier_counts(e: Any, law: dist.Distribution, setting: ReleaseSetting) -> Floats | None:
+    """Return equally likely numbers of inliers among n records; None if they are not known.
 
-    The outliers must be a minority and far away: they may be friends of each other, not of the
-    others.
+    Inliers are records from N(mu, s^2 I); all other records are outliers. Two records are friends
+    if their distance is at most `core_radius`.
+
+    - If all records are Gaussian, all are inliers.
+    - For contaminated Gaussian records the number of inliers is binomial. It counts as known only
+      if outliers are a minority, and too far from inliers to be their friends. Outliers may be
+      friends of each other.
     """
-    if is_round(law):
-        return np.array([float(at.n)])
+    if is_isotropic(law):
+        return np.array([float(setting.n)])
     if not isinstance(law, dist.MultivariateContaminatedGaussian):
         return None
     from scipy.stats import binom  # slow to load
 
-    near = core_radius(e, at) + (1 + law.spread) * gaussian_norm(at.d, 1e-9)
-    if law.eta and (law.gap < near or bdtr(at.n // 2, at.n, 1 - law.eta) > 1e-6):
+    separation = core_radius(e, setting) + (1 + law.spread) * gaussian_norm_bound(setting.d, 1e-9)
+    if law.eta and (law.gap < separation or bdtr(setting.n // 2, setting.n, 1 - law.eta) > 1e-6):
         return None
-    return np.asarray(binom.ppf((np.arange(20) + 0.5) / 20, at.n, 1 - law.eta))
+    return np.asarray(binom.ppf((np.arange(20) + 0.5) / 20, setting.n, 1 - law.eta))
 
 
-def core_radius(e: Any, at: ReleaseSetting) -> float:
-    """Return the radius r within which two records are friends.
+def core_radius(e: Any, setting: ReleaseSetting) -> float:
+    """Return the distance r within which two records are friends in FriendlyCore.
 
-    Half the squared distance of two records is chi-squared; it exceeds d + 2 sqrt(d t) + 2 t with
-    probability at most e^-t (LM00, Lemma 1; number not checked).
+    If the estimator has a `radius`, r is this radius. Otherwise r is a bound on the distance of two
+    records from N(mu, sigma^2 I) in d dimensions.
+
+    1. Half the squared distance, in units of sigma^2, is chi-squared with d degrees of freedom.
+    2. It exceeds d + 2 sqrt(d t) + 2 t with probability at most e^-t (Laurent and Massart, LM00,
+       Lemma 1; number not checked).
+    3. The default r uses t = ln(n^2/beta).
 
     Parameters
     ----------
     e : FriendlyCoreMean
         Its radius, sigma and beta are read.
-    at : At
-        Records, dimension and budget.
+    setting : ReleaseSetting
+        Numbers n and d of records and coordinates.
 
     Returns
     -------
     float
-        r, in the unit of the data.
+        r, in the unit of the records.
     """
-    t = float(np.log(at.n**2 / e.beta))
-    root = float(np.sqrt(2 * (at.d + 2 * np.sqrt(at.d * t) + 2 * t)))
+    t = float(np.log(setting.n**2 / e.beta))
+    root = float(np.sqrt(2 * (setting.d + 2 * np.sqrt(setting.d * t) + 2 * t)))
     return float(e.radius or e.sigma * root)
 
 
 def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
-    """Return the 0.9 quantile of the noise's norm, whose sensitivity is 6r/W_lo.
+    """Return the 0.9 quantile of the norm of FriendlyCore's noise.
+
+    The noise has the sensitivity 6r/W_lo. Here r is the distance within which two records are
+    friends (`core_radius`), and W_lo is a private lower bound on the sum of the records' weights.
+    Nothing is released if W_lo is too small.
 
     Parameters
     ----------
@@ -159,42 +228,50 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
     n : int
         Number of records.
     budget : Budget
-        Privacy guarantee.
+        Privacy budget.
 
     Returns
     -------
     float
-        Quantile; infinite if less than nine in ten runs release a value, NaN if it is not known.
+        Quantile in the unit of the records. Infinite if at most nine in ten runs release a value;
+        NaN if the distribution of W_lo is not known.
     """
-    at = ReleaseSetting(n, law.d, budget)
-    found = _core(e, law, at)
-    if found is None:
+    setting = ReleaseSetting(n, law.d, budget)
+    core = _core_distribution(e, law, setting)
+    if core is None:
         return NAN
-    _, unit, least = found
-    kept = least[least > max(3.0, e.threshold * n)]
-    sd = 6 * core_radius(e, at) * float(np.sqrt(unit.variance))
-    if len(kept) <= 0.9 * len(least):
+    _, unit_noise, weight_bounds = core
+    released = weight_bounds[weight_bounds > max(3.0, e.threshold * n)]
+    sd = 6 * core_radius(e, setting) * float(np.sqrt(unit_noise.variance))
+    if len(released) <= 0.9 * len(weight_bounds):
         return float("inf")
 
-    def missing(x: float) -> float:
-        norm = x * kept / sd * float(np.sqrt(unit.variance))
-        return float(np.sum(unit.norm_cdf(at.d, norm)) / len(least) - 0.9)
+    def excess(x: float) -> float:
+        norm = x * released / sd * float(np.sqrt(unit_noise.variance))
+        return float(np.sum(unit_noise.norm_cdf(setting.d, norm)) / len(weight_bounds) - 0.9)
 
-    return float(brentq(missing, 0.0, 100 * sd * np.sqrt(at.d) / float(kept.min())))
+    return float(brentq(excess, 0.0, 100 * sd * np.sqrt(setting.d) / float(released.min())))
 
 
 @exact_for(est.FriendlyCoreMean)
 def _core_error(
-    metric: str, e: est.FriendlyCoreMean, law: dist.Distribution, at: ReleaseSetting
+    metric: str, e: est.FriendlyCoreMean, law: dist.Distribution, setting: ReleaseSetting
 ) -> float:
-    """Return ``noise_q90``, if next to nothing is withheld."""
-    if metric != "noise_q90" or exact_miss(e, law, at.n, at.budget) > RARE:
+    """Return the summary column ``noise_q90`` of FriendlyCore: a quantile of its noise.
+
+    The column is the 0.9 quantile of the norm of the noise. The result is NaN for other columns. It
+    is NaN, too, if a run releases nothing with a probability above `MAX_MISS_PROBABILITY` (0.001).
+    """
+    if (
+        metric != "noise_q90"
+        or exact_miss(e, law, setting.n, setting.budget) > MAX_MISS_PROBABILITY
+    ):
         return NAN
-    return core_noise_quantile(e, law, at.n, at.budget)
+    return core_noise_quantile(e, law, setting.n, setting.budget)
 
 
-def is_round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
-    """Return whether the distribution is N(mu, s^2 I)."""
+def is_isotropic(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
+    """Return whether a distribution is N(mu, s^2 I) for some mean mu and standard deviation s."""
     return isinstance(law, dist.MultivariateGaussian) and law.condition == 1 and law.matrix is None
 
 
@@ -202,22 +279,27 @@ def is_round(law: dist.Distribution) -> TypeGuard[dist.MultivariateGaussian]:
 
 
 def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -> float:
-    """Return the probability that the coarse step goes wrong.
+    """Return the probability that the private choice of an estimator goes wrong.
 
-    Known cases: a histogram, if all records are in two bins, on both sides of the mean; the median
-    of the exponential mechanism, for Gaussian records with sigma and mean as the estimator assumes;
-    FriendlyCore, for Gaussian vectors with outliers, as the probability of no release.
+    Known cases:
+
+    - the fullest bin of a histogram, if all records are in the two bins next to the mean;
+    - a median by the exponential mechanism, if Gaussian records satisfy the estimator's assumptions
+      (`satisfies_assumptions`);
+    - FriendlyCore on Gaussian vectors with or without outliers, where a miss means that nothing is
+      released;
+    - one of the first two estimators, applied to each coordinate of records from N(0, s^2 I).
 
     Parameters
     ----------
     estimator : Estimator
         Only its parameters are read.
     law : Distribution
-        Symmetric, or with a known probability of a record below the mean.
+        Distribution of the records.
     n : int
         Number of records.
     budget : Budget
-        Privacy guarantee.
+        Privacy budget.
 
     Returns
     -------
@@ -225,77 +307,98 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
         Probability; NaN if it is not known.
     """
     if isinstance(estimator, est.FriendlyCoreMean):
-        core = _core(estimator, law, ReleaseSetting(n, law.d, budget))
+        core = _core_distribution(estimator, law, ReleaseSetting(n, law.d, budget))
         return NAN if core is None else float(np.mean(core[2] <= max(3.0, estimator.threshold * n)))
-    if isinstance(estimator, est.CoordinateWise) and is_round(law) and not law.norm:
-        one = dist.Gaussian(scale=law.scale)
-        missed = exact_miss(estimator.base, one, n, budget.fraction(1 / law.d))
-        return 1 - (1 - missed) ** law.d
-    near = is_near(law, estimator)
-    if isinstance(estimator, est.MedianThenClippedMean) and near:
-        reach_of_all = estimator.radius + gaussian_tail(estimator, n)
-        return median_law(law, n, budget.fraction(0.5), estimator.sigma, reach_of_all)[2]
+    if isinstance(estimator, est.CoordinateWise) and is_isotropic(law) and not law.norm:
+        coordinate_law = dist.Gaussian(scale=law.scale)
+        miss = exact_miss(estimator.base, coordinate_law, n, budget.fraction(1 / law.d))
+        return 1 - (1 - miss) ** law.d
+    fits = satisfies_assumptions(law, estimator)
+    if isinstance(estimator, est.MedianThenClippedMean) and fits:
+        record_bound = estimator.radius + gaussian_tail(estimator, n)
+        return median_law(law, n, budget.fraction(0.5), estimator.sigma, record_bound)[2]
     if isinstance(estimator, est.KSU20RangeEstimate) or (
-        isinstance(estimator, est.KarwaVadhanMean) and near
+        isinstance(estimator, est.KarwaVadhanMean) and fits
     ):
-        return _two_bins(
+        return _two_bin_miss_probability(
             law, mean_bound(estimator), histogram(estimator, ReleaseSetting(n, 1, budget))
         )
     return NAN
 
 
-def is_near(law: dist.Distribution, e: Any) -> bool:
-    """Return whether Gaussian records agree with the estimator's sigma and radius.
+def satisfies_assumptions(law: dist.Distribution, e: Any) -> bool:
+    """Return whether Gaussian records satisfy the assumptions of an estimator.
 
     Parameters
     ----------
     law : Distribution
         Distribution of the records.
     e : Estimator
-        Its sigma and radius are read, or the clip of `GradientDescentMean`.
+        Estimator, or another object with its parameters. Its `sigma` and its bound on the mean are
+        read; for `GradientDescentMean` its `clip` is read.
 
     Returns
     -------
     bool
-        True if the records are Gaussian, no wider than sigma, with a mean within the radius.
+        True if the records are Gaussian with standard deviation at most sigma, and their mean is
+        within the estimator's bound. For `GradientDescentMean`, True if the records are Gaussian
+        and hardly ever clipped.
     """
     gaussian = isinstance(law, dist.Gaussian | dist.MultivariateGaussian)
-    if gaussian and isinstance(e, est.GradientDescentMean):  # from 0 on nothing is clipped
+    if gaussian and isinstance(e, est.GradientDescentMean):  # no gradient is clipped, even at 0
         return bool(np.linalg.norm(law.mean) + 6 * np.sqrt(law.variance) <= e.clip)
     if not gaussian or getattr(e, "sigma", None) is None:
         return False
-    narrow = law.variance <= law.d * e.sigma**2 * (1 + 1e-9)
-    return bool(narrow and np.linalg.norm(law.mean) <= mean_bound(e) * (1 + 1e-9))
+    narrow_enough = law.variance <= law.d * e.sigma**2 * (1 + 1e-9)
+    return bool(narrow_enough and np.linalg.norm(law.mean) <= mean_bound(e) * (1 + 1e-9))
 
 
-def _two_bins(law: dist.Distribution, radius: float, bins: Histogram | None) -> float:
-    """Return `histogram_misses` if all records are in the two bins at the edge next to the mean."""
+def _two_bin_miss_probability(
+    law: dist.Distribution, radius: float, bins: Histogram | None
+) -> float:
+    """Return the probability that a private histogram returns neither of the bins next to the mean.
+
+    The two bins meet at the edge nearest to the mean, and are assumed to hold all records. The
+    result is NaN in these cases:
+
+    - there is no histogram;
+    - the absolute mean exceeds `radius`, the estimator's bound;
+    - the standard deviation exceeds a quarter of the width of a bin, because records may then be in
+      other bins;
+    - the probability of the left bin is not known.
+    """
     if not bins or abs(float(law.mean)) > radius or law.variance > (bins.width / 4) ** 2:
         return NAN
     steps = (float(law.mean) - bins.start) / bins.width
-    off = (round(steps) - steps) * bins.width
-    below = _share_below(law) if abs(off) < 1e-9 * bins.width else None
+    edge_offset = (round(steps) - steps) * bins.width
+    below = _probability_below_mean(law) if abs(edge_offset) < 1e-9 * bins.width else None
     if isinstance(law, dist.Gaussian):
-        below = float(ndtr(off / np.sqrt(law.variance)))
-    return NAN if below is None else histogram_misses(below, True, bins)
+        below = float(ndtr(edge_offset / np.sqrt(law.variance)))
+    return NAN if below is None else histogram_miss_probability(below, True, bins)
 
 
-@cache  # distributions of equal mean share the value
-def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
-    """Return the probability that a histogram returns neither of the bins that hold the records.
+@cache  # because distributions of equal mean share the value
+def histogram_miss_probability(share: float, either_bin: bool, bins: Histogram) -> float:
+    """Return the probability that a private histogram returns a wrong bin, or no bin.
 
-    S of n records, binomial, are in a bin of probability `share`, n - S in a second bin. The answer
-    is wrong if the largest noise of the other bins exceeds these counts with their noise, or under
-    (epsilon, delta) if no count is above 1 + (2/epsilon) ln(1/(2 delta)).
+    All n records are in two bins. The number S of records in the first bin is binomial, and n - S
+    are in the second bin. If `either_bin` is true, both bins are right answers. Otherwise only the
+    first bin is right.
+
+    - Under (epsilon, delta) the histogram misses if no right bin has a noisy count above 1 +
+      (2/epsilon) ln(1/(2 delta)).
+    - Under other budgets it misses if the largest noise of the empty bins exceeds the noisy count
+      of every right bin.
 
     Parameters
     ----------
-    share : float
-        Probability of the first bin.
-    both : bool
-        Whether the second bin is a right answer.
+    share : float in [0, 1]
+        Probability that a record is in the first bin.
+    either_bin : bool
+        True if both bins are right. False if only the first bin is right, and the count of the
+        second bin is neglected.
     bins : Histogram
-        The bins.
+        Number of bins, number n of records, and budget.
 
     Returns
     -------
@@ -305,90 +408,100 @@ def histogram_misses(share: float, both: bool, bins: Histogram) -> float:
     noise, budget = count_noise(bins.budget), bins.budget
     if isinstance(budget, ApproxDP):
         rivals = [1 + 2 / budget.epsilon * float(np.log(1 / (2 * budget.delta)))]
-    elif bins.number <= 1 + both:
+    elif bins.number <= 1 + either_bin:
         return 0.0
-    else:  # x is distributed as the largest of M noises if F(x)^M is uniform
+    else:  # x is the largest of M noises if F(x)^M is uniform, F their distribution function
         u = (np.arange(200) + 0.5) / 200
-        above = -np.expm1(np.log(u) / (bins.number - 1 - both))
-        rivals = [_largest(noise, float(one)) for one in above]
+        tail_probabilities = -np.expm1(np.log(u) / (bins.number - 1 - either_bin))
+        rivals = [_exceeded_point(noise, float(probability)) for probability in tail_probabilities]
     s, weights = binomial(bins.records, share)
-    other = [noise.cdf(x - bins.records + s) if both else 1.0 for x in rivals]
-    below = zip(rivals, other, strict=True)
-    return float(np.mean([weights @ (noise.cdf(x - s) * second) for x, second in below]))
+    second_below = [noise.cdf(x - bins.records + s) if either_bin else 1.0 for x in rivals]
+    pairs = zip(rivals, second_below, strict=True)
+    return float(np.mean([weights @ (noise.cdf(x - s) * second) for x, second in pairs]))
 
 
-def overtaken(share: float, bins: Histogram) -> float:
-    """Return the probability that a bin counts fewer records than one bin with all the others.
+def overtaking_probability(share: float, bins: Histogram) -> float:
+    """Return the probability that the noisy count of a bin is below that of another bin.
+
+    The other bin holds all the records that are not in the first bin.
 
     Parameters
     ----------
-    share : float
-        Probability of the first bin.
+    share : float in [0, 1]
+        Probability that a record is in the first bin.
     bins : Histogram
-        The bins.
+        Number of records, and budget of the histogram.
 
     Returns
     -------
     float
-        Probability, with the noise of both counts.
+        Probability.
     """
     noise = count_noise(bins.budget)
     s, weights = binomial(bins.records, share)
-    more = bins.records - 2 * s
-    return float(np.mean([weights @ noise.cdf(more + other) for other in levels(noise, 200)]))
+    deficit = bins.records - 2 * s
+    return float(
+        np.mean([weights @ noise.cdf(deficit + level) for level in equiprobable_values(noise, 200)])
+    )
 
 
 def count_noise(budget: Budget) -> Noise:
-    """Return the noise of a count: Laplace noise also under (epsilon, delta).
+    """Return the noise of one count of a histogram.
 
-    A replaced record changes two counts by 1.
+    A replaced record changes two counts by 1, so the counts have the sensitivities 2 (l1) and
+    sqrt(2) (l2). Under (epsilon, delta) the noise is Laplace noise of scale 2/epsilon.
     """
     if isinstance(budget, ApproxDP):
         return Laplace(2 / budget.epsilon)
     return additive(budget, 2.0, float(np.sqrt(2)))
 
 
-def _largest(noise: Noise, upper: float) -> float:
-    """Return the point that a noise exceeds with this probability."""
-    return noise.above(upper) if upper <= 0.5 else -noise.above(1 - upper)
+def _exceeded_point(noise: Noise, upper: float) -> float:
+    """Return the point that a noise exceeds with probability `upper`, even if this is above 1/2."""
+    return noise.isf(upper) if upper <= 0.5 else -noise.isf(1 - upper)
 
 
-def _share_below(law: dist.Distribution) -> float | None:
-    """Return P(X < mean), or None if it is not known."""
+def _probability_below_mean(law: dist.Distribution) -> float | None:
+    """Return the probability that a record is below the mean; None if it is not known."""
     if isinstance(law, dist.Gaussian | dist.StudentT):
         return 0.5
-    if isinstance(law, dist.Pareto):  # for support [1, inf) the mean is a/(a-1)
+    if isinstance(law, dist.Pareto):  # with support [1, inf) the mean is a/(a-1)
         return float(1 - (1 - 1 / law.tail_index) ** law.tail_index)
     return None
 
 
 def median_law(
-    law: dist.Distribution, n: int, budget: Budget, resolution: float, mean_bound: float
+    law: dist.Distribution, n: int, budget: Budget, resolution: float, reach: float
 ) -> tuple[Floats, Floats, float]:
-    """Return the distribution of the exponential mechanism's median of Gaussian records.
+    """Return the distribution of a private median of Gaussian records.
 
-    The density at distance y from the mean is proportional to e^(-epsilon score/2) on +-reach. The
-    score is n (Phi((y - resolution)/sigma) - 1/2), and at least 0, where Phi stands for the share
-    of the records within y; the error of this is of lower order. Distances above 12 sigma count as
-    wrong.
+    The exponential mechanism draws the median from an interval of length 2 `reach`, at the epsilon
+    that `exponential_epsilon` gives. Let y be the distance of an answer from the mean, and Phi the
+    normal distribution function.
+
+    1. The density at the distance y is proportional to e^(-epsilon score/2).
+    2. The score is max(0, n (Phi((y - resolution)/sigma) - 1/2)). The true score has the share
+       of the records below a point in place of Phi. The difference is of lower order.
+    3. Answers farther than 12 sigma from the mean count as wrong.
 
     Parameters
     ----------
     law : Distribution
-        Gaussian distribution of the records.
+        Gaussian distribution of the records, with standard deviation sigma.
     n : int
         Number of records.
     budget : Budget
-        Privacy guarantee.
+        Privacy budget of the median.
     resolution : float
-        Distance within which records count on both sides.
+        Distance between a record and an answer, in the unit of the records, up to which the record
+        counts on both sides of the answer.
     reach : float
-        Half the length of the range of answers.
+        Half the length of the range of answers, in the unit of the records.
 
     Returns
     -------
-    distances, weights : ndarray
-        Distances y and probabilities, given that the answer is not wrong.
+    distances, weights : ndarray of shape (24000,)
+        Distances y > 0, and their probabilities if the answer is not wrong.
     missed : float
         Probability of a wrong answer.
     """
@@ -396,7 +509,7 @@ def median_law(
     y = (np.arange(24_000) + 0.5) / 2000 * sigma
     score = n * np.maximum(ndtr((y - resolution) / sigma) - 0.5, 0.0)
     weights = np.exp(-epsilon * score / 2)
-    right = 2 * float(np.sum(weights)) * sigma / 2000
-    length = 2 * (max(mean_bound - 12 * sigma, 0.0))
-    odds = np.log(length) - epsilon * n / 4 - np.log(right) if length else -np.inf
+    right_mass = 2 * float(np.sum(weights)) * sigma / 2000
+    length = 2 * (max(reach - 12 * sigma, 0.0))
+    odds = np.log(length) - epsilon * n / 4 - np.log(right_mass) if length else -np.inf
     return y, weights / weights.sum(), float(expit(odds))

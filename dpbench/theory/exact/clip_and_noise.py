@@ -1,4 +1,9 @@
-"""Registries of exact values, and the model of an estimator's last step."""
+"""Registries of exact values, and the model of an estimator's last step: clip and additive noise.
+
+An exact value is the limit of a summary column as the number of trials grows. `EXACT` and `STEPS`
+map a class of estimators to a function for its exact values, or for its last step. Functions read
+the parameters of an estimator, but never call it.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +17,38 @@ from dpbench.privacy import Budget
 from dpbench.theory.exact.noise import Noise, additive
 
 __all__ = [
-    "EXACT",
-    "STEPS",
-    "ClipAndNoise",
-    "ReleaseSetting",
-    "best_clip_threshold",
-    "box",
-    "exact_for",
-    "gaussian_tail",
-    "mean_bound",
-    "quantile",
-    "step_for",
+    "EXACT", "STEPS", "ClipAndNoise", "ReleaseSetting", "best_clip_threshold", "box_step",
+    "exact_for", "gaussian_tail", "mean_bound", "step_for", "unit_noise_quantile",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Functions by kind of estimator: (metric, estimator, law, at) to a summary column, NaN if unknown.
+# Functions by class of estimator: (metric, estimator, law, setting) to the exact value of the
+# summary column `metric`, NaN if it is not known.
 EXACT: dict[type[Any], Callable[[str, Any, Any, ReleaseSetting], float]] = {}
-# Functions by kind of estimator: (estimator, at) to its clip with noise, or None.
+# Functions by class of estimator: (estimator, setting) to its clip with noise, or None.
 STEPS: dict[type[Any], Callable[[Any, ReleaseSetting], ClipAndNoise | None]] = {}
 
 
 def exact_for(*kinds: type[Any]) -> Callable[[F], F]:
-    """Return a decorator that registers the exact values of these kinds of estimators."""
-    return _entered(EXACT, kinds)
+    """Return a decorator that registers a function for the exact values of some estimators.
+
+    `kinds` are the classes of these estimators. An exact value is the limit of a summary column as
+    the number of trials grows.
+    """
+    return _register_in(EXACT, kinds)
 
 
 def step_for(*kinds: type[Any]) -> Callable[[F], F]:
-    """Return a decorator that registers the last step of these kinds of estimators."""
-    return _entered(STEPS, kinds)
+    """Return a decorator that registers a function for the last step of some estimators.
+
+    `kinds` are the classes of these estimators. The step is a clip with additive noise
+    (`ClipAndNoise`).
+    """
+    return _register_in(STEPS, kinds)
 
 
-def _entered(registry: dict[type[Any], Any], kinds: tuple[type[Any], ...]) -> Callable[[F], F]:
-    """Return a decorator that enters a function in a registry."""
+def _register_in(registry: dict[type[Any], Any], kinds: tuple[type[Any], ...]) -> Callable[[F], F]:
+    """Return a decorator that enters a function in `registry`, for each class in `kinds`."""
 
     def enter(function: F) -> F:
         assert not registry.keys() & set(kinds)
@@ -54,16 +59,16 @@ def _entered(registry: dict[type[Any], Any], kinds: tuple[type[Any], ...]) -> Ca
 
 
 class ReleaseSetting(NamedTuple):
-    """Conditions of a run.
+    """Size of the data and privacy budget of a release.
 
     Parameters
     ----------
     n : int
         Number of records.
     d : int
-        Number of their coordinates.
+        Number of coordinates of a record.
     budget : Budget
-        Privacy guarantee.
+        Privacy budget.
     """
 
     n: int
@@ -72,17 +77,18 @@ class ReleaseSetting(NamedTuple):
 
 
 class ClipAndNoise(NamedTuple):
-    """Average of clipped records with additive noise.
+    """Average of clipped records with additive noise, as in the last step of many estimators.
 
     Parameters
     ----------
     noise : Noise
-        Noise of each coordinate.
-    half_width : float
-        Half the width of the interval of each coordinate, or the radius of a ball.
+        Noise of each coordinate of the average, in the unit of the records.
+    half_width : float, default inf
+        Half the width of the interval to which each coordinate is clipped, or the radius of the
+        ball on which records are projected. The unit is the unit of the records.
     centre : float or None
-        Public centre of the clip, or None if an earlier step finds it.
-    records : float
+        Public centre of the interval or ball; None (default) if an earlier step finds the centre.
+    records : float, default inf
         Number of records that are averaged.
     """
 
@@ -92,124 +98,136 @@ class ClipAndNoise(NamedTuple):
     records: float = np.inf
 
 
-def quantile(budget: Budget, beta: float) -> float:
-    """Return the 1 - beta quantile of |noise| at sensitivity 1.
+def unit_noise_quantile(budget: Budget, beta: float) -> float:
+    """Return the 1 - beta quantile of |noise| that a budget adds to a number of sensitivity 1.
 
     Parameters
     ----------
     budget : Budget
-        Privacy guarantee.
-    beta : float
+        Privacy budget.
+    beta : float in (0, 1)
         Tail probability.
 
     Returns
     -------
     float
-        Quantile.
+        Quantile, in units of the sensitivity.
     """
-    return additive(budget, 1.0, 1.0).above(beta / 2)
+    return additive(budget, 1.0, 1.0).isf(beta / 2)
 
 
-def box(
-    at: ReleaseSetting,
+def box_step(
+    setting: ReleaseSetting,
     half_width: float,
     centre: float | None = None,
     *,
     share: float = 1.0,
     rows: float = 0,
 ) -> ClipAndNoise:
-    """Return the step that clips every coordinate to an interval.
+    """Return the average of records clipped to an interval in every coordinate, with its noise.
 
-    A record moves the mean by at most 2 half_width/n in each coordinate.
+    A replaced record moves the average by at most 2 half_width/n in each coordinate, for n averaged
+    records.
 
     Parameters
     ----------
-    at : At
-        Records, dimension and budget.
+    setting : ReleaseSetting
+        Numbers of records and coordinates, and budget.
     half_width : float
-        Half the width of the interval.
+        Half the width of the interval, in the unit of the records.
     centre : float, optional
-        Public centre; None if an earlier step finds it.
-    share : float, default 1.0
-        Share of the budget.
+        Public centre of the interval; None (default) if an earlier step finds the centre.
+    share : float in (0, 1], default 1.0
+        Share of the budget for this step.
     rows : float, default 0
-        Number of averaged records; 0 for all n.
+        Number of averaged records; 0 for all records.
 
     Returns
     -------
-    Step
-        The step with its noise.
+    ClipAndNoise
+        Clip and noise of the average.
     """
-    records = rows or at.n
+    records = rows or setting.n
     step = 2 * half_width / records
-    noise = additive(at.budget.fraction(share), at.d * step, float(np.sqrt(at.d)) * step)
+    noise = additive(
+        setting.budget.fraction(share), setting.d * step, float(np.sqrt(setting.d)) * step
+    )
     return ClipAndNoise(noise, half_width, centre, records)
 
 
 @cache
 def best_clip_threshold(k: float, radius: float, beta: float, noise: Noise) -> float:
-    """Return the T at which the 1 - beta quantile of |b(T) + (R + T) Z| is smallest.
+    """Return the clip threshold T with the smallest 1 - beta quantile of bias plus noise.
 
-    b(T) = ((k-1)/k)^k T^-(k-1)/(k-1) is the largest bias of clipping at R + T.
+    Records are clipped to +-(R + T), where R bounds the absolute value of the mean. The noise is (R
+    + T) Z. If the k-th absolute central moment is at most 1, the bias of clipping is at most b(T) =
+    ((k-1)/k)^k T^-(k-1)/(k-1). T minimises the 1 - beta quantile of |b(T) + (R + T) Z|.
 
     Parameters
     ----------
-    k : float
-        Order of the moment that is at most 1.
+    k : float > 1
+        Order of the moment.
     radius : float
         Bound R on the absolute value of the mean.
-    beta : float
+    beta : float in (0, 1)
         Tail probability.
     noise : Noise
-        Z: noise for a clip of half-width 1.
+        Noise Z of the average if records are clipped to +-1.
 
     Returns
     -------
     float
-        T, in the unit of the data.
+        T, in the unit of the records.
     """
     from scipy.optimize import brentq, minimize_scalar  # a slow import
 
     def error(log_t: float) -> float:
         t = float(np.exp(log_t))
-        fall = float(np.exp(min(-(k - 1) * log_t, 600.0)))  # capped for a T that is far too small
-        bias = (1 - 1 / k) ** k / (k - 1) * fall / (radius + t)
+        decay = float(np.exp(min(-(k - 1) * log_t, 600.0)))  # capped for a T that is far too small
+        bias = (1 - 1 / k) ** k / (k - 1) * decay / (radius + t)
 
-        def missing(x: float) -> float:
+        def excess(x: float) -> float:
             return (
-                float(noise.cdf(np.asarray(x - bias)) - noise.cdf(np.asarray(-x - bias))) - within
+                float(noise.cdf(np.asarray(x - bias)) - noise.cdf(np.asarray(-x - bias)))
+                - confidence
             )
 
-        return (radius + t) * float(brentq(missing, 0.0, most := 2 * (bias + q), xtol=1e-13 * most))
+        return (radius + t) * float(
+            brentq(excess, 0.0, upper_end := 2 * (bias + q), xtol=1e-13 * upper_end)
+        )
 
-    within, q = 1 - beta, noise.above(beta / 2)
-    alone = float(np.log(1 - 1 / k) - np.log(q) / k)  # minimises b(T) + q T
-    ends = alone - 1 - float(np.log1p(radius * np.exp(-alone))), alone + 1
-    least = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-9})
-    return float(np.exp(least.x))
+    confidence, q = 1 - beta, noise.isf(beta / 2)
+    log_start = float(np.log(1 - 1 / k) - np.log(q) / k)  # minimises b(T) + q T
+    bounds = log_start - 1 - float(np.log1p(radius * np.exp(-log_start))), log_start + 1
+    minimum = minimize_scalar(error, bounds=bounds, method="bounded", options={"xatol": 1e-9})
+    return float(np.exp(minimum.x))
 
 
 def mean_bound(e: Any) -> float:
-    """Return the estimator's bound R on the absolute value of the mean; infinity if it has none."""
+    """Return the bound on the absolute value of the mean that an estimator assumes.
+
+    It is the estimator's `radius`, or infinity for an estimator without this parameter.
+    """
     radius = getattr(e, "radius", None)
     return np.inf if radius is None else float(radius)
 
 
 def gaussian_tail(e: Any, n: int) -> float:
-    """Return t of L15: n Gaussian records are within t of the mean with probability 1 - beta.
+    """Return t such that all n Gaussian records are within t of the mean with probability 1 - beta.
 
-    By a union bound t = sigma sqrt(2 ln(2n/beta)) (L15, Theorem 1).
+    Let sigma be the standard deviation. A union bound gives t = sigma sqrt(2 ln(2n/beta)) (lecture
+    notes L15, Theorem 1).
 
     Parameters
     ----------
     e : Estimator
-        Its sigma and beta are read.
+        Estimator; its `sigma` and `beta` are read.
     n : int
         Number of records.
 
     Returns
     -------
     float
-        t, in the unit of the data.
+        Distance t, in the unit of the records.
     """
     return float(e.sigma * np.sqrt(2 * np.log(2 * n / e.beta)))

@@ -1,6 +1,9 @@
-"""Last steps of estimators, a clip and additive noise, written again from the sources.
+"""Clip and noise in the last step of each estimator, coded independently of the estimators.
 
-Used to check the estimators: only their parameters are read, and no method of theirs is called.
+Exact errors of estimators are computed from these steps. No method of an estimator is called, and
+only its parameters are read. In formulas n and d are the numbers of records and coordinates. R is
+the estimator's bound on the absolute value of the mean. With probability 1 - beta all n Gaussian
+records are within t of their mean (`gaussian_tail`).
 """
 
 from __future__ import annotations
@@ -17,128 +20,170 @@ from dpbench.theory.exact.clip_and_noise import (
     ClipAndNoise,
     ReleaseSetting,
     best_clip_threshold,
-    box,
+    box_step,
     gaussian_tail,
     mean_bound,
-    quantile,
     step_for,
+    unit_noise_quantile,
 )
 from dpbench.theory.exact.noise import Gaussian, Noise, Radial, additive, concentrated
 
 __all__ = [
-    "Histogram", "coinpress_round", "descended", "gaussian_norm", "histogram",
-    "ksu20_alpha", "ksu20_groups", "last_step", "round_shares", "shrunk",
+    "Histogram", "coinpress_round", "gaussian_norm_bound", "gradient_descent_sd", "histogram",
+    "ksu20_alpha", "ksu20_groups", "last_step", "round_shares", "shrinking_intervals_round",
 ]  # fmt: skip
 
-LARGEST = 1e300  # limit of numbers, and of the number of bins
+MAX_MAGNITUDE = 1e300  # bound on radii and on numbers of bins, so that no product overflows
 
 
-def _between(
-    at: ReleaseSetting, low: float | None, high: float | None, rows: float = 0
+def _clip_to_bounds(
+    setting: ReleaseSetting, low: float | None, high: float | None, rows: float = 0
 ) -> ClipAndNoise | None:
-    """Return the step that clips to [low, high]; None if an end is missing."""
+    """Return the noisy average of records clipped to [low, high]; None if a bound is missing."""
     if low is None or high is None:
         return None
-    return box(at, (high - low) / 2, (high + low) / 2, rows=rows)
+    return box_step(setting, (high - low) / 2, (high + low) / 2, rows=rows)
 
 
 @step_for(est.BinaryMean)
-def _binary(_: est.BinaryMean, at: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the step of a binary mean."""
-    return _between(at, 0.0, 1.0)
+def _binary_step(_: est.BinaryMean, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the clip and the noise of `BinaryMean`: records are clipped to [0, 1]."""
+    return _clip_to_bounds(setting, 0.0, 1.0)
 
 
 @step_for(est.ClippedMean)
-def _clipped(e: est.ClippedMean, at: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the step of a clipped mean."""
-    return _between(at, e.lower, e.upper)
+def _clipped_step(e: est.ClippedMean, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the clip and the noise of `ClippedMean`; None if it has no public bounds."""
+    return _clip_to_bounds(setting, e.lower, e.upper)
 
 
 @step_for(est.NaiveGaussianMean)
-def _naive(e: est.NaiveGaussianMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return the step of L15, Theorem 1: a clip to +-(R + t)."""
-    return box(at, e.radius + gaussian_tail(e, at.n), 0.0)
+def _naive_step(e: est.NaiveGaussianMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip and the noise of the naive Gaussian mean (lecture notes L15, Theorem 1).
+
+    Records are clipped to +-(R + t), where R bounds the absolute value of the mean. With
+    probability 1 - beta all records are within t of the mean (`gaussian_tail`).
+    """
+    return box_step(setting, e.radius + gaussian_tail(e, setting.n), 0.0)
 
 
 @step_for(est.MedianThenClippedMean)
-def _around_a_median(e: est.MedianThenClippedMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return a clip to +-2t around a private median, which costs half of the budget (L15)."""
-    return box(at, 2 * gaussian_tail(e, at.n), share=0.5)
+def _median_step(e: est.MedianThenClippedMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip and the noise of the mean around a private median (lecture notes L15).
+
+    The median costs half of the budget. Records are clipped to +-2t around it. With probability 1 -
+    beta all records are within t of the mean (`gaussian_tail`).
+    """
+    return box_step(setting, 2 * gaussian_tail(e, setting.n), share=0.5)
 
 
 @step_for(est.NoisyvarInterval, est.ParametricBootstrapInterval)
-def _simulated(e: Any, at: ReleaseSetting) -> ClipAndNoise:
-    """Return the clip to [lower, upper]; an unknown variance takes a share of the budget."""
+def _interval_step(e: Any, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip and the noise of the mean in a confidence interval.
+
+    The estimator `e` of the interval is a `NoisyvarInterval` or a `ParametricBootstrapInterval`.
+    Records are clipped to [`e.lower`, `e.upper`]. If the standard deviation `e.sigma` is known, the
+    mean has the whole budget. Otherwise the mean has the share `e.share` of the budget, and a
+    private variance has the rest.
+    """
     share = e.share if e.sigma is None else 1.0
-    return box(at, (e.upper - e.lower) / 2, (e.upper + e.lower) / 2, share=share)
+    return box_step(setting, (e.upper - e.lower) / 2, (e.upper + e.lower) / 2, share=share)
 
 
 @step_for(est.L2ClippedMean)
-def _bounded(e: est.L2ClippedMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return the projection on a ball, with the noise of the chosen mechanism."""
-    step = 2 * e.radius / at.n
-    noise = additive(at.budget, float(np.sqrt(at.d)) * step, step)
+def _l2_clipped_step(e: est.L2ClippedMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the projection on a ball around 0, and the noise of the average (`L2ClippedMean`).
+
+    The mechanism ``l2`` adds a noise vector with a density that depends on its l2 norm. Other
+    mechanisms add independent noise to each coordinate.
+    """
+    step = 2 * e.radius / setting.n
+    noise = additive(setting.budget, float(np.sqrt(setting.d)) * step, step)
     if e.mechanism == "l2":
-        assert isinstance(at.budget, PureDP)
-        noise = Radial(step / at.budget.epsilon)
-    return ClipAndNoise(noise, e.radius, 0.0, at.n)
+        assert isinstance(setting.budget, PureDP)
+        noise = Radial(step / setting.budget.epsilon)
+    return ClipAndNoise(noise, e.radius, 0.0, setting.n)
 
 
 @step_for(est.TunedClippedMean)
-def _heavy_tailed(e: est.TunedClippedMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return the clip to +-(R + T) with T = (n/beta)^(1/k), c (epsilon n)^(1/k), or the best T."""
-    n, k = at.n, e.k
+def _tuned_step(e: est.TunedClippedMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip and the noise of `TunedClippedMean`: records are clipped to +-(R + T).
+
+    R bounds the absolute value of the mean, and k is the order of the bounded moment. T is the
+    estimator's threshold. If the threshold is not set, T depends on the estimator's `policy`:
+
+    - ``all``: T = (n/beta)^(1/k), for the estimator's beta.
+    - ``rate``: T = c (n epsilon')^(1/k), for the estimator's constant c. Here epsilon' is
+      ln(1/beta)/q, and q is the 1 - beta quantile of |noise| at sensitivity 1. For Laplace noise
+      epsilon' is epsilon.
+    - ``minimax``: T is the best threshold (`best_clip_threshold`).
+    """
+    n, k = setting.n, e.k
     if e.threshold or e.policy == "minimax":
-        one = additive(at.budget, 2 / n, 2 / n)
-        return box(
-            at, e.radius + (e.threshold or best_clip_threshold(k, e.radius, e.beta, one)), 0.0
+        unit_noise = additive(setting.budget, 2 / n, 2 / n)
+        return box_step(
+            setting,
+            e.radius + (e.threshold or best_clip_threshold(k, e.radius, e.beta, unit_noise)),
+            0.0,
         )
-    effective = n * np.log(1 / e.beta) / quantile(at.budget, e.beta)
+    effective = n * np.log(1 / e.beta) / unit_noise_quantile(setting.budget, e.beta)
     t = (n / e.beta) ** (1 / k) if e.policy == "all" else e.c * effective ** (1 / k)
-    return box(at, e.radius + t, 0.0)
+    return box_step(setting, e.radius + t, 0.0)
 
 
 @step_for(est.LocalMean)
-def _local(e: est.LocalMean, at: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the average of n local releases, whose noise is normal up to order 1/n.
+def _local_step(e: est.LocalMean, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the clip of `LocalMean`, and the noise of the average of its n local releases.
 
-    T = (n epsilon^2)^(1/(2k)), or the best T. Randomised response on +-C has the variance
-    C^2/tanh(epsilon/2)^2 less the squares of the records, which are about R^2 + 1 and are
-    neglected. The noise of three values depends on the records, so it is not known.
+    In the local model each record is clipped to +-C and released with its own noise. The noise of
+    the average is normal up to order 1/n. The clip C is R + T, where R bounds the absolute value of
+    the mean. T depends on the estimator's `policy`:
+
+    - ``minimax``: T is the best threshold (`best_clip_threshold`).
+    - Otherwise T = (n epsilon'^2)^(1/(2k)), where k is the order of the bounded moment. Here
+      epsilon' is ln(1/beta)/q, and q is the 1 - beta quantile of |noise| at sensitivity 1.
+
+    Randomised response releases +-C/tanh(epsilon/2) for each record. The variance of this release
+    is C^2/tanh(epsilon/2)^2 less the square of the record. The square, about R^2 + 1, is neglected.
+    The result is None for the mechanism ``three_values``, because its noise depends on the records.
     """
     if e.mechanism == "three_values":
         return None
     if e.mechanism == "additive":
-        own = PureDP(at.budget.epsilon) if isinstance(at.budget, PureDP) else at.budget  # Laplace
-        variance = additive(own, 2.0, 2.0).variance
+        mechanism_budget = (
+            PureDP(setting.budget.epsilon) if isinstance(setting.budget, PureDP) else setting.budget
+        )  # Laplace
+        variance = additive(mechanism_budget, 2.0, 2.0).variance
     else:
-        grown = float(np.exp(min(at.budget.pure_epsilon, 700.0)))
-        variance = ((grown + 1) / (grown - 1)) ** 2
-    unit = Gaussian(float(np.sqrt(variance / at.n)))
+        odds = float(np.exp(min(setting.budget.pure_epsilon, 700.0)))
+        variance = ((odds + 1) / (odds - 1)) ** 2
+    unit_noise = Gaussian(float(np.sqrt(variance / setting.n)))
     if e.policy == "minimax":
-        half_width = e.radius + best_clip_threshold(e.k, e.radius, e.beta, unit)
+        half_width = e.radius + best_clip_threshold(e.k, e.radius, e.beta, unit_noise)
     else:
-        own = PureDP(at.budget.epsilon) if isinstance(at.budget, PureDP) else at.budget
-        epsilon = np.log(1 / e.beta) / quantile(own, e.beta)
-        half_width = e.radius + float((at.n * epsilon**2) ** (0.5 / e.k))
-    return ClipAndNoise(Gaussian(unit.sd * half_width), half_width, 0.0, at.n)
+        mechanism_budget = (
+            PureDP(setting.budget.epsilon) if isinstance(setting.budget, PureDP) else setting.budget
+        )
+        epsilon = np.log(1 / e.beta) / unit_noise_quantile(mechanism_budget, e.beta)
+        half_width = e.radius + float((setting.n * epsilon**2) ** (0.5 / e.k))
+    return ClipAndNoise(Gaussian(unit_noise.sd * half_width), half_width, 0.0, setting.n)
 
 
 class Histogram(NamedTuple):
-    """Bins of equal width and their contents.
+    """Private histogram of records, with bins of equal width.
 
     Parameters
     ----------
     start : float
-        Edge of a bin.
+        Edge of one bin, in the unit of the records.
     width : float
-        Width of a bin.
+        Width of a bin, in the unit of the records.
     number : float
         Number of bins; may be infinite.
     records : int
         Number of records in the histogram.
     budget : Budget
-        Privacy guarantee of the histogram.
+        Privacy budget of the histogram.
     """
 
     start: float
@@ -148,17 +193,23 @@ class Histogram(NamedTuple):
     budget: Budget
 
 
-def histogram(e: Any, at: ReleaseSetting) -> Histogram | None:
-    """Return the histogram of an estimator's coarse step.
+def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
+    """Return the private histogram in the first step of an estimator.
 
-    KV18's bins cover +-(R + t) and have an edge at 0; KSU20's cover +-(R + 2r) from its left end.
+    R is the estimator's bound on the absolute value of the mean.
+
+    - KV18 (Karwa and Vadhan): bins of width 2t cover +-(R + t) and have an edge at 0. With
+      probability 1 - beta all records are within t of the mean (`gaussian_tail`).
+    - KSU20 (Kamath, Singhal and Ullman): bins of width 2r cover +-(R + 2r), and the left end of
+      this range is an edge. `_half_bin` gives r.
+    - `UserLevelMean`: bins cover +-R, and one bin is centred at 0.
 
     Parameters
     ----------
     e : Estimator
         Only its parameters are read.
-    at : At
-        Records, dimension and budget.
+    setting : ReleaseSetting
+        Numbers of records and coordinates, and budget.
 
     Returns
     -------
@@ -166,216 +217,270 @@ def histogram(e: Any, at: ReleaseSetting) -> Histogram | None:
         None for an estimator without a histogram.
     """
     if isinstance(e, est.KarwaVadhanMean):
-        t = _kv_bin(e, at.n)
+        t = _kv_half_bin(e, setting.n)
         count = 2 * np.ceil((mean_bound(e) + t) / (2 * t))
-        return Histogram(0.0, 2 * t, float(count), at.n, at.budget.fraction(0.5))
+        return Histogram(0.0, 2 * t, float(count), setting.n, setting.budget.fraction(0.5))
     if isinstance(e, est.KSU20RangeEstimate):
-        r, records = _half_bin(e, e.alpha), at.n
+        r, records = _half_bin(e, e.alpha), setting.n
     elif isinstance(e, est.KSU20Mean):
-        r, averaged = _ksu20_bin(e, at.n, at.budget), _averaged(e, at.n, at.budget)
-        records = (at.n - averaged) // ksu20_groups(e)
+        r, averaged = (
+            _ksu20_half_bin(e, setting.n, setting.budget),
+            _count_averaged(e, setting.n, setting.budget),
+        )
+        records = (setting.n - averaged) // ksu20_groups(e)
     elif isinstance(e, est.UserLevelMean):
         r = float(np.sqrt(2 / e.m))
         number = 1 + 2 * np.ceil(e.radius / (2 * r))
-        return Histogram(-r, 2 * r, float(number), at.n - _people_averaged(e, at), at.budget)
+        return Histogram(
+            -r, 2 * r, float(number), setting.n - _count_averaged_users(e, setting), setting.budget
+        )
     else:
         return None
     end = mean_bound(e) + 2 * r
     start = float(np.fmod(-end, 2 * r)) if np.isfinite(end) else 0.0
-    return Histogram(start, 2 * r, float(np.ceil(end / r)), records, at.budget)
+    return Histogram(start, 2 * r, float(np.ceil(end / r)), records, setting.budget)
 
 
-def _kv_bin(e: est.KarwaVadhanMean, n: int) -> float:
-    """Return half the width of a bin."""
-    return max(gaussian_tail(e, n), (e.radius or 0.0) / LARGEST)
+def _kv_half_bin(e: est.KarwaVadhanMean, n: int) -> float:
+    """Return half the width of a bin in the histogram of KV18 (Karwa and Vadhan).
+
+    It is the distance from the mean that Gaussian records rarely exceed (`gaussian_tail`). It is
+    larger if the number of bins would otherwise overflow.
+    """
+    return max(gaussian_tail(e, n), (e.radius or 0.0) / MAX_MAGNITUDE)
 
 
 @step_for(est.KarwaVadhanMean)
-def _around_a_bin(e: est.KarwaVadhanMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return a clip to width 6t around a private bin of width 2t; the bin costs half (L15)."""
-    return box(at, 3 * _kv_bin(e, at.n), share=0.5)
+def _kv_step(e: est.KarwaVadhanMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip and the noise of the mean of KV18, in the version of the lecture notes L15.
+
+    A private histogram finds a bin of width 2t for half of the budget. Records are clipped to +-3t
+    around the middle of this bin. `_kv_half_bin` gives t.
+    """
+    return box_step(setting, 3 * _kv_half_bin(e, setting.n), share=0.5)
 
 
 def round_shares(rounds: int) -> list[float]:
-    """Return BDKU20's shares of the budget: 3/4 for the last round, 1/4 for all rounds before."""
+    """Return the share of the budget for each round of an estimator with several rounds (BDKU20).
+
+    The last round gets 3/4 of the budget, and the rounds before it share 1/4 equally. A single
+    round gets the whole budget.
+    """
     return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
 
 
-def shrunk(e: est.ShrinkingIntervals, at: ReleaseSetting) -> tuple[ClipAndNoise, float, bool]:
-    """Return the last reported round of shrinking intervals.
+def shrinking_intervals_round(
+    e: est.ShrinkingIntervals, setting: ReleaseSetting
+) -> tuple[ClipAndNoise, float, bool]:
+    """Return the clip, noise and interval of the last reported round of `ShrinkingIntervals`.
 
-    Each half-width w is the sum of the two-sided tails of N(0, sigma^2/n) and of the noise, both at
-    beta/(2 rounds).
+    Every round releases an interval for the mean, and the next round clips records near this
+    interval. The half-width w is the sum of two quantiles: of the absolute sampling error |N(0,
+    sigma^2/n)|, and of |noise|. Each quantile is exceeded with probability beta/(2 rounds). If the
+    interval of the round before is narrower than this sum, w is its half-width.
 
     Parameters
     ----------
     e : ShrinkingIntervals
         Only its parameters are read.
-    at : At
-        Records, dimension and budget.
+    setting : ReleaseSetting
+        Numbers of records and coordinates, and budget.
 
     Returns
     -------
-    step : Step
-        Clip and noise.
+    step : ClipAndNoise
+        Clip and noise of the average in this round.
     w : float
-        Half-width of the interval.
+        Half-width of the released interval, in the unit of the records.
     narrowed : bool
-        Whether w is below that of the round before.
+        True if the interval is narrower than the interval before it.
     """
-    rounds = e.rounds or 2 + int(np.log1p(min(e.radius / e.sigma, LARGEST)))
+    rounds = e.rounds or 2 + int(np.log1p(min(e.radius / e.sigma, MAX_MAGNITUDE)))
     miss, w = e.beta / (2 * rounds), e.radius
-    sampling = float(-ndtri(miss / 2)) * e.sigma / float(np.sqrt(at.n))
+    sampling = float(-ndtri(miss / 2)) * e.sigma / float(np.sqrt(setting.n))
     for share in round_shares(rounds)[: e.reported_round]:
-        before, step = w, box(at, w + gaussian_tail(e, at.n), share=share)
-        w = min(w, sampling + step.noise.above(miss / 2))
-    return step, w, w < before
+        previous, step = w, box_step(setting, w + gaussian_tail(e, setting.n), share=share)
+        w = min(w, sampling + step.noise.isf(miss / 2))
+    return step, w, w < previous
 
 
 @step_for(est.ShrinkingIntervals)
-def _shrinking(e: est.ShrinkingIntervals, at: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the last step of shrinking intervals; None if the interval no longer shrinks."""
-    step, _, narrowed = shrunk(e, at)
+def _shrinking_step(e: est.ShrinkingIntervals, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the clip and the noise of the last reported round of shrinking intervals.
+
+    None if the interval of this round is not narrower than the interval before it.
+    """
+    step, _, narrowed = shrinking_intervals_round(e, setting)
     return step if narrowed else None
 
 
-def gaussian_norm(d: int, b: float) -> float:
-    """Return a bound on |N(0, I_d)| that holds with probability 1 - b.
+def gaussian_norm_bound(d: int, b: float) -> float:
+    """Return a bound on the norm of a standard normal vector that holds with probability 1 - b.
 
-    sqrt(d + 2 sqrt(d ln(1/b)) + 2 ln(1/b)) (LM00, Lemma 1; number not checked).
+    For d coordinates it is sqrt(d + 2 sqrt(d ln(1/b)) + 2 ln(1/b)) (Laurent and Massart, LM00,
+    Lemma 1; number not checked).
 
     Parameters
     ----------
     d : int
-        Dimension.
-    b : float
-        Probability of a larger norm.
+        Number of coordinates.
+    b : float in (0, 1)
+        Bound on the probability of a larger norm.
 
     Returns
     -------
     float
-        Bound.
+        Bound on the norm.
     """
     log = np.log(1 / b)
     return float(np.sqrt(d + 2 * np.sqrt(d * log) + 2 * log))
 
 
 def coinpress_round(
-    r: float, shares: list[float], b: float, at: ReleaseSetting
+    r: float, shares: list[float], b: float, setting: ReleaseSetting
 ) -> tuple[float, float]:
-    """Return the noise and the clip of the last of several CoinPress rounds.
+    """Return the noise and the clip of the last of several CoinPress rounds (BDKU20).
 
-    BDKU20: clip at s = min(sqrt(r^2 + 6r + gamma^2), r + gamma), then r = gamma sqrt(1/n + sd^2),
-    where 6r is the constant of the authors' code, gamma is `gaussian_norm`.
+    Lengths are in standard deviations of the records. Before a round the mean is known up to the
+    distance r. The round projects records on a ball of radius s around the current centre.
+
+    1. Let gamma be a bound on the norm of a standard normal vector that fails with probability b
+       (`gaussian_norm_bound`).
+    2. Then s = min(sqrt(r^2 + 6r + gamma^2), r + gamma). The constant 6 is from the authors' code.
+    3. Let sd be the standard deviation of the noise. The next round has r = gamma sqrt(1/n + sd^2).
 
     Parameters
     ----------
     r : float
-        Radius before the first round, in standard deviations of the records.
+        Distance r before the first round, in standard deviations of the records.
     shares : list of float
         Share of the budget of each round.
-    b : float
-        Tail probability of gamma.
-    at : At
-        Records, dimension and budget.
+    b : float in (0, 1)
+        Probability that the norm of a standard normal vector exceeds gamma.
+    setting : ReleaseSetting
+        Numbers of records and coordinates, and budget.
 
     Returns
     -------
     sd, clip : float
         Standard deviation of the noise and radius s, in standard deviations of the records.
     """
-    gamma, rho = gaussian_norm(at.d, b), concentrated(at.budget)
+    gamma, rho = gaussian_norm_bound(setting.d, b), concentrated(setting.budget)
     for share in shares:
         clip = r + gamma if r > 1e100 else min(float(np.sqrt(r**2 + 6 * r + gamma**2)), r + gamma)
-        sd = 2 * clip / at.n / float(np.sqrt(2 * rho.rho * share))
-        r = min(gamma * float(np.hypot(1 / np.sqrt(at.n), sd)), LARGEST)
+        sd = 2 * clip / setting.n / float(np.sqrt(2 * rho.rho * share))
+        r = min(gamma * float(np.hypot(1 / np.sqrt(setting.n), sd)), MAX_MAGNITUDE)
     return sd, clip
 
 
 @step_for(est.CoinPressMean)
-def _coinpress(e: est.CoinPressMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return the last step of CoinPress."""
+def _coinpress_step(e: est.CoinPressMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip and the noise of the last reported round of CoinPress."""
     sd, clip = coinpress_round(
-        e.radius / e.sigma, round_shares(e.rounds)[: e.reported_round], e.b, at
+        e.radius / e.sigma, round_shares(e.rounds)[: e.reported_round], e.b, setting
     )
-    return ClipAndNoise(Gaussian(sd * e.sigma), clip * e.sigma, None, at.n)
+    return ClipAndNoise(Gaussian(sd * e.sigma), clip * e.sigma, None, setting.n)
 
 
-def descended(mean_bound: float, steps: int, at: ReleaseSetting) -> float:
-    """Return the standard deviation of the noise in gradient descent's average.
+def gradient_descent_sd(clip: float, steps: int, setting: ReleaseSetting) -> float:
+    """Return the standard deviation of the noise in the averaged iterates of gradient descent.
 
-    It is that of sum w_t Z_t with w_t = 2t/(T (T+1)), where Z_t has sensitivity 2 reach/n and a
-    T-th of the budget.
+    After T steps the noise of the weighted average is the sum of w_t Z_t over t = 1, ..., T. The
+    weights are w_t = 2t/(T (T+1)). Z_t is the noise of step t: it has the sensitivity 2 clip/n and
+    a T-th of the budget.
 
     Parameters
     ----------
-    reach : float
-        Norm to which gradients are clipped, times the step size.
+    clip : float
+        Norm to which the gradient of each record is clipped, times the step size.
     steps : int
         Number of steps T.
-    at : At
-        Records, dimension and budget.
+    setting : ReleaseSetting
+        Numbers of records and coordinates, and budget.
 
     Returns
     -------
     float
-        Standard deviation of each coordinate.
+        Standard deviation of each coordinate, in the unit of `clip`.
     """
     weights = 2 * np.arange(1, steps + 1) / (steps * (steps + 1))
-    rho = concentrated(at.budget).rho / steps
-    return float(2 * mean_bound / at.n * np.sqrt((weights**2).sum() / (2 * rho)))
+    rho = concentrated(setting.budget).rho / steps
+    return float(2 * clip / setting.n * np.sqrt((weights**2).sum() / (2 * rho)))
 
 
 @step_for(est.GradientDescentMean)
-def _descent(e: est.GradientDescentMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return the last step of gradient descent."""
-    return ClipAndNoise(Gaussian(descended(e.clip, e.steps, at)), e.clip, None, at.n)
+def _descent_step(e: est.GradientDescentMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip of the gradients and the noise of the mean by gradient descent."""
+    return ClipAndNoise(
+        Gaussian(gradient_descent_sd(e.clip, e.steps, setting)), e.clip, None, setting.n
+    )
 
 
 def ksu20_groups(e: est.KSU20Mean) -> int:
-    """Return the number of groups of each half: 200 ln(2/beta) as printed (KSU20), otherwise 1."""
+    """Return the number of groups into which KSU20's algorithm splits each half of the records.
+
+    For the constants ``paper`` it is ceil(200 ln(2/beta)), otherwise 1.
+    """
     return int(np.ceil(200 * np.log(2 / e.beta))) if e.constants == "paper" else 1
 
 
-def _averaged(e: est.KSU20Mean, n: int, budget: Budget) -> int:
-    """Return the number of averaged records.
+def _count_averaged(e: est.KSU20Mean, n: int, budget: Budget) -> int:
+    """Return the number of records that `KSU20Mean` averages; the others fill its histogram.
 
-    It is half of the records; for ``tuned`` nine tenths, less what the histogram needs beyond a
-    tenth, but no less than half.
+    The number is half of n, or more for the constants ``tuned``. In the tuned version the histogram
+    gets a tenth of the records. If a tenth is not enough (`_count_histogram_records`), it gets the
+    number that it needs, but at most half.
     """
     if e.constants != "tuned":
         return n // 2
-    wanted = max(n / 10, _histogram_needs(e, np.nan, n, budget))
-    return max(n // 2, int(np.floor(n - wanted)))
+    histogram_records = max(n / 10, _count_histogram_records(e, np.nan, n, budget))
+    return max(n // 2, int(np.floor(n - histogram_records)))
 
 
 def _laplace_for(budget: Budget) -> Budget:
-    """Return the budget of averages: under (epsilon, delta) KSU20 adds Laplace noise at epsilon."""
+    """Return the budget that sets the noise of the averages in KSU20's algorithm.
+
+    For an (epsilon, delta) budget it is the pure DP budget of equal epsilon, because the algorithm
+    adds Laplace noise to averages. Other budgets are returned unchanged.
+    """
     return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
 def _half_bin(e: est.KSU20Mean | est.KSU20RangeEstimate, alpha: float) -> float:
-    """Return half the width r of a bin.
+    """Return half the width of a bin in the histogram of KSU20's algorithm.
 
-    KSU20 prints 10 alpha^(-1/(k-1)); ``practical`` has 2 alpha^(-1/(k-1)), ``tuned`` 2^(1/k).
+    Let alpha be the error sought, and k the order of the bounded moment. The half-width depends on
+    the constants: 10 alpha^(-1/(k-1)) for ``paper``, 2 alpha^(-1/(k-1)) for ``practical``, and
+    2^(1/k) for ``tuned``.
     """
     if e.constants == "tuned":
         return float(np.exp2(1 / e.k))
     return float((10 if e.constants == "paper" else 2) * alpha ** (-1 / (e.k - 1)))
 
 
-def _ksu20_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
-    """Return r of `_half_bin` at the alpha for n records."""
+def _ksu20_half_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
+    """Return half the width of a bin in the histogram of `KSU20Mean`, for n records.
+
+    The width depends on the error that n records allow (`ksu20_alpha`), except for the constants
+    ``tuned``.
+    """
     return _half_bin(e, np.nan if e.constants == "tuned" else ksu20_alpha(e, n, budget))
 
 
 def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
-    """Return the error alpha for which KSU20's algorithm is run at this n.
+    """Return the error alpha for which KSU20's algorithm is run with n records.
 
-    n records, or the records of a group of one half (``paper``), are just enough for alpha.
-    ``paper``: 90/alpha^2 + 180 q alpha^(-k/(k-1)) + 16 tails of the histogram's noise, which no bin
-    exceeds with probability 0.9. ``practical``: 1/alpha^2 + alpha^(-k/(k-1))/epsilon + ln(1 +
-    R)/epsilon.
+    It is the estimator's own alpha, if given. Otherwise it is the smallest alpha for which the
+    records suffice. Let k be the order of the bounded moment, and R the bound on the absolute value
+    of the mean. Let q be the 0.9 quantile of |noise| at sensitivity 1. The number of records that
+    an error alpha needs depends on the estimator's `constants`:
+
+    - ``paper``: each group of each half needs 90/alpha^2 + 180 q alpha^(-k/(k-1)) records, plus
+      those for the histogram (`_count_histogram_records`).
+    - ``practical``: both halves together need 1/alpha^2 + (q/ln 10) alpha^(-k/(k-1)) + q' records.
+      The noise at sensitivity 1 exceeds q' in absolute value with probability 1/(1 + R), or delta
+      under (epsilon, delta). For pure DP the last two terms are (alpha^(-k/(k-1)) + ln(1 +
+      R))/epsilon.
 
     Parameters
     ----------
@@ -384,158 +489,215 @@ def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
     n : int
         Number of records.
     budget : Budget
-        Privacy guarantee.
+        Privacy budget.
 
     Returns
     -------
     float
-        alpha.
+        Error alpha, in units of the k-th root of the moment. Unless the estimator sets it, it is
+        at most 1/16 for ``paper``, and at most 1 otherwise.
     """
-    paper, mean = e.constants == "paper", _laplace_for(budget)
+    paper, mean_budget = e.constants == "paper", _laplace_for(budget)
     size = n / (2 * ksu20_groups(e)) if paper else n
-    q = quantile(mean, 0.1)
+    q = unit_noise_quantile(mean_budget, 0.1)
 
-    def needed(alpha: float) -> float:
-        """Return the number of records that alpha needs."""
+    def needed_records(alpha: float) -> float:
+        """Return the number of records that an error alpha needs."""
         power = float(alpha ** (-e.k / (e.k - 1)))
         if paper:
-            return 90 / alpha**2 + 180 * q * power + _histogram_needs(e, alpha, size, budget)
+            return (
+                90 / alpha**2 + 180 * q * power + _count_histogram_records(e, alpha, size, budget)
+            )
         rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (e.radius or 0.0))
-        return 1 / alpha**2 + q / float(np.log(10)) * power + quantile(mean, rare)
+        return 1 / alpha**2 + q / float(np.log(10)) * power + unit_noise_quantile(mean_budget, rare)
 
     alpha = e.alpha or (1 / 16 if paper else 1.0)
-    if e.alpha is None and needed(alpha) < size:
+    if e.alpha is None and needed_records(alpha) < size:
         from scipy.optimize import brentq  # a slow import
 
         ends = -0.5 * np.log(size) - 1, np.log(alpha)
-        alpha = float(np.exp(brentq(lambda a: np.log(needed(np.exp(a)) / size), *ends)))
+        alpha = float(np.exp(brentq(lambda a: np.log(needed_records(np.exp(a)) / size), *ends)))
     return alpha
 
 
-def _histogram_needs(e: est.KSU20Mean, alpha: float, size: float, budget: Budget) -> float:
-    """Return the number of records that the histogram needs."""
+def _count_histogram_records(e: est.KSU20Mean, alpha: float, size: float, budget: Budget) -> float:
+    """Return the number of records at which KSU20's histogram is right with probability 0.9.
+
+    Under (epsilon, delta) the number depends on `size`, the number of records at hand, but not on
+    the error `alpha`. Under other budgets it depends on `alpha`, but not on `size`.
+    """
     if isinstance(budget, ApproxDP):
         threshold = 1 + 2 / budget.epsilon * np.log(1 / (2 * budget.delta))
         return float(max(32 / budget.epsilon * np.log(10 * size), 16 / 3 * threshold))
     assert e.radius is not None
     r = _half_bin(e, alpha)
-    bins = np.ceil((e.radius + 2 * r) / r)  # of width 2r on +-(R + 2r)
-    return 16 * additive(budget, 2.0, float(np.sqrt(2))).above(0.05 / bins)
+    bins = np.ceil((e.radius + 2 * r) / r)  # 2r wide, on +-(R + 2r)
+    return 16 * additive(budget, 2.0, float(np.sqrt(2))).isf(0.05 / bins)
 
 
 @step_for(est.KSU20Mean)
-def _ksu20(e: est.KSU20Mean, at: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the step of a group of the averaged half; the range comes from the other half."""
-    mean = ReleaseSetting(at.n, at.d, _laplace_for(at.budget))
-    rows = _averaged(e, at.n, at.budget) / ksu20_groups(e)
+def _ksu20_step(e: est.KSU20Mean, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the clip and the noise of the average of one group of records in `KSU20Mean`.
+
+    Other records locate the clip by a histogram. None if a group has less than one record.
+    """
+    mean_setting = ReleaseSetting(setting.n, setting.d, _laplace_for(setting.budget))
+    rows = _count_averaged(e, setting.n, setting.budget) / ksu20_groups(e)
     if rows < 1:
         return None
-    r = _ksu20_bin(e, at.n, at.budget)
+    r = _ksu20_half_bin(e, setting.n, setting.budget)
     if e.constants == "paper":
-        return box(mean, 3 * r, rows=rows)
-    off = r + 4 ** (1 / e.k)
+        return box_step(mean_setting, 3 * r, rows=rows)
+    centre_error = r + 4 ** (1 / e.k)
     if e.constants == "tuned":
-        noise = additive(mean.budget, 2 / rows, 2 / rows)
-        return box(mean, off + best_clip_threshold(e.k, off, e.beta, noise), rows=rows)
-    best = (e.k - 1) / e.k * (rows / (2 * quantile(mean.budget, e.beta))) ** (1 / e.k)
-    return box(mean, off + best, rows=rows)
+        noise = additive(mean_setting.budget, 2 / rows, 2 / rows)
+        return box_step(
+            mean_setting,
+            centre_error + best_clip_threshold(e.k, centre_error, e.beta, noise),
+            rows=rows,
+        )
+    threshold = (
+        (e.k - 1)
+        / e.k
+        * (rows / (2 * unit_noise_quantile(mean_setting.budget, e.beta))) ** (1 / e.k)
+    )
+    return box_step(mean_setting, centre_error + threshold, rows=rows)
 
 
-def _people_averaged(e: est.UserLevelMean, at: ReleaseSetting) -> int:
-    """Return the number of averaged people: that of `KSU20Mean` with k = 2 and radius R sqrt(m)."""
-    one = est.KSU20Mean(k=2, radius=e.radius * float(np.sqrt(e.m)), constants="tuned")
-    return _averaged(one, at.n, at.budget)
+def _count_averaged_users(e: est.UserLevelMean, setting: ReleaseSetting) -> int:
+    """Return the number of users that `UserLevelMean` averages; the others fill its histogram.
+
+    Let R be the bound on the absolute value of the mean, and m the number of records of a user. The
+    mean of m records has standard deviation at most 1/sqrt(m). In units of 1/sqrt(m) the bound is R
+    sqrt(m). So the result is the number of records that `KSU20Mean` averages for this bound and k =
+    2, the order of the bounded moment.
+    """
+    user_mean = est.KSU20Mean(k=2, radius=e.radius * float(np.sqrt(e.m)), constants="tuned")
+    return _count_averaged(user_mean, setting.n, setting.budget)
 
 
 @step_for(est.UserLevelMean)
-def _person(e: est.UserLevelMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return the clip to half-width r + 2/sqrt(m) + max(sqrt(2 ln(n/q)/m), T/m).
+def _user_step(e: est.UserLevelMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip and the noise of the average over users in `UserLevelMean`.
 
-    r = sqrt(2/m), and T is the best clip for n m records with moment order k.
+    Each of N averaged users contributes the mean of m records. This mean is clipped to an interval
+    around the middle of a private bin. The half-width of the interval is r + 2/sqrt(m) + max(sqrt(2
+    ln(N/q)/m), T/m).
+
+    1. r = sqrt(2/m) is half the width of a bin.
+    2. q is the 1 - beta quantile of |noise| at sensitivity 1. N/q counts as at least 2.718.
+    3. T is the best threshold for N m records with a bounded k-th moment (`best_clip_threshold`).
     """
-    people = _people_averaged(e, at)
-    light = np.sqrt(2 * np.log(max(people / quantile(at.budget, e.beta), float(np.exp(1)))))
-    noise = additive(at.budget, 2 / (people * e.m), 2 / (people * e.m))
+    users = _count_averaged_users(e, setting)
+    light = np.sqrt(
+        2 * np.log(max(users / unit_noise_quantile(setting.budget, e.beta), float(np.exp(1))))
+    )
+    noise = additive(setting.budget, 2 / (users * e.m), 2 / (users * e.m))
     heavy = best_clip_threshold(e.k, 0.0, e.beta, noise) / np.sqrt(e.m)
-    return box(at, float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m)), rows=people)
+    return box_step(
+        setting, float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m)), rows=users
+    )
 
 
 @step_for(est.KSU20BallMean)
-def _ball(e: est.KSU20BallMean, at: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the ball of KSU20, Algorithm 3, with its noise.
+def _ball_step(e: est.KSU20BallMean, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the ball and the noise of the average in KSU20, Algorithm 3.
 
-    T balances the bias with the 1 - beta quantile of the noise's norm (chi_d or Gamma(d)). The bias
-    is T^-(k-1) if outer records are discarded and b(1) T^-(k-1) if they are projected; the
-    sensitivity is 8r/(3n) or 2r/n. slope^2 T^2 + bias^2 T^(-2(k-1)) is smallest at T^k = sqrt(k-1)
-    bias/slope.
+    Records are averaged in a ball of radius sqrt(d) (1 + T) around a private centre. Records
+    outside the ball are discarded or projected. The sensitivity is a constant times the radius over
+    the number of averaged records. The constant is 8/3 if records are discarded, and 2 if they are
+    projected. The number T balances bias and noise. It depends on the `constants` of the estimator:
+
+    1. The bias is at most B T^-(k-1), where k is the order of the bounded moment. B is 1 if records
+       are discarded, and (1 - 1/k)^k/(k-1) if they are projected.
+    2. The 1 - beta quantile of the norm of the noise is linear in T, with slope A.
+    3. For ``practical`` T minimises B T^-(k-1) + A T, so T^k = (k-1) B/A.
+    4. For ``tuned`` T minimises the sum of the squares of both terms, so T^k = sqrt(k-1) B/A.
+    5. If the estimator sets alpha, the error sought, T makes the bias bound B T^-(k-1) equal to
+       alpha instead.
+    6. For ``paper`` the radius is 4 sqrt(d) alpha^(-1/(k-1)) instead of sqrt(d) (1 + T).
     """
-    if at.n < 2:
+    if setting.n < 2:
         return None
-    gaussian = e.radius is None or not isinstance(at.budget, PureDP)
-    own: Budget = at.budget if e.radius is None or not gaussian else concentrated(at.budget)
-    rows = _in_the_ball(e, ReleaseSetting(at.n, at.d, own))
-    k, root = e.k, float(np.sqrt(at.d))
+    gaussian = e.radius is None or not isinstance(setting.budget, PureDP)
+    mean_budget: Budget = (
+        setting.budget if e.radius is None or not gaussian else concentrated(setting.budget)
+    )
+    rows = _count_averaged_vectors(e, ReleaseSetting(setting.n, setting.d, mean_budget))
+    k, root = e.k, float(np.sqrt(setting.d))
     step, bias = (8 / 3, 1.0) if e.outside == "discard" else (2.0, (1 - 1 / k) ** k / (k - 1))
 
     def noise(l2: float) -> Noise:
-        """Return the noise of l2 sensitivity `l2`."""
-        return additive(own, np.nan, l2) if gaussian else Radial(l2 / own.pure_epsilon)
+        """Return the noise that the budget adds to a vector of l2 sensitivity `l2`."""
+        return (
+            additive(mean_budget, np.nan, l2) if gaussian else Radial(l2 / mean_budget.pure_epsilon)
+        )
 
     if e.constants == "paper":
-        asked = (16 * at.d * np.sqrt(noise(1.0).variance * 2 / 3) / rows) ** ((k - 1) / k)
-        r = 4 * root * float(e.alpha or min(1 / 16, asked)) ** (-1 / (k - 1))
+        alpha = (16 * setting.d * np.sqrt(noise(1.0).variance * 2 / 3) / rows) ** ((k - 1) / k)
+        r = 4 * root * float(e.alpha or min(1 / 16, alpha)) ** (-1 / (k - 1))
     elif e.alpha is not None:
         r = root * (1 + (bias / e.alpha) ** (1 / (k - 1)))
     else:
-        slope = step * root * noise(1.0).norm_quantile(at.d, 1 - e.beta) / rows
+        slope = step * root * noise(1.0).norm_quantile(setting.d, 1 - e.beta) / rows
         power = 1.0 if e.constants == "practical" else 0.5
         r = root * (1 + ((k - 1) ** power * bias / slope) ** (1 / k))
     return ClipAndNoise(noise(step * r / rows), r, None, rows)
 
 
-def _in_the_ball(e: est.KSU20BallMean, at: ReleaseSetting) -> int:
-    """Return the number of averaged records.
+def _count_averaged_vectors(e: est.KSU20BallMean, setting: ReleaseSetting) -> int:
+    """Return the number of records that `KSU20BallMean` averages; the others locate its ball.
 
-    It is half of the records; for ``tuned`` all but a fiftieth, or all but the need of two
-    histograms per coordinate, and all if the radius is at most 1, because a histogram is no more
-    precise.
+    The number is half of n, or more for the constants ``tuned``. In the tuned version a fiftieth of
+    the records locates the ball. If two histograms for each coordinate need more records, they get
+    more, but at most half. If the bound on the mean is at most 1, all records are averaged, because
+    a histogram would be no more precise than this bound.
     """
     if e.constants != "tuned":
-        return at.n // 2
+        return setting.n // 2
     if e.radius is not None and e.radius <= 1:
-        return at.n
-    one = est.KSU20Mean(k=e.k, radius=e.radius, constants="tuned")
-    wanted = 2 * _histogram_needs(one, np.nan, at.n, at.budget.fraction(1 / at.d))
-    return max(at.n // 2, int(np.floor(at.n - max(at.n / 50, wanted))))
+        return setting.n
+    coordinate_mean = est.KSU20Mean(k=e.k, radius=e.radius, constants="tuned")
+    histogram_records = 2 * _count_histogram_records(
+        coordinate_mean, np.nan, setting.n, setting.budget.fraction(1 / setting.d)
+    )
+    return max(setting.n // 2, int(np.floor(setting.n - max(setting.n / 50, histogram_records))))
 
 
 @step_for(est.SubsampleAggregate)
-def _buckets(e: est.SubsampleAggregate, at: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the clipped mean of bucket means."""
-    return _between(at, e.lower, e.upper, e.buckets) if e.aggregate == "mean" else None
+def _bucket_step(e: est.SubsampleAggregate, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the clip and the noise of the average of bucket outputs (sample and aggregate).
+
+    None if the aggregate of the outputs is not their mean, or if it has no bounds.
+    """
+    return _clip_to_bounds(setting, e.lower, e.upper, e.buckets) if e.aggregate == "mean" else None
 
 
 @step_for(est.UnbiasedMean)
-def _unbiased(e: est.UnbiasedMean, at: ReleaseSetting) -> ClipAndNoise:
-    """Return the step of KMRSSU23: the whole budget on records outside the histogram."""
-    half_width = e.sigma * e.clip if e.clip else e.sigma + gaussian_tail(e, at.n)
-    return box(at, half_width, rows=at.n - int(np.ceil(e.share * at.n)))
+def _unbiased_step(e: est.UnbiasedMean, setting: ReleaseSetting) -> ClipAndNoise:
+    """Return the clip and the noise of the unbiased mean of KMRSSU23 (Kamath and others).
+
+    A histogram of some records locates the clip, and the other records are averaged. Each of the
+    two parts has the whole budget, because the parts have no record in common.
+    """
+    half_width = e.sigma * e.clip if e.clip else e.sigma + gaussian_tail(e, setting.n)
+    return box_step(setting, half_width, rows=setting.n - int(np.ceil(e.share * setting.n)))
 
 
-def last_step(estimator: est.Estimator, at: ReleaseSetting) -> ClipAndNoise | None:
-    """Return an estimator's last step.
+def last_step(estimator: est.Estimator, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the clip and the noise in the last step of an estimator.
 
     Parameters
     ----------
     estimator : Estimator
         Only its parameters are read.
-    at : At
-        Records, dimension and budget.
+    setting : ReleaseSetting
+        Numbers of records and coordinates, and budget.
 
     Returns
     -------
-    Step or None
+    ClipAndNoise or None
         None if the last step is not a clip with additive noise.
     """
-    found = STEPS.get(type(estimator))
-    return found(estimator, at) if found else None
+    step_function = STEPS.get(type(estimator))
+    return step_function(estimator, setting) if step_function else None

@@ -1,6 +1,7 @@
-"""Errors of noise that knows the instance, without drawing: smooth and inverse sensitivity.
+"""Exact errors of noise that depends on the records: smooth and inverse sensitivity.
 
-Written from the definitions, like `dpbench.theory.exact.value`, without calling an estimator.
+The formulas follow the definitions of the mechanisms, and no estimator is called. The definitions
+of smooth sensitivity are in `dpbench.privacy.smooth`.
 """
 
 from __future__ import annotations
@@ -23,67 +24,87 @@ from dpbench.theory.exact.choices import exponential_epsilon
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
 from dpbench.theory.exact.noise import Noise, binomial
 
-__all__ = ["Steps"]
+__all__ = ["PiecewiseUniform"]
 
 NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class Steps(Noise):
-    """Not symmetric: uniform on each of the pieces between `edges`, to each side of 0."""
+class PiecewiseUniform(Noise):
+    """Noise with a constant density between neighbouring edges; in general it is not symmetric.
+
+    Parameters
+    ----------
+    edges : ndarray of shape (m,)
+        Edges in increasing order, in the unit of the noise.
+    below : ndarray of shape (m,)
+        Probability of a value below each edge.
+    """
 
     edges: Floats
-    below: Floats  # probabilities, of each edge
+    below: Floats
 
     def cdf(self, x: Floats) -> Floats:
         return np.asarray(np.interp(x, self.edges, self.below, 0.0, 1.0))
 
-    def above(self, upper: float) -> float:
+    def isf(self, upper: float) -> float:
         return float(np.interp(1 - upper, self.below, self.edges))
 
     @property
     def variance(self) -> float:
-        """Around 0."""
+        """Second moment E Z^2 of the noise Z around 0."""
         a, b = self.edges[:-1], self.edges[1:]
         return float(np.diff(self.below) @ (a * a + a * b + b * b) / 3)
 
     def distance(self, c: Floats) -> Floats:
-        """E|c + Z|, by the integral of P(|Z + c| > x)."""
+        """Return E|c + Z| for the noise Z and every shift c.
+
+        Each piece between two edges contributes its probability times its mean of |c + Z|.
+        """
         a, b = self.edges[:-1] + c[:, None], self.edges[1:] + c[:, None]
         width = np.maximum(b - a, np.finfo(float).tiny)
         means = (b * np.abs(b) - a * np.abs(a)) / (2 * width)
         return np.asarray(means @ np.diff(self.below))
 
     def norm_quantile(self, d: int, q: float) -> float:
-        missing = lambda x: float(self.cdf(np.asarray(x)) - self.cdf(np.asarray(-x)) - q)  # noqa: E731
-        return float(brentq(missing, 0.0, np.abs(self.edges).max()))
+        excess = lambda x: float(self.cdf(np.asarray(x)) - self.cdf(np.asarray(-x)) - q)  # noqa: E731
+        return float(brentq(excess, 0.0, np.abs(self.edges).max()))
 
 
-def _inverse_steps(
-    e: est.InverseSensitivity, points: tuple[Floats, Floats], at: ReleaseSetting
-) -> Steps:
-    """On records that have these values as often as they should.
+def _inverse_sensitivity_noise(
+    e: est.InverseSensitivity, points: tuple[Floats, Floats], setting: ReleaseSetting
+) -> PiecewiseUniform:
+    """Return the noise of the inverse sensitivity mechanism for a mean of clipped records.
 
-    The k-th step up replaces the k-th smallest record by the upper bound; down it is alike. What
-    is beyond as many as weigh e^-40 of the first is left out.
+    Each answer has a score, the number of records that have to be replaced to move the mean to this
+    answer. The mechanism prefers answers of low score. The noise is computed for a data set in
+    which every value occurs as often as expected.
+
+    1. Moving the mean up takes replaced records: the k-th step replaces the k-th smallest record by
+       the upper bound.
+    2. Moving the mean down also takes replaced records: the k-th step replaces the k-th largest
+       record by the lower bound.
+    3. Answers with a density below e^-40 times the largest density are left out.
     """
     order = np.argsort(points[0])
-    values, upto = np.clip(points[0][order], e.lower, e.upper), np.cumsum(points[1][order])
-    half = exponential_epsilon(at.budget) / 2
-    k = np.arange(min(at.n, int(40 / half) + 2))
-    low = values[np.minimum(np.searchsorted(upto, (k + 0.5) / at.n), len(values) - 1)]
-    high = values[np.minimum(np.searchsorted(upto, 1 - (k + 0.5) / at.n), len(values) - 1)]
-    up, down = (e.upper - low) / at.n, (high - e.lower) / at.n
+    values, cumulative = np.clip(points[0][order], e.lower, e.upper), np.cumsum(points[1][order])
+    half = exponential_epsilon(setting.budget) / 2
+    k = np.arange(min(setting.n, int(40 / half) + 2))
+    low = values[np.minimum(np.searchsorted(cumulative, (k + 0.5) / setting.n), len(values) - 1)]
+    high = values[
+        np.minimum(np.searchsorted(cumulative, 1 - (k + 0.5) / setting.n), len(values) - 1)
+    ]
+    up, down = (e.upper - low) / setting.n, (high - e.lower) / setting.n
     lengths = np.concatenate([down[::-1], [2 * e.resolution], up])
-    fall = np.exp(-half * (k + 1))
-    weights = lengths * np.concatenate([fall[::-1], [1.0], fall])
+    decay = np.exp(-half * (k + 1))
+    weights = lengths * np.concatenate([decay[::-1], [1.0], decay])
     edges = np.concatenate([[0.0], np.cumsum(lengths)]) - down.sum() - e.resolution
-    return Steps(edges, np.concatenate([[0.0], np.cumsum(weights)]) / weights.sum())
+    return PiecewiseUniform(edges, np.concatenate([[0.0], np.cumsum(weights)]) / weights.sum())
 
 
 @dataclass(frozen=True)
-class _Student:
-    """With 3 degrees of freedom, over s."""
+class _StudentNoise:
+    """Noise T/s for s > 0, where T has Student's t distribution with 3 degrees of freedom."""
 
     s: float
 
@@ -91,13 +112,17 @@ class _Student:
         return np.asarray(stdtr(3, x * self.s))
 
     @property
-    def most(self) -> float:
+    def upper_end(self) -> float:
+        """Point that the noise exceeds with probability 1e-6."""
         return float(stdtrit(3, 1 - 1e-6)) / self.s
 
 
 @dataclass(frozen=True)
-class _LaplaceLogNormal:
-    """X e^(sigma Y) over s."""
+class _LogNormalNoise:
+    """Laplace log-normal noise X e^(sigma Y)/s, for positive numbers sigma and s.
+
+    X is a Laplace variable of scale 1, and Y is standard normal and independent of X.
+    """
 
     sigma: float
     s: float
@@ -109,28 +134,48 @@ class _LaplaceLogNormal:
         return np.where(x < 0, tail, 1 - tail)
 
     @property
-    def most(self) -> float:
+    def upper_end(self) -> float:
+        """Point that the noise hardly ever exceeds."""
         return float(20 * np.exp(5 * self.sigma)) / self.s
 
 
-def _unit_noise(dilation: float, at: ReleaseSetting) -> tuple[float, _Student | _LaplaceLogNormal]:
-    """t, and the noise at a smooth sensitivity of 1: BS19 with the constants of our proof."""
-    if isinstance(at.budget, ZCDP):
-        root = float(np.sqrt(2 * at.budget.rho))
-        return dilation * root, _LaplaceLogNormal(1.05 * dilation, root * _shift(dilation))
-    epsilon = at.budget.pure_epsilon
-    return dilation * epsilon / 3, _Student((1 - dilation) * epsilon * np.sqrt(3) / 2)
+def _unit_noise(
+    smoothness_share: float, setting: ReleaseSetting
+) -> tuple[float, _StudentNoise | _LogNormalNoise]:
+    """Return the smoothing rate t of a smooth sensitivity, and the noise for a sensitivity of 1.
+
+    A t-smooth sensitivity changes by a factor of at most e^t between neighbouring data sets. The
+    distributions of the noise are from Bun and Steinke (BS19): Laplace log-normal under zCDP,
+    Student's t otherwise. `dpbench.privacy.smooth` proves the constants. `smoothness_share` is the
+    part of the budget that pays for t.
+    """
+    if isinstance(setting.budget, ZCDP):
+        root = float(np.sqrt(2 * setting.budget.rho))
+        return smoothness_share * root, _LogNormalNoise(
+            1.05 * smoothness_share, root * _shift(smoothness_share)
+        )
+    epsilon = setting.budget.pure_epsilon
+    return smoothness_share * epsilon / 3, _StudentNoise(
+        (1 - smoothness_share) * epsilon * np.sqrt(3) / 2
+    )
 
 
 @cache
-def _shift(x: float) -> float:
-    """The largest g with E exp(c x A) cosh(c g B) <= e^(c^2/2); see `dpbench.privacy.smooth`.
+def _shift(tau: float) -> float:
+    """Return the largest g for which Laplace log-normal noise S Z/(g sqrt(2 rho)) is rho-zCDP.
 
-    The density of Z is a sum over Y, of which A and B are differences; c up to 20.
+    S is a t-smooth sensitivity, and `tau` is t/sqrt(2 rho).
+
+    1. Z is X e^(sigma Y) with sigma = 1.05 tau, for a Laplace variable X of scale 1 and a standard
+       normal variable Y.
+    2. Let p be the density of Z. Let B be the derivative of -ln p at |Z|, and A = |Z| B - 1.
+    3. The noise is rho-zCDP if E exp(c tau A) cosh(c g B) <= e^(c^2/2) for all c.
+       `dpbench.privacy.smooth` proves this condition. Here it is checked for 0.05 <= |c| <= 20.
+    4. The code computes p as a sum over values of Y, and B as a difference quotient.
     """
-    y = np.linspace(-12, 30, 1501) * 1.05 * x
-    z = np.exp(np.linspace(-25, 25 * 1.05 * x + 5, 1501))
-    joint = np.exp(-y - z[:, None] * np.exp(-y) - (y / (1.05 * x)) ** 2 / 2)
+    y = np.linspace(-12, 30, 1501) * 1.05 * tau
+    z = np.exp(np.linspace(-25, 25 * 1.05 * tau + 5, 1501))
+    joint = np.exp(-y - z[:, None] * np.exp(-y) - (y / (1.05 * tau)) ** 2 / 2)
     p = joint.sum(axis=1)
     b = -np.gradient(np.log(p), z, edge_order=2)
     a, weights = z * b - 1, p * np.gradient(z)
@@ -138,7 +183,7 @@ def _shift(x: float) -> float:
     c = np.concatenate([-np.geomspace(0.05, 20, 60), np.geomspace(0.05, 20, 60)])[:, None]
 
     def excess(g: float) -> float:
-        k = np.log(np.exp(c * x * a) * np.cosh(c * g * b) @ weights)
+        k = np.log(np.exp(c * tau * a) * np.cosh(c * g * b) @ weights)
         return float(np.max(k / c[:, 0] ** 2) - 0.5)
 
     return float(brentq(excess, 0.01, 1.0, xtol=1e-6))
@@ -149,31 +194,39 @@ def _trimmed_error(
     e: est.SmoothSensitivityTrimmedMean,
     points: tuple[Floats, Floats],
     mean: float,
-    at: ReleaseSetting,
+    setting: ReleaseSetting,
 ) -> float:
-    """``q90`` and ``noise_q90`` where records have one of two values, both within the bounds.
+    """Return an error quantile of a trimmed mean with smooth sensitivity, for two-valued records.
 
-    Of n records S, binomial, have the higher one: x_(i) for i > n - S.
+    ``q90`` is the 0.9 quantile of |error|, and ``noise_q90`` is the 0.9 quantile of |noise|. The
+    records take two values within the clipping bounds.
+
+    1. The number S of records with the higher value is binomial.
+    2. Let x_(i) be the i-th smallest of the n records. It has the higher value if i > n - S. For i
+       = 0 it is the lower clipping bound, and for i = n + 1 the upper one.
+    3. The estimator trims the m smallest and the m largest records.
+    4. The smooth sensitivity is the largest value of e^(-t max(0, u + l)) (x_(n-m+1+u) -
+       x_(m+1-l))/(n - 2m) over integers u >= -1 and l >= 0. Here t is the smoothing rate.
     """
-    (low, high), n = np.sort(points[0]), at.n
-    t, noise = _unit_noise(e.smoothness_share, at)
+    (low, high), n = np.sort(points[0]), setting.n
+    t, noise = _unit_noise(e.smoothness_share, setting)
     m = (
         min(int(np.ceil(np.log(n) / t)), (n - 1) // 2)
         if e.trimmed_records is None
         else e.trimmed_records
     )
     s, weights = binomial(n, float(points[1][np.argmax(points[0])]))
-    kept = np.clip(s - m, 0, n - 2 * m)
-    value = low + (high - low) * kept / (n - 2 * m)
-    never = np.inf
-    tops = [  # values, and how many ranks above n - m + 1 the first of each is
-        (low, np.where(s <= m, -1, never)),
-        (high, np.where(s > 0, np.maximum(-1, m - s), never)),
+    high_records = np.clip(s - m, 0, n - 2 * m)
+    value = low + (high - low) * high_records / (n - 2 * m)
+    impossible = np.inf
+    tops = [  # values of x_(n-m+1+u), each with its smallest u
+        (low, np.where(s <= m, -1, impossible)),
+        (high, np.where(s > 0, np.maximum(-1, m - s), impossible)),
         (e.upper, np.full_like(s, m)),
     ]
-    tails = [
-        (high, np.where(s >= n - m, 0, never)),
-        (low, np.where(s < n, np.maximum(0, m + 1 - n + s), never)),
+    tails = [  # values of x_(m+1-l), each with its smallest l
+        (high, np.where(s >= n - m, 0, impossible)),
+        (low, np.where(s < n, np.maximum(0, m + 1 - n + s), impossible)),
         (e.lower, np.full_like(s, m + 1)),
     ]
     gaps = [
@@ -181,31 +234,49 @@ def _trimmed_error(
         for (top, up), (bottom, down) in itertools.product(tops, tails)
     ]
     scale = np.maximum(np.max(gaps, axis=0) / (n - 2 * m), np.finfo(float).tiny)
-    off = value - mean if metric == "q90" else np.zeros_like(value)
+    sampling_error = value - mean if metric == "q90" else np.zeros_like(value)
 
-    def missing(x: float) -> float:
-        return float(weights @ (noise.cdf((x - off) / scale) - noise.cdf((-x - off) / scale)) - 0.9)
+    def excess(x: float) -> float:
+        return float(
+            weights
+            @ (noise.cdf((x - sampling_error) / scale) - noise.cdf((-x - sampling_error) / scale))
+            - 0.9
+        )
 
-    most = float(np.max(np.abs(off)) + noise.most * np.max(scale))
-    return float(brentq(missing, 0.0, most, xtol=1e-12 * most, rtol=1e-8))
+    upper_end = float(np.max(np.abs(sampling_error)) + noise.upper_end * np.max(scale))
+    return float(brentq(excess, 0.0, upper_end, xtol=1e-12 * upper_end, rtol=1e-8))
 
 
 @exact_for(est.SmoothSensitivityTrimmedMean, est.InverseSensitivity)
 def _instance_error(
-    metric: str, estimator: Any, law: dist.Distribution, at: ReleaseSetting
+    metric: str, estimator: Any, law: dist.Distribution, setting: ReleaseSetting
 ) -> float:
-    """Of a smooth sensitivity on two values, or an inverse one on records near what is expected."""
+    """Return an error quantile of an estimator with smooth or inverse sensitivity.
+
+    ``q90`` is the 0.9 quantile of |error|, and ``noise_q90`` is the 0.9 quantile of |noise|. The
+    result is NaN for other columns, and if no formula is known.
+
+    - The formula for smooth sensitivity needs records with two values.
+    - For inverse sensitivity of a mean, the noise is computed for a data set in which every value
+      occurs as often as expected.
+    """
     e, points = estimator, finite_atoms(law) if law.d == 1 else None
     if points is None or metric not in ("q90", "noise_q90"):
         return NAN
     if isinstance(e, est.SmoothSensitivityTrimmedMean):
-        inside = len(points[0]) == 2 and np.all(np.clip(points[0], e.lower, e.upper) == points[0])
-        return _trimmed_error(metric, e, points, float(law.target), at) if inside else NAN
+        two_values_inside = len(points[0]) == 2 and np.all(
+            np.clip(points[0], e.lower, e.upper) == points[0]
+        )
+        return (
+            _trimmed_error(metric, e, points, float(law.target), setting)
+            if two_values_inside
+            else NAN
+        )
     if e.statistic == "median":
         return NAN
-    steps = _inverse_steps(e, points, at)
+    noise = _inverse_sensitivity_noise(e, points, setting)
     if metric == "noise_q90":
-        return steps.norm_quantile(1, 0.9)
-    away = np.clip(points[0], e.lower, e.upper) - law.target
-    found = average(away, points[1], at.n, steps.variance)
-    return NAN if found is None else median_quantile(*found, steps, 1)
+        return noise.norm_quantile(1, 0.9)
+    errors = np.clip(points[0], e.lower, e.upper) - law.target
+    distribution = average(errors, points[1], setting.n, noise.variance)
+    return NAN if distribution is None else median_quantile(*distribution, noise, 1)

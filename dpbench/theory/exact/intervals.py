@@ -1,8 +1,9 @@
-"""Compute without drawing how often intervals for a Gaussian's mean miss, and their widths.
+"""Exact miss rates and widths of confidence intervals for the mean of a Gaussian.
 
-Written from the definitions, like `dpbench.theory.exact.value`, without calling an estimator. Let V
-be a clipped mean, normal, and Z its noise. An interval that is made of the value V + Z and of a
-scale s, independent of it, holds the mean if V + Z is between two points, which depend on s.
+The formulas follow the definitions of the intervals; no estimator is called and nothing is drawn.
+Let V be the mean of clipped records, which is normal, and Z its noise. Each interval is computed
+from the released value V + Z and a scale s that is independent of this value. The interval contains
+the mean if V + Z is between two points that depend on s.
 """
 
 from __future__ import annotations
@@ -19,70 +20,122 @@ from dpbench.arrays import Floats
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting
 from dpbench.theory.exact.noise import Noise, additive, standard_normal
 
-__all__ = ["below", "exact_interval"]
+__all__ = ["exact_interval", "noisy_gaussian_cdf"]
 
-LEVELS = 200  # equally likely values of a law
+SCALE_POINTS = 200  # equally likely values of a variance, and of the scale s
 NAN = float("nan")
 
 
-def exact_interval(metric: str, e: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
-    """``miss_rate`` or ``width_ratio_q50``; NaN of other estimators or laws than these."""
-    found: tuple[float, float] | None = None
+def exact_interval(metric: str, e: Any, law: dist.Distribution, setting: ReleaseSetting) -> float:
+    """Return the exact miss rate of a confidence interval, or its exact relative width.
+
+    Parameters
+    ----------
+    metric : {'miss_rate', 'width_ratio_q50'}
+        Column. ``miss_rate`` is the probability that the interval misses the mean.
+        ``width_ratio_q50`` is the median width, divided by the width of the non-private interval
+        for known sigma.
+    e : Estimator
+        Only its parameters are read.
+    law : Distribution
+        Distribution of the records.
+    setting : ReleaseSetting
+        Numbers of records and coordinates, and budget.
+
+    Returns
+    -------
+    float
+        Value. NaN unless the records are Gaussian and the estimator is `KarwaVadhanInterval`,
+        `NoisyvarInterval` or `ParametricBootstrapInterval`.
+    """
+    interval: tuple[float, float] | None = None
     mean, sd = float(law.mean), float(np.sqrt(law.variance))
     if isinstance(law, dist.Gaussian) and isinstance(e, est.KarwaVadhanInterval):
-        found = _by_quantiles(e, sd, at)
+        interval = _quantile_interval(e, sd, setting)
     simulated = isinstance(e, est.NoisyvarInterval | est.ParametricBootstrapInterval)
     if isinstance(law, dist.Gaussian) and simulated:
-        found = _by_simulation(e, mean, sd, at)
-    if found is None:
+        interval = _simulated_interval(e, mean, sd, setting)
+    if interval is None:
         return NAN
-    missed, half = found
-    usual = -float(ndtri(e.beta / 2)) * sd / float(np.sqrt(at.n))
-    return missed if metric == "miss_rate" else half / usual
+    miss_rate, half_width = interval
+    normal_half_width = -float(ndtri(e.beta / 2)) * sd / float(np.sqrt(setting.n))
+    return miss_rate if metric == "miss_rate" else half_width / normal_half_width
 
 
-def below(x: Floats, mean: float, sd: float | Floats, noise: Noise) -> Floats:
-    """Return P(V + Z <= x) for V of N(mean, sd^2), x of shape (m,), sd a number or (m, 1)."""
+def noisy_gaussian_cdf(x: Floats, mean: float, sd: float | Floats, noise: Noise) -> Floats:
+    """Return P(V + Z <= x) for a normal variable V and noise Z.
+
+    Parameters
+    ----------
+    x : ndarray of shape (m,)
+        Points.
+    mean : float
+        Mean of V.
+    sd : float or ndarray of shape (m, 1)
+        Standard deviation of V, one for all points or one for each.
+    noise : Noise
+        Z, independent of V.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Probabilities.
+    """
     z, weights = standard_normal()
-    few = slice(800, 3201, 4)  # +-6, by 0.02
-    found = noise.cdf(x[:, None] - mean - sd * z[few]) @ weights[few]
-    return np.asarray(found / weights[few].sum())
+    grid = slice(800, 3201, 4)  # from -6 to 6 in steps of 0.02
+    probabilities = noise.cdf(x[:, None] - mean - sd * z[grid]) @ weights[grid]
+    return np.asarray(probabilities / weights[grid].sum())
 
 
-def _by_quantiles(
-    e: est.KarwaVadhanInterval, sd: float, at: ReleaseSetting
+def _quantile_interval(
+    e: est.KarwaVadhanInterval, sd: float, setting: ReleaseSetting
 ) -> tuple[float, float] | None:
-    """Return the probability of a miss, and half of the width, for a known sigma.
+    """Return the miss rate and the half-width of the interval of KV18 (Karwa and Vadhan).
 
-    A clip to 3t, t = sigma sqrt(2 ln(2n/(beta/4))), is hardly felt. Half of the width is the beta/2
-    tail of the sampling error and the beta/4 tail of the noise.
+    1. Records are clipped to +-3t around a private centre, with t = sigma sqrt(2 ln(2n/(beta/4))).
+       The effect of the clip is neglected, because it rarely touches a record.
+    2. The half-width is the sum of two quantiles. The absolute sampling error exceeds its quantile
+       with probability beta/2, and the absolute noise exceeds its quantile with probability beta/4.
+
+    None if the estimator has no sigma, or a sigma below the standard deviation `sd` of the records.
     """
     if e.sigma is None or sd > e.sigma:
         return None
-    t = e.sigma * float(np.sqrt(2 * np.log(8 * at.n / e.beta)))
-    noise = additive(at.budget.fraction(0.5), 6 * t / at.n, 6 * t / at.n)
-    half = noise.above(e.beta / 8) - float(ndtri(e.beta / 4)) * e.sigma / float(np.sqrt(at.n))
-    low, high = below(np.array([-half, half]), 0.0, sd / float(np.sqrt(at.n)), noise)
-    return float(1 - high + low), half
+    t = e.sigma * float(np.sqrt(2 * np.log(8 * setting.n / e.beta)))
+    noise = additive(setting.budget.fraction(0.5), 6 * t / setting.n, 6 * t / setting.n)
+    half_width = noise.isf(e.beta / 8) - float(ndtri(e.beta / 4)) * e.sigma / float(
+        np.sqrt(setting.n)
+    )
+    low, high = noisy_gaussian_cdf(
+        np.array([-half_width, half_width]), 0.0, sd / float(np.sqrt(setting.n)), noise
+    )
+    return float(1 - high + low), half_width
 
 
-def _scales(e: Any, sd: float, at: ReleaseSetting) -> Floats:
-    """Equally likely values of the scale: of sigma^2 chi2_m/m and noise, in m pairs."""
+def _scales(e: Any, sd: float, setting: ReleaseSetting) -> Floats:
+    """Return equally likely values of the standard deviation s that an interval uses.
+
+    If the estimator has a known sigma, s is sigma. Otherwise s^2 is a private variance from m pairs
+    of records: `sd`^2 times chi2_m/m, plus noise. Here chi2_m is chi-squared with m degrees of
+    freedom.
+    """
     if e.sigma is not None:
         return np.array([e.sigma])
-    pairs, upper = at.n // 2, (np.arange(LEVELS) + 0.5) / LEVELS
+    pairs, upper = setting.n // 2, (np.arange(SCALE_POINTS) + 0.5) / SCALE_POINTS
     step = (e.upper - e.lower) ** 2 / 2 / pairs
-    noise = additive(at.budget.fraction(1 - e.share), step, step)
-    tails = np.array([noise.above(one) for one in upper[: LEVELS // 2]])
-    both = np.add.outer(sd**2 * chdtri(pairs, upper) / pairs, np.concatenate([tails, -tails]))
-    means = np.sort(both.ravel()).reshape(LEVELS, -1).mean(axis=1)
+    noise = additive(setting.budget.fraction(1 - e.share), step, step)
+    tails = np.array([noise.isf(probability) for probability in upper[: SCALE_POINTS // 2]])
+    variances = np.add.outer(sd**2 * chdtri(pairs, upper) / pairs, np.concatenate([tails, -tails]))
+    means = np.sort(variances.ravel()).reshape(SCALE_POINTS, -1).mean(axis=1)
     return np.asarray(np.sqrt(np.maximum(means, 0.0)))
 
 
 def _moments(mean: Floats, sd: float, low: float, high: float) -> tuple[Floats, Floats]:
-    """Return the mean and variance of N(mean, sd^2) clipped to [low, high]: sums of tails.
+    """Return the means and the variances of N(mean, sd^2) clipped to [low, high].
 
-    E T = high - int F and E (high - T)^2 = 2 int (high - x) F(x) dx, over [low, high].
+    Both arrays have a value for each entry of `mean`. Let T be the clipped variable, and F the
+    distribution function of N(mean, sd^2). With integrals over [low, high], E T = high - int F(x)
+    dx and E (high - T)^2 = 2 int (high - x) F(x) dx.
     """
     x, step = np.linspace(low, high, 4001, retstep=True)
     weights = np.full(x.size, step)
@@ -93,51 +146,69 @@ def _moments(mean: Floats, sd: float, low: float, high: float) -> tuple[Floats, 
 
 
 @cache
-def _by_simulation(
-    e: Any, mean: float, sd: float, at: ReleaseSetting
+def _simulated_interval(
+    e: Any, mean: float, sd: float, setting: ReleaseSetting
 ) -> tuple[float, float] | None:
-    """Return the probability of a miss, and half of the width, with infinitely many simulations.
+    """Return the miss rate and the half-width of an interval that an estimator finds by simulation.
 
-    The interval is value - bias -+ q for q the quantile of |N(0, variance/n) + Z|. Bias and
-    variance are those of simulated records, at the value and the scale.
+    The estimator releases a noisy mean and a standard deviation s. With these two numbers it
+    simulates data sets of Gaussian records. The result is for infinitely many simulated data sets.
+
+    1. The interval is the noisy mean - bias -+ q. Here q is the 1 - beta quantile of |N(0,
+       variance/n) + Z|, where Z is the noise of the mean.
+    2. The bias and the variance are those of a simulated record after clipping. Only
+       `ParametricBootstrapInterval` clips simulated records. Otherwise the bias is 0, and the
+       variance is s^2.
+
+    None if sigma is unknown, and either n is 1 or clipping of the true records has an effect. In
+    the latter case the noisy mean and s are dependent.
     """
-    main = at.budget if e.sigma is not None else at.budget.fraction(e.share)
-    step, root = (e.upper - e.lower) / at.n, float(np.sqrt(at.n))
+    main = setting.budget if e.sigma is not None else setting.budget.fraction(e.share)
+    step, root = (e.upper - e.lower) / setting.n, float(np.sqrt(setting.n))
     noise = additive(main, step, step)
     (centre,), (variance,) = _moments(np.array([mean]), sd, e.lower, e.upper)
     inside = abs(centre - mean) < 1e-3 * sd and abs(variance - sd**2) < 1e-3 * sd**2
-    if e.sigma is None and not (inside and at.n > 1):
-        return None  # then mean and variance of clipped records are not independent
-    away = 8 * float(np.sqrt(variance)) / root + 2 * noise.above(1e-7)
-    values = centre + away * np.linspace(-1, 1, 401)
-    scales = _scales(e, sd, at)
+    if e.sigma is None and not (inside and setting.n > 1):
+        return None  # mean and variance of clipped records are not independent
+    reach = 8 * float(np.sqrt(variance)) / root + 2 * noise.isf(1e-7)
+    values = centre + reach * np.linspace(-1, 1, 401)
+    scales = _scales(e, sd, setting)
     spread, q = _quantiles(max(scales.max(), 1e-9 * sd) / root, noise, e.beta)
-    bias, each = np.zeros_like(values), np.ones_like(values)
+    bias, deviations = np.zeros_like(values), np.ones_like(values)
     clipped = isinstance(e, est.ParametricBootstrapInterval) and not inside
-    missed, halves = [], []
+    miss_rates, half_widths = [], []
     for scale in scales:
         if clipped:
-            to, squares = _moments(values, scale, e.lower, e.upper)
-            bias, each = to - values, np.sqrt(np.maximum(squares, 0.0)) / scale
-        half = np.interp(each * scale / root, spread, q)
-        ends = (np.interp(mean, values - bias + sign * half, values) for sign in (1, -1))
-        low, high = below(np.array(list(ends)), centre, float(np.sqrt(variance)) / root, noise)
-        missed.append(1 - high + low)
-        halves.append(float(np.interp(centre, values, half)))
-    return float(np.mean(missed)), float(np.median(halves))
+            clipped_means, clipped_variances = _moments(values, scale, e.lower, e.upper)
+            bias, deviations = (
+                clipped_means - values,
+                np.sqrt(np.maximum(clipped_variances, 0.0)) / scale,
+            )
+        half_width = np.interp(deviations * scale / root, spread, q)
+        ends = (np.interp(mean, values - bias + sign * half_width, values) for sign in (1, -1))
+        low, high = noisy_gaussian_cdf(
+            np.array(list(ends)), centre, float(np.sqrt(variance)) / root, noise
+        )
+        miss_rates.append(1 - high + low)
+        half_widths.append(float(np.interp(centre, values, half_width)))
+    return float(np.mean(miss_rates)), float(np.median(half_widths))
 
 
-def _quantiles(most: float, noise: Noise, beta: float) -> tuple[Floats, Floats]:
-    """Standard deviations up to `most`, and the 1 - beta quantile of |N(0, sd^2) + Z| for each."""
-    spread = np.linspace(0.0, most, 60)
+def _quantiles(largest_sd: float, noise: Noise, beta: float) -> tuple[Floats, Floats]:
+    """Return 60 standard deviations sd, and for each the 1 - beta quantile of |N(0, sd^2) + Z|.
+
+    Z is `noise`, independent of the normal variable. The standard deviations are equally spaced
+    from 0 to `largest_sd`.
+    """
+    spread = np.linspace(0.0, largest_sd, 60)
     z, weights = standard_normal()
-    few = slice(800, 3201, 4)
-    shares = weights[few] / weights[few].sum()
-    low, high = np.zeros(60), np.full(60, noise.above(beta / 4) - most * float(ndtri(beta / 8)))
+    grid = slice(800, 3201, 4)
+    shares = weights[grid] / weights[grid].sum()
+    low, high = np.zeros(60), np.full(60, noise.isf(beta / 4) - largest_sd * float(ndtri(beta / 8)))
     for _ in range(40):
         middle = (low + high) / 2
-        # for a symmetric sum P(|N + Z| > x) = 2 P(N + Z > x)
-        above = 1 - noise.cdf(middle[:, None] - spread[:, None] * z[few]) @ shares
-        more = 2 * above > beta
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
+        # Because the sum is symmetric, P(|N + Z| > x) = 2 P(N + Z > x).
+        above = 1 - noise.cdf(middle[:, None] - spread[:, None] * z[grid]) @ shares
+        too_low = 2 * above > beta
+        low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
     return spread, (low + high) / 2

@@ -1,7 +1,8 @@
 """Distributions of additive noise, from their definitions and not from the code that draws it.
 
-Noise vectors of d coordinates have independent coordinates, or (`Radial`) a radius of Gamma(d) and
-a uniform direction (HT10).
+A noise vector has d independent coordinates. Only the vectors of `Radial` have dependent
+coordinates: the norm has a Gamma(d) distribution, and the direction is uniform (Hardt and Talwar,
+HT10).
 """
 
 from __future__ import annotations
@@ -18,52 +19,52 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = [
-    "MOST", "Gaussian", "Laplace", "Noise", "Radial", "Staircase", "additive", "binomial",
-    "concentrated", "standard_normal",
+    "NOISE_GRID_POINTS", "Gaussian", "Laplace", "Noise", "Radial", "Staircase", "additive",
+    "binomial", "concentrated", "standard_normal",
 ]  # fmt: skip
 
-MOST = 4001  # grid points for a continuous distribution
+NOISE_GRID_POINTS = 4001  # grid points for a continuous distribution
 
 
 class Noise(ABC):
-    """Symmetric distribution of a number Z, and of the norm of d independent copies."""
+    """Distribution of additive noise Z, and of the norm of d independent copies of Z."""
 
     @abstractmethod
     def cdf(self, x: Floats) -> Floats:
-        """Return P(Z <= x)."""
+        """Return P(Z <= x) for the noise Z and every point x."""
 
     @abstractmethod
-    def above(self, upper: float) -> float:
-        """Return the point that Z exceeds with probability `upper` <= 1/2."""
+    def isf(self, upper: float) -> float:
+        """Return the point that the noise exceeds with probability `upper` <= 1/2."""
 
     @property
     @abstractmethod
     def variance(self) -> float:
-        """Variance of one coordinate."""
+        """Variance of the noise of one coordinate."""
 
     @abstractmethod
     def distance(self, c: Floats) -> Floats:
-        """Return E|c + Z|."""
+        """Return E|c + Z| for the noise Z and every shift c."""
 
     def norm_quantile(self, d: int, q: float) -> float:
-        """Return the q quantile of the norm of d coordinates.
+        """Return the q quantile of the l2 norm of a noise vector of d coordinates.
 
         Parameters
         ----------
         d : int
             Number of coordinates.
-        q : float
+        q : float in (0, 1)
             Probability.
 
         Returns
         -------
         float
-            Quantile; NaN if it is not known.
+            Quantile; NaN if no formula is implemented.
         """
-        return self.above((1 - q) / 2) if d == 1 else float("nan")
+        return self.isf((1 - q) / 2) if d == 1 else float("nan")
 
     def norm_cdf(self, d: int, x: Floats) -> Floats:
-        """Return P(norm <= x) for the norm of d coordinates.
+        """Return the probability that the l2 norm of a noise vector of d coordinates is at most x.
 
         Parameters
         ----------
@@ -75,18 +76,18 @@ class Noise(ABC):
         Returns
         -------
         ndarray of the shape of x
-            Probabilities; NaN if they are not known.
+            Probabilities; NaN if no formula is implemented.
         """
         return np.full_like(x, np.nan)
 
     def norm_mean(self, d: int) -> float:
-        """Return the mean norm of d coordinates; NaN if it is not known."""
+        """Return the mean l2 norm of a noise vector of d coordinates; NaN without a formula."""
         return float("nan")
 
 
 @dataclass(frozen=True)
 class Gaussian(Noise):
-    """Gaussian noise N(0, sd^2), whose norm is chi-distributed.
+    """Gaussian noise N(0, sd^2); the norm of a vector of such noise is sd times a chi variable.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ class Gaussian(Noise):
     def cdf(self, x: Floats) -> Floats:
         return np.asarray(ndtr(x / self.sd))
 
-    def above(self, upper: float) -> float:
+    def isf(self, upper: float) -> float:
         return float(-self.sd * ndtri(upper))
 
     @property
@@ -125,13 +126,14 @@ class Gaussian(Noise):
 class Laplace(Noise):
     """Laplace noise of density exp(-|z|/scale)/(2 scale).
 
-    At scale 1 and Re s >= 0, E exp(-s Z^2) = m(s) = sqrt(pi/(4s)) erfcx(1/(2 sqrt(s))). The squared
-    norm Q of d coordinates has the transform m(s)^d.
+    At scale 1 let m(s) = E exp(-s Z^2) be the Laplace transform of the squared noise, for complex s
+    with Re s >= 0. It equals sqrt(pi/(4s)) erfcx(1/(2 sqrt(s))). Let Q be the squared norm of d
+    independent coordinates. Its Laplace transform is m(s)^d.
 
     Parameters
     ----------
-    scale : float
-        Scale, the mean absolute value.
+    scale : float > 0
+        Mean absolute value.
     """
 
     scale: float
@@ -140,7 +142,7 @@ class Laplace(Noise):
         tail = 0.5 * np.exp(-np.abs(x) / self.scale)
         return np.asarray(np.where(x < 0, tail, 1 - tail))
 
-    def above(self, upper: float) -> float:
+    def isf(self, upper: float) -> float:
         return float(-self.scale * np.log(2 * upper))
 
     @property
@@ -157,8 +159,12 @@ class Laplace(Noise):
         return np.asarray(np.interp(x / self.scale, *_laplace_norm_levels(d)))
 
     def norm_mean(self, d: int) -> float:
-        """Return E sqrt(Q) = int_0^inf (1 - m(s)^d) s^(-3/2) ds/(2 sqrt(pi))."""
-        u = np.linspace(-30, 70, 20_001)  # s = e^u; rounding errors would add up below -30
+        """Return the mean l2 norm of a Laplace noise vector of d coordinates.
+
+        At scale 1 let m(s) = E exp(-s Z^2) for the noise Z of one coordinate. Then the mean norm is
+        int_0^inf (1 - m(s)^d) s^(-3/2) ds/(2 sqrt(pi)).
+        """
+        u = np.linspace(-30, 70, 20_001)  # u = ln s; below -30 rounding errors would add up
         root = np.exp(u / 2)
         less = -np.expm1(d * np.log(np.sqrt(np.pi) / (2 * root) * erfcx(0.5 / root)))
         return float(self.scale * np.sum(less / root) * (u[1] - u[0]) / (2 * np.sqrt(np.pi)))
@@ -166,7 +172,7 @@ class Laplace(Noise):
 
 @cache
 def _laplace_norm_quantile(d: int, q: float) -> float:
-    """Return the q quantile of the norm at scale 1, by inverting `_laplace_square`."""
+    """Return the q quantile of the l2 norm of d independent Laplace numbers of scale 1."""
     if d == 1:
         return float(-np.log(1 - q))
     from scipy.optimize import brentq  # a slow import
@@ -176,11 +182,12 @@ def _laplace_norm_quantile(d: int, q: float) -> float:
 
 
 def _laplace_square(d: int) -> Callable[[float], float]:
-    """Return the distribution function of Q at scale 1.
+    """Return the distribution function of the sum Q of the squares of d Laplace numbers of scale 1.
 
-    By Gil-Pelaez inversion, P(Q <= x) = 1/2 - int_0^inf Im(e^(-itx) m(-it)^d)/t dt/pi.
+    Let m(s) = E exp(-s Z^2) for one Laplace number Z. Then Gil-Pelaez inversion gives P(Q <= x) =
+    1/2 - int_0^inf Im(e^(-itx) m(-it)^d)/t dt/pi, where i is the imaginary unit.
     """
-    # |m(-it)| is at most sqrt(pi/(4t)), and E Q = 2d.
+    # The integrand is negligible beyond `end`, because |m(-it)| is at most sqrt(pi/(4t)).
     end = min(3000.0, np.pi / 4 * 1e24 ** (1 / d))
     t = (np.arange(200_000) + 0.5) * (end / 200_000)
     root = np.sqrt(-1j * t)
@@ -195,15 +202,18 @@ def _laplace_square(d: int) -> Callable[[float], float]:
 
 @cache
 def _laplace_norm_levels(d: int) -> tuple[Floats, Floats]:
-    """Return norms at scale 1 and the probabilities that they are not exceeded."""
+    """Return 150 norms x, and P(norm <= x) for the norm of d Laplace numbers of scale 1.
+
+    The norms are equally spaced from 0 to a norm that is hardly ever exceeded.
+    """
     x = np.linspace(0, np.sqrt(2 * d) + 15, 150)
     below = _laplace_square(d)
-    return x, np.array([below(one) for one in x**2]) if d > 1 else -np.expm1(-x)
+    return x, np.array([below(square) for square in x**2]) if d > 1 else -np.expm1(-x)
 
 
 @dataclass(frozen=True)
 class Radial(Laplace):
-    """Noise vector of density proportional to exp(-|z|_2/scale)."""
+    """Noise vector z of density proportional to exp(-|z|/scale), where |z| is the l2 norm."""
 
     def norm_quantile(self, d: int, q: float) -> float:
         return float(self.scale * gammainccinv(d, 1 - q))
@@ -214,17 +224,18 @@ class Radial(Laplace):
 
 @dataclass(frozen=True)
 class Staircase(Noise):
-    """Staircase noise of GV14, for one number (theorem number not checked).
+    """Staircase noise of one number (Geng and Viswanath, GV14, theorem number not checked).
 
-    With b = e^-epsilon and g = 1/(1 + e^(epsilon/2)), and in units of the sensitivity, X = +-(G +
-    V): G is geometric, P(G >= k) = b^k, and V in [0, 1) has density 1/D on [0, g) and b/D on [g,
-    1), where D = g + (1-g) b (`whole`).
+    Let b = e^-epsilon and g = 1/(1 + e^(epsilon/2)). In units of the sensitivity the noise is X =
+    +-(G + V), with a random sign, a geometric number G and a fraction V. These three are
+    independent. P(G >= k) = b^k for integers k >= 0. V has density 1/D on [0, g) and b/D on [g, 1),
+    where D = g + (1-g) b.
 
     Parameters
     ----------
-    epsilon : float
+    epsilon : float > 0
         Privacy parameter.
-    sensitivity : float
+    sensitivity : float > 0
         Sensitivity of the number.
     """
 
@@ -233,7 +244,7 @@ class Staircase(Noise):
 
     @property
     def _shape(self) -> tuple[float, float, float]:
-        """Tuple (g, b, D)."""
+        """Numbers g = 1/(1 + e^(epsilon/2)), b = e^-epsilon, and D = g + (1-g) b of the density."""
         g, b = float(1 / (1 + np.exp(self.epsilon / 2))), float(np.exp(-self.epsilon))
         return g, b, g + (1 - g) * b
 
@@ -245,29 +256,35 @@ class Staircase(Noise):
         tail = 0.5 * b**k * (1 - (1 - b) * below)
         return np.asarray(np.where(x < 0, tail, 1 - tail))
 
-    def above(self, upper: float) -> float:
+    def isf(self, upper: float) -> float:
         from scipy.optimize import brentq  # a slow import
 
-        most = self.sensitivity * (2 - np.log(2 * upper) / self.epsilon)
-        missing = lambda x: float(self.cdf(np.asarray(-x))) - upper  # noqa: E731
-        return float(brentq(missing, 0.0, most, xtol=1e-14 * most, rtol=1e-14))
+        upper_end = self.sensitivity * (2 - np.log(2 * upper) / self.epsilon)
+        excess = lambda x: float(self.cdf(np.asarray(-x))) - upper  # noqa: E731
+        return float(brentq(excess, 0.0, upper_end, xtol=1e-14 * upper_end, rtol=1e-14))
 
     @property
     def variance(self) -> float:
         g, b, whole = self._shape
         first, second = b / (1 - b), b * (1 + b) / (1 - b) ** 2  # moments of G
-        one = (g**2 + b * (1 - g**2)) / (2 * whole)  # moments of V
-        two = (g**3 + b * (1 - g**3)) / (3 * whole)
-        return self.sensitivity**2 * (second + 2 * first * one + two)
+        first_v = (g**2 + b * (1 - g**2)) / (2 * whole)  # moments of V
+        second_v = (g**3 + b * (1 - g**3)) / (3 * whole)
+        return self.sensitivity**2 * (second + 2 * first * first_v + second_v)
 
     def distance(self, c: Floats) -> Floats:
-        """Return E|c + X| = |c| + 2 int_|c|^inf P(X > u) du."""
+        """Return E|c + X| for the noise X and every shift c.
+
+        It is |c| + 2 int_|c|^inf P(X > u) du, because X is symmetric.
+        """
         g, b, whole = self._shape
         k = np.floor(np.abs(c) / self.sensitivity)
         v = np.abs(c) / self.sensitivity - k
 
         def area(v: Floats) -> Floats:
-            """Return the integral of P(V > u) (1 - b) + b over [0, v]."""
+            """Return the integral of (1 - b) P(V > u) + b over u in [0, v].
+
+            V is the fractional part of |X| in units of the sensitivity, and b is e^-epsilon.
+            """
             low, high = np.minimum(v, g), np.maximum(v - g, 0.0)
             lost = low**2 / 2 + high * g + b * high**2 / 2
             return np.asarray(v - (1 - b) / whole * lost)
@@ -278,10 +295,13 @@ class Staircase(Noise):
 
 @cache
 def _gaussian_sd(epsilon: float, delta: float) -> float:
-    """Return the smallest sufficient sd s at sensitivity 1 (BW18, Theorem 8; number not checked).
+    """Return the smallest standard deviation s of Gaussian noise that is (epsilon, delta)-DP.
 
-    s solves Phi(-a) - e^epsilon Phi(-b) = delta with a = epsilon s - 1/(2s), b = epsilon s +
-    1/(2s). Because b^2/2 = a^2/2 + epsilon, both terms are e^(-a^2/2) times an erfcx.
+    The sensitivity is 1. Balle and Wang (BW18, Theorem 8; number not checked) prove that s solves
+    Phi(-a) - e^epsilon Phi(-b) = delta. Here a is epsilon s - 1/(2s), b is epsilon s + 1/(2s), and
+    Phi is the normal distribution function. Because b^2/2 = a^2/2 + epsilon, both terms have the
+    factor e^(-a^2/2)/2. The other factors are erfcx(a/sqrt(2)) and erfcx(b/sqrt(2)), where erfcx is
+    the scaled complementary error function.
     """
     from scipy.optimize import brentq  # a slow import
 
@@ -294,29 +314,36 @@ def _gaussian_sd(epsilon: float, delta: float) -> float:
             log_delta = np.log((erfc(a / root) - np.exp(-a * a / 2) * erfcx(b / root)) / 2)
         return float(log_delta - np.log(delta))
 
-    enough = 10 * np.sqrt(np.log(2 / delta)) / min(epsilon, 1.0)
-    return float(np.exp(brentq(excess, np.log(0.01 / np.sqrt(1 + epsilon)), np.log(enough))))
+    sufficient = 10 * np.sqrt(np.log(2 / delta)) / min(epsilon, 1.0)
+    return float(np.exp(brentq(excess, np.log(0.01 / np.sqrt(1 + epsilon)), np.log(sufficient))))
 
 
 def additive(budget: Budget, l1: float, l2: float) -> Noise:
-    """Return the noise of each coordinate of a quantity with these sensitivities.
+    """Return the noise that a budget adds to each coordinate of a quantity.
 
-    Pure DP: Laplace noise of scale l1/epsilon, or a staircase for a single number. zCDP:
-    N(0, l2^2/(2 rho)). GDP: N(0, (l2/mu)^2). (epsilon, delta): N(0, l2^2 s^2) with the smallest
-    sufficient s, or the Laplace noise above if its variance is smaller; on request (`noise_by`)
-    with s = sqrt(2 ln(c/delta))/epsilon, c = 1.25 (classical) or 2 (KSU20, Lemma 2.8).
+    The noise depends on the notion of the budget, and on its parameter `noise_by`.
+
+    - Pure DP: Laplace noise of scale l1/epsilon. For a single number `noise_by` may choose
+      staircase noise.
+    - zCDP: N(0, l2^2/(2 rho)).
+    - Gaussian DP: N(0, (l2/mu)^2).
+    - (epsilon, delta): N(0, l2^2 s^2), with the smallest s that is private at sensitivity 1.
+      Laplace noise of scale l1/epsilon is used if its variance is at most as large. `noise_by` may
+      force Laplace noise (``laplace``), or the smallest s (``analytic``). It may also force s =
+      sqrt(2 ln(c/delta))/epsilon, where c is 1.25 (``classical``) or 2 (``ksu20``; KSU20, Lemma
+      2.8).
 
     Parameters
     ----------
     budget : Budget
-        Privacy guarantee.
+        Privacy budget.
     l1, l2 : float
         Sensitivities in the l1 and the l2 norm.
 
     Returns
     -------
     Noise
-        Noise of one coordinate.
+        Noise of one coordinate, in the unit of the sensitivities.
 
     Raises
     ------
@@ -338,14 +365,18 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
     if budget.noise_by in ("best", "analytic"):
         gaussian = Gaussian(l2 * _gaussian_sd(budget.epsilon, budget.delta))
         laplace = Laplace(l1 / budget.epsilon)
-        quieter = laplace.variance <= gaussian.variance
-        return laplace if quieter and budget.noise_by == "best" else gaussian
+        laplace_is_quieter = laplace.variance <= gaussian.variance
+        return laplace if laplace_is_quieter and budget.noise_by == "best" else gaussian
     factor = {"classical": 1.25, "ksu20": 2.0}[budget.noise_by]
     return Gaussian(l2 * float(np.sqrt(2 * np.log(factor / budget.delta))) / budget.epsilon)
 
 
 def concentrated(budget: Budget) -> ZCDP:
-    """Return the zCDP budget itself, that of GDP noise, or the largest within (epsilon, delta)."""
+    """Return the zCDP budget that `budget` pays for.
+
+    For an (epsilon, delta) budget it is the largest zCDP budget that implies (epsilon, delta)-DP.
+    For mu-GDP it has rho = mu^2/2. A zCDP budget is returned unchanged.
+    """
     if isinstance(budget, ApproxDP):
         return ZCDP.within(budget)
     if isinstance(budget, GDP):
@@ -355,37 +386,43 @@ def concentrated(budget: Budget) -> ZCDP:
 
 
 def standard_normal() -> tuple[Floats, Floats]:
-    """Return points and probabilities of a grid for N(0, 1)."""
-    z = np.linspace(-10, 10, MOST)
+    """Return a grid of points for N(0, 1), and their probabilities.
+
+    Both arrays have the shape (NOISE_GRID_POINTS,), with 4001 entries.
+    """
+    z = np.linspace(-10, 10, NOISE_GRID_POINTS)
     weights = np.exp(-(z**2) / 2)
     return z, weights / weights.sum()
 
 
 def binomial(n: float, p: float) -> tuple[Floats, Floats]:
-    """Return counts and probabilities of Binomial(n, p); the normal approximation if it is long.
+    """Return the likely values of a binomial count, and their probabilities.
+
+    If there are too many likely counts, the normal approximation is returned. Its points need not
+    be integers.
 
     Parameters
     ----------
     n : float
         Number of draws.
-    p : float
-        Probability.
+    p : float in [0, 1]
+        Probability that a draw is a success.
 
     Returns
     -------
     counts, weights : ndarray of shape (m,)
-        Support, up to negligible tails, and probabilities.
+        Counts, without negligible tails, and their probabilities.
     """
     if p in (0.0, 1.0):
         return np.array([n * p]), np.ones(1)
     spread = float(np.sqrt(n * p * (1 - p)))
     reach = 10 * spread + 30
     low, high = max(0.0, np.floor(n * p - reach)), min(n, np.ceil(n * p + reach))
-    if high - low >= MOST:
+    if high - low >= NOISE_GRID_POINTS:
         z, weights = standard_normal()
         return n * p + spread * z, weights
     s = np.arange(low, high + 1)
-    # P(s + 1)/P(s) = (n - s)/(s + 1) p/(1 - p): no difference of large logarithms of factorials.
+    # P(s + 1)/P(s) = (n - s)/(s + 1) p/(1 - p) avoids differences of large log-factorials.
     steps = np.log((n - s[:-1]) / (s[:-1] + 1)) + np.log(p) - np.log1p(-p)
     logs = np.concatenate([[0.0], np.cumsum(steps)])
     weights = np.exp(logs - logs.max())

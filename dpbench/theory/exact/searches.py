@@ -1,6 +1,7 @@
-"""The noise of means that are clipped around private medians (HLY21, PLAN), without drawing.
+"""Exact noise of means that are clipped to a private ball around private medians (HLY21, PLAN).
 
-Written from the sources' formulas, like `dpbench.theory.exact.value`, without calling an estimator.
+HLY21 is by Huang, Liang and Yi; PLAN is by Aumueller, Lebeda, Nelson and Pagh. The formulas follow
+these papers, and no estimator is called. Medians and radii are found by noisy binary searches.
 """
 
 from __future__ import annotations
@@ -14,23 +15,39 @@ from scipy.special import chdtr, ndtr
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
-from dpbench.theory.exact.choices import is_round
+from dpbench.theory.exact.choices import is_isotropic
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
-from dpbench.theory.exact.clip_and_noise_oracle import gaussian_norm
+from dpbench.theory.exact.clip_and_noise_oracle import gaussian_norm_bound
 from dpbench.theory.exact.noise import concentrated
 
-__all__ = ["search_law"]
+__all__ = ["search_distribution"]
 
-RARE = 1e-9  # what is left out of the law of a search
-UNSURE = 0.5  # the most that medians may be off by, in standard deviations
-SLOPE = 0.4287  # 2 m f(m) at the median m = 0.4549 of a chi-square of one degree, f its density
-MEDIAN = 0.6745  # of the absolute value of a standard normal number
+MIN_PATH_PROBABILITY = 1e-9  # less likely paths of a search are left out
+MAX_MEDIAN_ERROR = 0.5  # largest error of a median, in standard deviations of the coordinate
+# 2 m f(m) for the median m = 0.4549 and the density f of a chi-square of one degree of freedom.
+SQUARE_MEDIAN_SLOPE = 0.4287
+NORMAL_MEDIAN = 0.6745  # median of |N(0, 1)|
 
 
-def search_law(up: Callable[[Floats], Floats], end: float, steps: int) -> tuple[Floats, Floats]:
-    """Points that a binary search in [0, end] finds, and their probabilities.
+def search_distribution(
+    up: Callable[[Floats], Floats], end: float, steps: int
+) -> tuple[Floats, Floats]:
+    """Return the distribution of the points that a noisy binary search in [0, end] finds.
 
-    `up` is the probability that it goes on above points, whatever it was told before.
+    Parameters
+    ----------
+    up : callable
+        Function from m points to m probabilities. Each is the probability that the search goes on
+        above the point. It does not depend on earlier steps.
+    end : float > 0
+        Upper end of the range of the search.
+    steps : int
+        Number of steps, each of which halves the range.
+
+    Returns
+    -------
+    points, weights : ndarray of shape (k,)
+        Middles of the last ranges, in the unit of `end`, and their probabilities.
     """
     low, high, chance = np.zeros(1), np.array([end]), np.ones(1)
     for _ in range(steps):
@@ -38,13 +55,16 @@ def search_law(up: Callable[[Floats], Floats], end: float, steps: int) -> tuple[
         above = up(middle)
         low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
         chance = np.concatenate([chance * (1 - above), chance * above])
-        kept = chance > RARE
-        low, high, chance = low[kept], high[kept], chance[kept]
+        likely = chance > MIN_PATH_PROBABILITY
+        low, high, chance = low[likely], high[likely], chance[likely]
     return (low + high) / 2, chance / chance.sum()
 
 
 def _squares_cdf(weights: Floats, q: Floats) -> Floats:
-    """P(sum of w_i z_i^2 <= q), z_i standard normal, by the chi-square with its three moments."""
+    """Return P(sum of w_i z_i^2 <= q) for standard normal z_i and weights w_i.
+
+    The sum is approximated by a shifted and scaled chi-square with the same first three moments.
+    """
     first, second, third = (float((weights**k).sum()) for k in (1, 2, 3))
     h = second**3 / third**2
     return np.asarray(chdtr(h, np.maximum(h + (q - first) * np.sqrt(h / second), 0)))
@@ -55,75 +75,94 @@ def _median_noise(
     metric: str,
     e: est.InstanceOptimalMean | est.PlanMean,
     law: dist.Distribution,
-    at: ReleaseSetting,
+    setting: ReleaseSetting,
 ) -> float:
-    """The 0.9 quantile of the noise's norm on independent normal coordinates; else NaN.
+    """Return ``noise_q90``, the 0.9 quantile of the norm of the noise, of HLY21's or PLAN's mean.
 
-    The ball's radius C has the law of its search, counts being off by sampling, too. Given C the
-    noise is (2C/n)/sqrt(2 rho) times normal, in PLAN times sqrt(a). Offsets from the centre have in
-    a coordinate the variance s^2 + v, v the centre's; a rotation makes the s alike (but for d small
-    beside their ratios), and keeps norms.
+    Records have independent normal coordinates with standard deviations s. The result is NaN for
+    other columns and records. It is NaN, too, if the mean is out of range, or if the private
+    medians are not accurate enough.
+
+    1. The private medians of all coordinates form the centre. Let v be the variance of a median's
+       error. Then the record less the centre has the variance s^2 + v in this coordinate.
+    2. HLY21 first rotates the records. The rotation keeps norms, and makes all s nearly equal
+       unless few coordinates dominate. PLAN divides each coordinate by sqrt(a), where a is its
+       private scale.
+    3. The differences between records and centre are clipped to a ball of radius C. A noisy binary
+       search finds C. The distribution of C accounts for the noise and for the sampling of records.
+    4. Given C, the noise is (2C/n)/sqrt(2 rho') times a standard normal vector, where rho' is the
+       budget of the mean. PLAN multiplies the coordinates of the mean by sqrt(a) again.
     """
     s = _deviations(law)
-    # In the range of the search: a rotation makes the mean's coordinates N(0, |mu|^2/d).
-    room = e.radius * np.sqrt(at.d) if isinstance(e, est.PlanMean) else e.radius / 4
-    if s is None or metric != "noise_q90" or np.linalg.norm(law.mean) > room:
+    # The mean must be in the range of the search; a rotation makes its coordinates N(0, |mu|^2/d).
+    mean_range = e.radius * np.sqrt(setting.d) if isinstance(e, est.PlanMean) else e.radius / 4
+    if s is None or metric != "noise_q90" or np.linalg.norm(law.mean) > mean_range:
         return np.nan
-    plan, rho, n = isinstance(e, est.PlanMean), concentrated(at.budget).rho, at.n
-    last, search = rho * 9 / 16, rho * 3 / 16
-    alike = s if plan else np.full(at.d, np.sqrt((s**2).mean()))
-    v = _centre_variance(e, alike, at, rho / 16 if plan else rho / 4)
-    a, end = np.ones(at.d), e.radius
-    rest = 2 * np.sqrt(at.d / (2 * last)) + np.sqrt(e.rounds / (2 * search))
+    plan, rho, n = isinstance(e, est.PlanMean), concentrated(setting.budget).rho, setting.n
+    mean_rho, radius_rho = rho * 9 / 16, rho * 3 / 16
+    rotated_s = s if plan else np.full(setting.d, np.sqrt((s**2).mean()))
+    v = _centre_variance(e, rotated_s, setting, rho / 16 if plan else rho / 4)
+    a, end = np.ones(setting.d), e.radius
+    excluded = 2 * np.sqrt(setting.d / (2 * mean_rho)) + np.sqrt(e.rounds / (2 * radius_rho))
     if isinstance(e, est.PlanMean):
-        a = _scales(e, s, at, search)
-        end = float(np.sqrt(a.sum())) * gaussian_norm(1, 1 / n)
-        rest = np.sqrt(n) + np.sqrt(e.rounds * np.log(e.rounds / e.beta) / search)
-    if n <= rest + 1 or np.any(v > (UNSURE * alike) ** 2) or not np.all(a > 0):
+        a = _scales(e, s, setting, radius_rho)
+        end = float(np.sqrt(a.sum())) * gaussian_norm_bound(1, 1 / n)
+        excluded = np.sqrt(n) + np.sqrt(e.rounds * np.log(e.rounds / e.beta) / radius_rho)
+    if n <= excluded + 1 or np.any(v > (MAX_MEDIAN_ERROR * rotated_s) ** 2) or not np.all(a > 0):
         return np.nan
 
     def up(points: Floats) -> Floats:
         share = _squares_cdf((s**2 + v) / a, points**2)
-        sd = np.sqrt(e.rounds / (2 * search) + n * share * (1 - share))
-        return np.asarray(ndtr((np.floor(n - rest) - n * share) / sd))
+        sd = np.sqrt(e.rounds / (2 * radius_rho) + n * share * (1 - share))
+        return np.asarray(ndtr((np.floor(n - excluded) - n * share) / sd))
 
-    radii, chances = search_law(up, end, e.rounds)
-    unit = 2 / n / np.sqrt(2 * last) * radii
+    radii, chances = search_distribution(up, end, e.rounds)
+    unit = 2 / n / np.sqrt(2 * mean_rho) * radii
 
-    def missing(x: float) -> float:
+    def excess(x: float) -> float:
         return float(chances @ _squares_cdf(a, (x / unit) ** 2)) - 0.9
 
-    return float(brentq(missing, 0.0, 10 * float(unit.max() * np.sqrt(a.sum())), rtol=1e-9))
+    return float(brentq(excess, 0.0, 10 * float(unit.max() * np.sqrt(a.sum())), rtol=1e-9))
 
 
 def _deviations(law: dist.Distribution) -> Floats | None:
-    """Of independent normal coordinates; None of others."""
+    """Return the standard deviation of every coordinate of a vector distribution.
+
+    The coordinates have to be independent and normal; otherwise the result is None.
+    """
     if isinstance(law, dist.PowerLawGaussian):
         return np.sqrt(np.diag(law.covariance))
-    return np.full(law.d, law.scale) if is_round(law) else None
+    return np.full(law.d, law.scale) if is_isotropic(law) else None
 
 
 def _centre_variance(
-    e: est.InstanceOptimalMean | est.PlanMean, s: Floats, at: ReleaseSetting, rho: float
+    e: est.InstanceOptimalMean | est.PlanMean, s: Floats, setting: ReleaseSetting, rho: float
 ) -> Floats:
-    """Of the private median of every coordinate.
+    """Return the variance of the error of the private median, for every coordinate.
 
-    That of a uniform law in a cell of the search, and of a rank that is off by the noise of one
-    count and by sampling, of variance n/4, over the slope n/(s sqrt(2 pi)) of ranks.
+    `rho` pays for all medians. The variance is the sum of two parts:
+
+    1. A noisy search finds a cell, and the median is taken as uniform in this cell.
+    2. The rank of the found point is wrong by the noise of one count, and by sampling with variance
+       n/4. Dividing by the slope n/(s sqrt(2 pi)) turns an error of the rank into an error of the
+       point. Here s is the standard deviation of the coordinate.
     """
-    size, reach = at.d, e.radius
+    size, reach = setting.d, e.radius
     if isinstance(e, est.InstanceOptimalMean):
-        size = 1 << (at.d - 1).bit_length()
+        size = 1 << (setting.d - 1).bit_length()
         reach = e.radius / np.sqrt(size)
-    rank = e.rounds * size / (2 * rho) + at.n / 4
-    return np.asarray((2 * reach / 2**e.rounds) ** 2 / 12 + 2 * np.pi * rank * (s / at.n) ** 2)
+    rank = e.rounds * size / (2 * rho) + setting.n / 4
+    return np.asarray((2 * reach / 2**e.rounds) ** 2 / 12 + 2 * np.pi * rank * (s / setting.n) ** 2)
 
 
-def _scales(e: est.PlanMean, s: Floats, at: ReleaseSetting, rho: float) -> Floats:
-    """PLAN's a, of standard deviations that its search is sure of; NaN of others."""
-    half = at.n // 2
-    count = np.sqrt(e.rounds * at.d / (2 * rho) + half / 4)
-    known = count / (half * SLOPE) < UNSURE and np.all(
-        (MEDIAN * s > e.sigma_low) & (s < e.sigma_high)
+def _scales(e: est.PlanMean, s: Floats, setting: ReleaseSetting, rho: float) -> Floats:
+    """Return PLAN's private scale of every coordinate; NaN if its search may miss the scales.
+
+    PLAN divides coordinates by the roots of their scales. `rho` pays for the search.
+    """
+    pairs = setting.n // 2
+    rank_sd = np.sqrt(e.rounds * setting.d / (2 * rho) + pairs / 4)
+    reliable = rank_sd / (pairs * SQUARE_MEDIAN_SLOPE) < MAX_MEDIAN_ERROR and np.all(
+        (NORMAL_MEDIAN * s > e.sigma_low) & (s < e.sigma_high)
     )
-    return MEDIAN * (s + s.mean()) if known else np.full(at.d, np.nan)
+    return NORMAL_MEDIAN * (s + s.mean()) if reliable else np.full(setting.d, np.nan)

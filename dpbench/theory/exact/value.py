@@ -1,14 +1,14 @@
 """Exact limits of summary columns as the number of trials grows, computed without sampling.
 
-Before its noise a clipped mean, less the target or the records' own mean, is an average V of
-independent terms. V is a scaled binomial for records with two values, else normal by the central
-limit theorem. With noise Z independent of V, P(|V + Z| <= x) = E[F(x - V) - F(-x - V)], where F is
-the distribution function of Z.
+Let V be the error of a clipped mean before its noise Z is added. The error is the difference from
+the target, or from the mean of the records. V is an average of independent terms. It is a scaled
+binomial for records with two values, and otherwise normal by the central limit theorem. Let F be
+the distribution function of Z. Then P(|V + Z| <= x) = E[F(x - V) - F(-x - V)].
 
-`dpbench.theory.exact.clip_and_noise.step_for` registers clips with noise (`last_step`); `exact_for`
-registers functions for all other estimators.
+This formula needs the clip and the noise of an estimator, which `last_step` returns. Estimators of
+other forms have their own functions, registered by `dpbench.theory.exact.clip_and_noise.exact_for`.
 
-This package never calls an estimator, so that a fault in an estimator cannot move both sides of a
+This package never calls an estimator. Therefore a fault in an estimator cannot move both sides of a
 claim.
 """
 
@@ -33,13 +33,13 @@ from dpbench.theory.exact import (  # noqa: F401 (they register what they comput
 )
 from dpbench.theory.exact.averages import average, finite_atoms, median_quantile
 from dpbench.theory.exact.choices import (
-    RARE,
+    MAX_MISS_PROBABILITY,
     core_noise_quantile,
     exact_miss,
-    histogram_misses,
-    is_near,
-    is_round,
-    overtaken,
+    histogram_miss_probability,
+    is_isotropic,
+    overtaking_probability,
+    satisfies_assumptions,
 )
 from dpbench.theory.exact.clip_and_noise import EXACT, ClipAndNoise, ReleaseSetting
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, histogram, ksu20_groups, last_step
@@ -51,17 +51,17 @@ from dpbench.theory.exact.vectors import ball_error
 
 __all__ = ["exact", "exact_miss"]
 
-ROUGH = 0.1  # largest relative noise of a learned variance that is treated as known
+MAX_VARIANCE_NOISE = 0.1  # largest relative noise of an estimated variance that counts as known
 MOMENTS = ("bias", "rmse")
 ERRORS = ("q90", "private_q90", "mean_error", *MOMENTS)
 INTERVALS = ("miss_rate", "width_ratio_q50")
 NAN = float("nan")
 
 
-def exact(  # a case each
+def exact(
     metric: str, estimator: est.Estimator, law: dist.Distribution, n: int, budget: Budget
 ) -> float:
-    """Return the limit of a summary column as trials grow.
+    """Return the exact value of a summary column, its limit as the number of trials grows.
 
     Parameters
     ----------
@@ -75,198 +75,264 @@ def exact(  # a case each
     n : int
         Number of all records that the estimator gets.
     budget : Budget
-        Privacy guarantee.
+        Privacy budget.
 
     Returns
     -------
     float
-        Value in the unit of the records. If the estimator makes a private choice, the value assumes
-        the right choice. NaN if the probability of a wrong choice (`exact_miss`, or a bound on it)
-        is above 1e-3, or if the value is not known. Infinite if a core of buckets releases less
-        than nine times in ten.
+        Value, in the unit of the records for errors and widths. If the estimator makes a private
+        choice, the value assumes the right choice. NaN if the probability of a wrong choice
+        (`exact_miss`, or a bound on it) is above 0.001, or if the value is not
+        known. Infinite if FriendlyCore on bucket means releases a value at most nine times in ten.
+        Infinite, too, if at least a tenth of the private centres of `GaussianScoreMean` are wrong.
     """
     if isinstance(budget, NonPrivate) or not estimator.supports(budget):
         return NAN
-    at = ReleaseSetting(n, law.d, budget)
+    setting = ReleaseSetting(n, law.d, budget)
     if type(estimator) in EXACT:  # all others are a clip with noise, or not known
-        return EXACT[type(estimator)](metric, estimator, law, at)
-    given, whole = estimator, at
+        return EXACT[type(estimator)](metric, estimator, law, setting)
+    original, original_setting = estimator, setting
     if isinstance(estimator, est.KarwaVadhanGaussian):
-        estimator, at = _with_sigma(estimator, law, at)
-    missed = exact_miss(estimator, law, n, at.budget)
-    missed = _unknown_miss(estimator, law, at) if np.isnan(missed) else missed
-    if missed > RARE:
-        return NAN  # after a wrong choice the release may be anywhere
+        estimator, setting = _with_sigma(estimator, law, setting)
+    miss = exact_miss(estimator, law, n, setting.budget)
+    miss = _miss_bound(estimator, law, setting) if np.isnan(miss) else miss
+    if miss > MAX_MISS_PROBABILITY:
+        return NAN  # because the release may be anywhere after a wrong choice
     if metric == "noise_q90":
-        return _noise_quantile(estimator, law, at)
+        return _noise_quantile(estimator, law, setting)
     if metric in (*INTERVALS, *STATED):
-        errors = metric in ("error_over_guarantee_q90", "tv_q90") and law.d == 1
-        q90 = _scalar_error("q90", estimator, law, at) if errors else NAN
-        stated = exact_stated(metric, given, law, whole, q90)
-        return exact_interval(metric, given, law, at) if np.isnan(stated) else stated
-    find = _scalar_error if law.d == 1 else _vector_error
-    return find(metric, estimator, law, at) if metric in ERRORS else NAN
+        needs_error = metric in ("error_over_guarantee_q90", "tv_q90") and law.d == 1
+        q90 = _scalar_error("q90", estimator, law, setting) if needs_error else NAN
+        stated = exact_stated(metric, original, law, original_setting, q90)
+        return exact_interval(metric, original, law, setting) if np.isnan(stated) else stated
+    column_function = _scalar_error if law.d == 1 else _vector_error
+    return column_function(metric, estimator, law, setting) if metric in ERRORS else NAN
 
 
-def _unknown_miss(e: est.Estimator, law: dist.Distribution, at: ReleaseSetting) -> float:
-    """Return a bound on the probability that a histogram picks no or an empty bin; 1 if unknown."""
+def _miss_bound(e: est.Estimator, law: dist.Distribution, setting: ReleaseSetting) -> float:
+    """Return a bound on the probability that a private histogram picks no bin or an empty bin.
+
+    For an estimator without a histogram the bound is 0. For vectors the bound is 0, unless the
+    budget is (epsilon, delta). If no bound can be computed, the result is 1.
+    """
     base = getattr(e, "base", e)
     by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean | est.UserLevelMean)
     by_histogram |= isinstance(base, est.KSU20BallMean) and base.radius is None
-    if not by_histogram or (law.d > 1 and not isinstance(at.budget, ApproxDP)):
+    if not by_histogram or (law.d > 1 and not isinstance(setting.budget, ApproxDP)):
         return 0.0
-    bins = histogram(base, at)
-    if (
-        isinstance(base, est.UserLevelMean) and bins and law.variance <= 1 / base.m
-    ):  # by Chebyshev two bins hold half
-        return histogram_misses(0.25, False, bins)
-    found = _fullest(e, law, at)
-    return 1.0 if found is None else histogram_misses(found[1], False, found[2])
+    bins = histogram(base, setting)
+    # Two bins hold half of the records by Chebyshev's inequality, so one of them holds a quarter.
+    if isinstance(base, est.UserLevelMean) and bins and law.variance <= 1 / base.m:
+        return histogram_miss_probability(0.25, False, bins)
+    likeliest = _likeliest_bin(e, law, setting)
+    return (
+        1.0 if likeliest is None else histogram_miss_probability(likeliest[1], False, likeliest[2])
+    )
 
 
-def _clipped(
-    e: Any, law: dist.Distribution, at: ReleaseSetting, step: ClipAndNoise
+def _clip_ends(
+    e: Any, law: dist.Distribution, setting: ReleaseSetting, step: ClipAndNoise
 ) -> tuple[float, float] | None:
-    """Return the ends of the clip; None if they are not known."""
+    """Return the two ends of the interval to which an estimator clips; None if they are not known.
+
+    The ends are infinite for Gaussian records that are hardly ever clipped.
+    """
     centre = step.centre
     if isinstance(e, est.KSU20Mean | est.UserLevelMean):
-        found = _fullest(e, law, at)
-        centre = found[0] if found and overtaken(*found[1:]) < RARE else None
+        likeliest = _likeliest_bin(e, law, setting)
+        centre = (
+            likeliest[0]
+            if likeliest and overtaking_probability(*likeliest[1:]) < MAX_MISS_PROBABILITY
+            else None
+        )
     elif centre is None:  # the clip hardly touches Gaussian records
-        return (-np.inf, np.inf) if is_near(law, e) else None
+        return (-np.inf, np.inf) if satisfies_assumptions(law, e) else None
     return None if centre is None else (centre - step.half_width, centre + step.half_width)
 
 
-def _fullest(
-    e: Any, law: dist.Distribution, at: ReleaseSetting
+def _likeliest_bin(
+    e: Any, law: dist.Distribution, setting: ReleaseSetting
 ) -> tuple[float, float, Histogram] | None:
-    """Return the middle of the likeliest bin, its probability, and the histogram."""
-    bins, points = histogram(e, at), finite_atoms(law)
+    """Return the bin of an estimator's histogram that most likely holds a record.
+
+    The result is the middle of the bin, its probability, and the histogram. None if the estimator
+    has no histogram, or if the distribution of the records has no known points.
+    """
+    bins, points = histogram(e, setting), finite_atoms(law)
     if bins is None or points is None or bins.records < 1:
         return None
-    numbers, place = np.unique(np.floor((points[0] - bins.start) / bins.width), return_inverse=True)
-    held = np.bincount(place, points[1])
-    middle = bins.start + (float(numbers[np.argmax(held)]) + 0.5) * bins.width
-    return middle, min(1.0, float(held.max())), bins
+    numbers, indices = np.unique(
+        np.floor((points[0] - bins.start) / bins.width), return_inverse=True
+    )
+    probabilities = np.bincount(indices, points[1])
+    middle = bins.start + (float(numbers[np.argmax(probabilities)]) + 0.5) * bins.width
+    return middle, min(1.0, float(probabilities.max())), bins
 
 
-def _scalar_error(metric: str, estimator: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
-    """Return the exact error metric of a clipped mean with additive noise, possibly in groups."""
-    step, points = last_step(estimator, at), finite_atoms(law)
-    other = isinstance(estimator, est.KSU20Mean | est.UserLevelMean | est.SubsampleAggregate)
+def _scalar_error(
+    metric: str, estimator: Any, law: dist.Distribution, setting: ReleaseSetting
+) -> float:
+    """Return the exact value of an error column for a clipped mean of numbers with additive noise.
+
+    The columns are those in `ERRORS`, for example ``q90``. The estimate may also be a median of
+    such means of groups of records. NaN if the column is not known.
+    """
+    step, points = last_step(estimator, setting), finite_atoms(law)
+    assumes_bin = isinstance(estimator, est.KSU20Mean | est.UserLevelMean | est.SubsampleAggregate)
     if step is None or points is None or isinstance(estimator, est.ShrinkingIntervals):
         return NAN
     # Rare misses of a private centre dominate means; `other` averages only a part of the records.
     means = metric == "mean_error" or metric in MOMENTS
-    if (step.centre is None and means) or (other and metric in ("private_q90", *MOMENTS)):
+    if (step.centre is None and means) or (assumes_bin and metric in ("private_q90", *MOMENTS)):
         return NAN
-    ends, (values, weights) = _clipped(estimator, law, at, step), points
+    ends, (values, weights) = _clip_ends(estimator, law, setting, step), points
     if isinstance(estimator, est.SubsampleAggregate):  # bucket means of Gaussians are Gaussian
-        values = law.target + (values - law.target) / np.sqrt(at.n / estimator.buckets)
+        values = law.target + (values - law.target) / np.sqrt(setting.n / estimator.buckets)
         if not isinstance(law, dist.Gaussian) or estimator.base != est.EmpiricalMean():
             ends = None
     if ends is None:
         return NAN
-    compared = values if metric == "private_q90" else law.target
-    away = np.clip(values, *ends) - compared
+    reference = values if metric == "private_q90" else law.target
+    errors = np.clip(values, *ends) - reference
     if metric in MOMENTS:
-        return _moment(metric, away, weights, step)
-    found = average(away, weights, step.records, step.noise.variance)
-    if found is None or metric == "mean_error":
-        return float(found[1] @ step.noise.distance(found[0])) if found else NAN
+        return _moment(metric, errors, weights, step)
+    distribution = average(errors, weights, step.records, step.noise.variance)
+    if distribution is None or metric == "mean_error":
+        return (
+            float(distribution[1] @ step.noise.distance(distribution[0])) if distribution else NAN
+        )
     groups = ksu20_groups(estimator) if isinstance(estimator, est.KSU20Mean) else 1
-    return median_quantile(*found, step.noise, groups)
+    return median_quantile(*distribution, step.noise, groups)
 
 
-def _moment(metric: str, away: Floats, weights: Floats, step: ClipAndNoise) -> float:
-    """Return the bias of a clipped mean, or its root mean square error."""
-    bias = float(weights @ away)
-    spread = float(weights @ (away - bias) ** 2) / step.records + step.noise.variance
+def _moment(metric: str, errors: Floats, weights: Floats, step: ClipAndNoise) -> float:
+    """Return the bias of a noisy clipped mean, or its root mean square error.
+
+    `errors` are the values of a clipped record less the target, with the probabilities `weights`.
+    `step` gives the noise and the number of averaged records.
+    """
+    bias = float(weights @ errors)
+    spread = float(weights @ (errors - bias) ** 2) / step.records + step.noise.variance
     return bias if metric == "bias" else float(np.sqrt(bias**2 + spread))
 
 
 def _with_sigma(
-    e: est.KarwaVadhanGaussian, law: dist.Distribution, at: ReleaseSetting
+    e: est.KarwaVadhanGaussian, law: dist.Distribution, setting: ReleaseSetting
 ) -> tuple[est.Estimator, ReleaseSetting]:
-    """Return `KarwaVadhanMean` with a known sigma, and its budget, for a `KarwaVadhanGaussian`.
+    """Return the mean with a known sigma that a `KarwaVadhanGaussian` runs, and its setting.
 
-    If sigma has to be learned, half of the budget is left. The half squared differences of m pairs
-    are clipped at 8 sigma^2 ln(2m/beta), if the histogram finds the bin of sigma^2. The noise of
-    their mean, at a quarter of the budget, must be small beside sigma^2.
+    If the estimator has a sigma, the mean has the whole budget. If it estimates sigma, half of the
+    budget is left for the mean. The estimate of sigma counts as exact under three conditions:
+
+    - the records are Gaussian, and sigma is in the estimator's range;
+    - the estimator does not release an interval;
+    - the noise of the estimated variance is small compared with sigma^2. This variance costs a
+      quarter of the budget. It is the mean of the half squared differences of m pairs, each clipped
+      at 8 sigma^2 ln(2m/beta).
+
+    If a condition fails, the estimator and its setting are returned unchanged.
     """
-    sigma, pairs, interval = e.sigma, at.n // 2, isinstance(e, est.KarwaVadhanInterval)
+    sigma, pairs, interval = e.sigma, setting.n // 2, isinstance(e, est.KarwaVadhanInterval)
     if sigma is None:
         if not isinstance(law, dist.Gaussian) or not pairs or interval:
-            return e, at
+            return e, setting
         sigma = law._scale
         if not e.sigma_low <= sigma <= e.sigma_high:
-            return e, at
+            return e, setting
         width = 8 * float(np.log(2 * pairs / e.beta)) / pairs
-        if additive(at.budget.fraction(0.25), width, width).variance > ROUGH**2:
-            return e, at
-        at = at._replace(budget=at.budget.fraction(0.5))
+        if additive(setting.budget.fraction(0.25), width, width).variance > MAX_VARIANCE_NOISE**2:
+            return e, setting
+        setting = setting._replace(budget=setting.budget.fraction(0.5))
     beta = e.beta / 4 if interval else e.beta
-    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=beta), at
+    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=beta), setting
 
 
-def _by_coordinate(e: est.Estimator, at: ReleaseSetting) -> tuple[Any, ReleaseSetting]:
-    """Return the estimator and budget of a single coordinate, for coordinate-wise estimators."""
+def _coordinate_problem(e: est.Estimator, setting: ReleaseSetting) -> tuple[Any, ReleaseSetting]:
+    """Return the one-dimensional estimator and setting that a coordinate-wise estimator runs.
+
+    Each of the d coordinates has 1/d of the budget. Other estimators and their setting are returned
+    unchanged.
+    """
     if not isinstance(e, est.CoordinateWise):
-        return e, at
-    return e.base, ReleaseSetting(at.n, 1, at.budget.fraction(1 / at.d))
+        return e, setting
+    return e.base, ReleaseSetting(setting.n, 1, setting.budget.fraction(1 / setting.d))
 
 
-def _noise_quantile(estimator: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
-    """Return the 0.9 quantile of the noise's norm."""
-    estimator, own = _by_coordinate(estimator, at)
+def _noise_quantile(estimator: Any, law: dist.Distribution, setting: ReleaseSetting) -> float:
+    """Return ``noise_q90``, the 0.9 quantile of the norm of an estimator's noise.
+
+    NaN if no formula is known, for example for the median of groups in `KSU20Mean`.
+    """
+    estimator, coordinate_setting = _coordinate_problem(estimator, setting)
     if isinstance(estimator, est.KSU20Mean) and estimator.constants == "paper":
-        return NAN  # the noise of a median of groups
+        return NAN  # because the noise is that of a median of groups
     if isinstance(estimator, est.SubsampleAggregate) and estimator.aggregate == "friendly_core":
-        return _core_of_buckets(estimator, law, at)
+        return _bucket_core_quantile(estimator, law, setting)
     if type(estimator) in EXACT:
-        return EXACT[type(estimator)]("noise_q90", estimator, law, own) if law.d == 1 else NAN
-    step = last_step(estimator, own)
+        return (
+            EXACT[type(estimator)]("noise_q90", estimator, law, coordinate_setting)
+            if law.d == 1
+            else NAN
+        )
+    step = last_step(estimator, coordinate_setting)
     return NAN if step is None else step.noise.norm_quantile(law.d, 0.9)
 
 
-def _core_of_buckets(
-    e: est.SubsampleAggregate, law: dist.Distribution, at: ReleaseSetting
+def _bucket_core_quantile(
+    e: est.SubsampleAggregate, law: dist.Distribution, setting: ReleaseSetting
 ) -> float:
-    """Return the noise quantile of a core of bucket means, in units of the records.
+    """Return the 0.9 quantile of the norm of the noise, for FriendlyCore on bucket means.
 
-    A bucket of m records counts as an outlier if at least one of its records is an outlier.
+    The records are split into buckets, and FriendlyCore filters and averages the means of the
+    buckets. A bucket counts as an outlier if at least one of its records is an outlier. The result
+    is NaN if the estimator in the buckets is not the mean. It is NaN, too, if the estimator does
+    not set the distance up to which two bucket means are friends (`friends_within`).
     """
     if e.base != est.EmpiricalMean() or e.friends_within is None:
         return NAN
-    size = at.n / e.buckets
+    size = setting.n / e.buckets
     root = float(np.sqrt(size))
     if isinstance(law, dist.MultivariateContaminatedGaussian):
         law = replace(law, eta=1 - (1 - law.eta) ** size, gap=law.gap / root)
     core = est.FriendlyCoreMean(radius=e.friends_within * root)
-    return core_noise_quantile(core, law, e.buckets, at.budget) / root
+    return core_noise_quantile(core, law, e.buckets, setting.budget) / root
 
 
-def _vector_error(metric: str, estimator: Any, law: dist.Distribution, at: ReleaseSetting) -> float:
-    """Return the exact error metric of a vector.
+def _vector_error(
+    metric: str, estimator: Any, law: dist.Distribution, setting: ReleaseSetting
+) -> float:
+    """Return the exact value of an error column for a mean of vectors; NaN if it is not known.
 
-    Known cases are fixed vectors that are not clipped, and Gaussian noise on N(mu, s^2 I), which is
-    hardly clipped.
+    Three cases are known:
+
+    - fixed vectors of one length that are not clipped;
+    - Gaussian noise on records from N(mu, s^2 I) that are hardly ever clipped;
+    - KSU20's Algorithm 3 on records from `SignedTwoPoint` (`ball_error`).
     """
-    estimator, own = _by_coordinate(estimator, at)
-    step = last_step(estimator, own)
+    estimator, coordinate_setting = _coordinate_problem(estimator, setting)
+    step = last_step(estimator, coordinate_setting)
     if step is None or metric in MOMENTS:
         return NAN
     noise = step.noise
     if isinstance(estimator, est.KSU20BallMean):
         if not isinstance(law, dist.SignedTwoPoint) or metric == "mean_error":
             return NAN
-        return ball_error(metric, estimator, law, at, step)
+        return ball_error(metric, estimator, law, setting, step)
     if isinstance(law, dist.MultivariateGaussian):
-        found = is_round(law) and isinstance(noise, Normal) and is_near(law, estimator)
+        fits = (
+            is_isotropic(law)
+            and isinstance(noise, Normal)
+            and satisfies_assumptions(law, estimator)
+        )
         # A rare miss of the ball dominates means.
-        if not found or step.centre is not None or step.records != at.n or metric == "mean_error":
+        if (
+            not fits
+            or step.centre is not None
+            or step.records != setting.n
+            or metric == "mean_error"
+        ):
             return NAN
-        sampling = 0.0 if metric == "private_q90" else law.scale**2 / at.n
+        sampling = 0.0 if metric == "private_q90" else law.scale**2 / setting.n
         noise = Normal(float(np.sqrt(noise.variance + sampling)))
     elif not isinstance(law, dist.Hypercube) or step.centre != 0 or law.length > step.half_width:
         return NAN

@@ -1,4 +1,4 @@
-"""The means of libraries, by a fake one and by those that are installed."""
+"""Tests of `LibraryMean`, with a fake library and with installed libraries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from dpbench import release
 from dpbench.audit import audit_pair
-from dpbench.estimators.libraries.mean import KNOWN, LibraryMean
+from dpbench.estimators.libraries.mean import LIBRARY_PROPERTIES, LibraryMean
 from dpbench.estimators.libraries.process import python
-from dpbench.libraries.hostile import outcome
+from dpbench.libraries.hostile import classify
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
 
@@ -20,15 +20,15 @@ ADD_REMOVE = PureDP(1.0, neighbours="add_remove")
 
 
 def test_the_mean_by_hand_needs_no_environment(fakes: Path) -> None:
-    """Of 4000 releases; the mean absolute error is off by 6 sd with probability 2e-9."""
+    """The mean absolute error of 4000 releases is off by 6 sd with probability 2e-9."""
     mean, x = LibraryMean(library="numpy", lower=0, upper=2), np.repeat([0, 1], 50)
-    found = mean.releases(x, PureDP(0.5), 4000)
-    error = np.abs(found.values - 0.5) * len(x) * 0.5 / 2
+    result = mean.releases(x, PureDP(0.5), 4000)
+    error = np.abs(result.values - 0.5) * len(x) * 0.5 / 2
     assert abs(error.mean() - 1) < 6 / np.sqrt(4000)
     assert mean.releases(np.append(x[1:], 10.0), PureDP(1e6), 1).values[0] == pytest.approx(0.52)
     values = release(mean, x, PureDP(0.5), rng=np.random.default_rng(0), repeats=3)
-    assert len(set(np.asarray(values))) == 3  # what is asked again is released again
-    assert outcome(mean.releases(np.empty(0), PureDP(1.0), 2), np.nan, 1.0) == "refused"
+    assert len(set(np.asarray(values))) == 3  # repeated calls make new releases
+    assert classify(mean.releases(np.empty(0), PureDP(1.0), 2), np.nan, 1.0) == "refused"
 
 
 def test_a_budget_of_other_neighbours_is_refused(fakes: Path) -> None:
@@ -50,27 +50,27 @@ def test_a_budget_of_other_neighbours_is_refused(fakes: Path) -> None:
             from_mapping(LibraryMean, wrong, "")
 
 
-INSTALLED = [name for name in KNOWN if name != "tumult" and python(name).exists()]
+INSTALLED = [name for name in LIBRARY_PROPERTIES if name != "tumult" and python(name).exists()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INSTALLED)
 def test_the_true_libraries(name: Any) -> None:
-    """Its error is as expected: 6 sd of 4000 releases are passed with probability 2e-9."""
+    """The mean absolute error is as expected; it is off by 6 sd with probability 2e-9."""
     trials = 30 if name == "pipeline-dp" else 4000
-    mean, relation = LibraryMean(library=name), KNOWN[name].relation
+    mean, relation = LibraryMean(library=name), LIBRARY_PROPERTIES[name].relation
     x = np.full(1000, 0.1)
-    found = mean.releases(x, PureDP(1.0, neighbours=relation), trials).values
-    wanted = mean.expected(0.1, 1000.0)
-    assert wanted is not None
-    # the absolute value of a sum of two Laplace noises has a smaller deviation than twice its mean
-    assert abs(np.abs(found - 0.1).mean() * 1000 - wanted.error) < 6 * 2 / np.sqrt(trials)
+    values = mean.releases(x, PureDP(1.0, neighbours=relation), trials).values
+    expected = mean.predict_error(0.1, 1000.0)
+    assert expected is not None
+    # 2 exceeds the standard deviation of the absolute value of a sum of two Laplace noises
+    assert abs(np.abs(values - 0.1).mean() * 1000 - expected.error) < 6 * 2 / np.sqrt(trials)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("opendp" not in INSTALLED, reason="bash dev.sh libraries opendp")
 def test_one_contribution_is_no_privacy() -> None:
-    """OpenDP 0.16: no neighbours of one size differ by one addition, and there is no noise."""
+    """In OpenDP 0.16 no datasets of equal size are at distance 1, so there is no noise."""
     pair = np.zeros(20), np.append(np.zeros(19), 1.0)
     rng = np.random.default_rng(0)
     for contributions, verdict in ((1, "refuted"), (2, "not refuted")):

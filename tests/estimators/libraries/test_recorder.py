@@ -1,4 +1,4 @@
-"""The recorder of mechanisms: fake classes of mechanisms, and libraries that are installed."""
+"""Tests of the recorder, with fake classes of mechanisms and with installed libraries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dpbench.estimators.libraries.process import library, python
 from dpbench.estimators.libraries.recorder import (
     QUERIES,
     Recorder,
-    recorded_mechanisms,
+    record_mechanisms,
     replay,
-    unpacked,
+    split_datasets,
 )
 from dpbench.estimators.libraries.worker import Ask
 
@@ -25,7 +25,7 @@ needs_diffprivlib = pytest.mark.skipif(
 
 
 class Base:
-    """A class of mechanisms, as a library has it."""
+    """Fake base class of the mechanisms of a library."""
 
     sensitivity = 2.0
 
@@ -34,21 +34,21 @@ class Base:
 
 
 class Shifted(Base):
-    """It adds 10 in place of noise."""
+    """Mechanism that adds 10 in place of noise."""
 
     def randomise(self, value: Any) -> Any:
         return value + 10.0
 
 
 class Folded(Shifted):
-    """Its release is what another mechanism makes of the value."""
+    """Mechanism that calls another mechanism."""
 
     def randomise(self, value: Any) -> Any:
         return abs(super().randomise(value))
 
 
 class Chosen(Base):
-    """It chooses by scores, and is given no value."""
+    """Mechanism that gets no value and chooses by its utilities."""
 
     utility = (1.0, 3.0)
 
@@ -57,20 +57,20 @@ class Chosen(Base):
 
 
 def _run(tape: Recorder, value: float, *, chooses: bool = False) -> list[float]:
-    with recorded_mechanisms(Base, tape):
+    with record_mechanisms(Base, tape):
         first = Chosen().randomise() if chooses else Folded().randomise(value)
         return [first, Shifted().randomise(value + first)]
 
 
 def test_mechanisms_are_recorded_once_and_left_as_they_were() -> None:
-    own = [vars(one)["randomise"] for one in (Base, Shifted, Folded, Chosen)]
+    methods = [vars(one)["randomise"] for one in (Base, Shifted, Folded, Chosen)]
     tape = Recorder()
     assert _run(tape, 1.0) == [11.0, 22.0]
     assert tape.steps == [
         {"mechanism": "Folded", "values": [1.0], "stated": 2.0, "norm": "l1", "released": 11.0},
         {"mechanism": "Shifted", "values": [12.0], "stated": 2.0, "norm": "l1", "released": 22.0},
     ]
-    assert [vars(one)["randomise"] for one in (Base, Shifted, Folded, Chosen)] == own
+    assert [vars(one)["randomise"] for one in (Base, Shifted, Folded, Chosen)] == methods
     assert Folded().randomise(-1.0) == 9.0
     assert len(tape.steps) == 2
     chosen = Recorder()
@@ -86,7 +86,7 @@ def test_a_replay_releases_what_the_first_run_did() -> None:
     again = Recorder(first.steps)
     assert _run(again, 5.0) == [11.0, 22.0]
     assert [step["values"] for step in again.steps] == [[5.0], [16.0]]
-    other = Recorder(first.steps)  # a mechanism of another name releases what it does
+    other = Recorder(first.steps)  # a mechanism of another name makes its own release
     assert _run(other, 1.0, chooses=True) == [1, 22.0]
     longer = Recorder(again.steps[:1])
     assert _run(longer, 5.0) == [11.0, 26.0]
@@ -94,37 +94,37 @@ def test_a_replay_releases_what_the_first_run_did() -> None:
 
 def test_the_class_is_left_as_it_was_by_a_run_that_raises() -> None:
     own = vars(Folded)["randomise"]
-    with pytest.raises(ValueError, match="nine"), recorded_mechanisms(Base, Recorder()):
+    with pytest.raises(ValueError, match="nine"), record_mechanisms(Base, Recorder()):
         Folded().randomise("nine")
     assert vars(Folded)["randomise"] is own
 
 
 def test_the_mean_by_hand_and_half_of_its_sensitivity() -> None:
     """One record of four moves the mean of [0, 1] by 1/4."""
-    datasets = unpacked(array("d", [0, 0, 0, 0, 0, 0, 0, 7]), [(4, 1), (4, 1)])
+    datasets = split_datasets(array("d", [0, 0, 0, 0, 0, 0, 0, 7]), [(4, 1), (4, 1)])
     for query, share in (("mean", 1.0), ("halved_mean", 0.5)):
-        found = replay("numpy", query, ASK, datasets)
-        (one,), (other,) = found["tapes"]
+        replayed = replay("numpy", query, ASK, datasets)
+        (one,), (other,) = replayed["tapes"]
         assert other["values"][0] - one["values"][0] == 0.25
         assert one["stated"] == share / 4
         assert one["released"] == other["released"]
-        assert found["message"] == ["", ""]
-    told = replay("numpy", "mean", ASK._replace(lower=None), datasets)["message"]
-    assert told == ["ValueError: bounds are needed"] * 2
+        assert replayed["message"] == ["", ""]
+    message = replay("numpy", "mean", ASK._replace(lower=None), datasets)["message"]
+    assert message == ["ValueError: bounds are needed"] * 2
 
 
 def _steps(query: str, rows: Any, ends: tuple[float, float] = (0.0, 1.0)) -> Any:
-    """Return diffprivlib's steps on several datasets, by the process of its environment."""
+    """Return the recorded steps of diffprivlib on several datasets, from its process."""
     datasets = [np.array(one, dtype=float) for one in rows]
     ask = ASK._replace(lower=ends[0], upper=ends[1])._asdict()
     runs = library("diffprivlib").replay(query, datasets, ask)
-    assert not any(told for _, told in runs)
+    assert not any(message for _, message in runs)
     return [steps for steps, _ in runs]
 
 
-def _moved(query: str, rows: Any, at: int, **how: Any) -> tuple[float, float]:
-    """Return the stated sensitivity of a step and how far its value moved."""
-    one, other = (steps[at] for steps in _steps(query, rows, **how))
+def _moved(query: str, rows: Any, index: int, **options: Any) -> tuple[float, float]:
+    """Return the stated sensitivity of a step, and the distance by which its value moved."""
+    one, other = (steps[index] for steps in _steps(query, rows, **options))
     assert one["stated"] == other["stated"]
     return one["stated"], abs(other["values"][0] - one["values"][0])
 
@@ -136,19 +136,19 @@ def _pair(last: Any, others: Any, n: int = 12) -> list[Any]:
 @pytest.mark.slow
 @needs_diffprivlib
 def test_squares_of_diffprivlib_state_the_lower_bound_twice() -> None:
-    """sum x^2 of x in [0, 1] moves by 1, within the bounds; max(lower, lower)^2 = 0 is stated."""
+    """The sum of x^2 over x in [0, 1] moves by 1, but max(lower, lower)^2 = 0 is stated."""
     query = "linear_regression_no_intercept"
     assert _moved(query, _pair([(0, 0), (1, 0)], (0, 0)), 2) == (0.0, 1.0)
-    # of [2, 3]: 9 - 4 = 5 where one is replaced, 9 where one comes or goes; 4 is stated
+    # for [2, 3] a replaced record moves it by 9 - 4 = 5, an added one by 9; 4 is stated
     assert _moved(query, _pair([(2, 2), (3, 2)], (2, 2)), 2, ends=(2.0, 3.0)) == (4.0, 5.0)
-    # with an intercept, given equal offsets: here the released offset is at the lower bound
+    # with an intercept, offsets are equal: here the released offset is at the lower bound
     assert _moved("linear_regression", _pair([(0, 0), (1, 0)], (0, 0)), 4) == (0.0, 1.0)
 
 
 @pytest.mark.slow
 @needs_diffprivlib
 def test_a_regression_of_diffprivlib_without_intercept_does_not_clip() -> None:
-    """Features and targets beyond the declared bounds: x^2 moves by 100^2, x y as far."""
+    """For features and targets beyond the declared bounds, x^2 and x y move by 100^2."""
     rows = _pair([(0, 0), (100, 100)], (0, 0))
     for at, stated in ((0, 1.0), (1, 1.0), (2, 0.0)):
         assert _moved("linear_regression_no_intercept", rows, at) == (stated, 1e4)
@@ -158,7 +158,7 @@ def test_a_regression_of_diffprivlib_without_intercept_does_not_clip() -> None:
 @pytest.mark.slow
 @needs_diffprivlib
 def test_diffprivlib_counts_missing_records_in_the_sensitivity() -> None:
-    """Of 12 records m are numbers: a mean moves by 1/m, 1/12 is stated, and m need not change."""
+    """If m of 12 records are numbers, the mean moves by 1/m, but 1/12 is stated."""
     numbers = np.full((2, 12, 1), np.nan)
     numbers[:, :3], numbers[1, 0] = 0.0, 1.0
     assert _moved("nanmean", numbers, 0) == pytest.approx((1 / 12, 1 / 3))
@@ -173,7 +173,7 @@ def test_diffprivlib_counts_missing_records_in_the_sensitivity() -> None:
 @pytest.mark.slow
 @needs_diffprivlib
 def test_naive_bayes_of_diffprivlib_takes_a_change_of_class_for_one_of_features() -> None:
-    """A record of feature 3 leaves a class: its sum in [2, 3] moves by 3, and 3 - 2 is stated.
+    """A record of feature 3 leaves a class: its sum in [2, 3] moves by 3, but 3 - 2 is stated.
 
     A class is counted only if some record has it: one record decides which mechanisms run, with
     both classes declared.
@@ -198,10 +198,10 @@ def test_statistics_of_diffprivlib_move_as_far_as_they_state() -> None:
 @pytest.mark.skipif(not python("opendp").exists(), reason="bash dev.sh libraries opendp")
 @pytest.mark.parametrize("query", QUERIES["opendp"])
 def test_opendp_states_what_a_replaced_record_moves(query: str) -> None:
-    """Counts and quantiles state two records, one that goes and one that comes."""
+    """Moves equal the stated sensitivities; a count states two records, but does not move."""
     datasets = [np.zeros((12, 1)), np.append(np.zeros(11), 1e6)[:, None]]
     runs = library("opendp").replay(query, datasets, ASK._replace(size=12)._asdict())
     (one,), (other,) = (steps for steps, _ in runs)
     gaps = np.abs(np.subtract(one["values"], other["values"]))
-    expected = {"count": 0.0}.get(query, one["stated"])
-    assert (gaps.max() if one["norm"] == "max" else gaps.sum()) == pytest.approx(expected)
+    change = {"count": 0.0}.get(query, one["stated"])
+    assert (gaps.max() if one["norm"] == "max" else gaps.sum()) == pytest.approx(change)

@@ -13,16 +13,16 @@ from scipy.stats import binom, multinomial, norm
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.theory.bounds.bernoulli import (
-    _chains,
+    _private_chains,
     bernoulli_chain_error,
     bernoulli_chain_lower_bound,
     rare_bernoulli_chain_lower_bound,
 )
 from dpbench.theory.bounds.numbers import (
     BETA,
-    _fair_chains,
+    _sampling_chains,
     bernoulli_lower_bound,
-    fair_lower_bound,
+    bernoulli_sampling_lower_bound,
 )
 
 
@@ -81,7 +81,7 @@ def test_no_private_test_of_rare_coins_is_better(h: float, q: float) -> None:
 def test_no_private_answer_tells_the_laws_of_a_chain(budget: PureDP) -> None:
     n = 150
     near = [(k, k + s) for k in range(n + 1) for s in (1, -1) if 0 <= k + s <= n]
-    chains = _chains(n, budget, 1.0, BETA)
+    chains = _private_chains(n, budget, 1.0, BETA)
     assert [laws for laws, _ in chains] == [2, 4]
     for laws, h in chains:
         heads = 0.5 + h * np.arange(1 - laws, laws, 2)
@@ -92,7 +92,7 @@ def test_no_private_answer_tells_the_laws_of_a_chain(budget: PureDP) -> None:
 @pytest.mark.parametrize(("n", "q"), [(10**4, 1.0), (10**6, 1e-5)])
 def test_its_chains_have_unit_moments(n: int, q: float) -> None:
     budget, k, errors = PureDP(1.0), 6, []
-    for laws, h in _chains(n, budget, q, BETA):
+    for laws, h in _private_chains(n, budget, q, BETA):
         lean = h * np.arange(1 - laws, laws, 2)
         weights = np.array([0 * lean + 1 - q, q * (0.5 + lean), q * (0.5 - lean)])
         points = np.array([0, 1, -1])[:, None]
@@ -115,12 +115,15 @@ def test_a_test_with_gaussian_noise_is_no_better(budget: Budget) -> None:
 def test_it_joins_the_bounds_of_privacy_and_of_sampling() -> None:
     for n in (50, 51, 10**4):
         ((_, pair), *_), ((_, fair), *_) = (
-            _chains(n, PureDP(100.0), 1.0, BETA),
-            _fair_chains(n, BETA),
+            _private_chains(n, PureDP(100.0), 1.0, BETA),
+            _sampling_chains(n, BETA),
         )
         assert pair == pytest.approx(fair, rel=1e-6)
     both = bernoulli_chain_lower_bound(10**5, PureDP(0.01))
-    privacy, sampling = bernoulli_lower_bound(10**5, PureDP(0.01)), fair_lower_bound(10**5)
+    privacy, sampling = (
+        bernoulli_lower_bound(10**5, PureDP(0.01)),
+        bernoulli_sampling_lower_bound(10**5),
+    )
     assert 1.25 * max(privacy, sampling) < both < privacy + sampling
     assert bernoulli_chain_lower_bound(10, PureDP(0.01)) == pytest.approx(0.5)
     assert math.isnan(bernoulli_chain_lower_bound(10**7, PureDP(0.01)))

@@ -15,12 +15,12 @@ from dpbench.distributions import TwoPoint
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.theory.bounds.bernoulli import bernoulli_chain_lower_bound
 from dpbench.theory.bounds.class_bound import (
-    OF_VIEWS,
+    LOCAL_BOUND_NAME,
     ErrorBound,
     class_bound,
-    heavy_tailed,
-    largest,
-    of_people,
+    heavy_tail_bound,
+    largest_bound,
+    user_level_bound,
 )
 from dpbench.theory.bounds.local import local_distance, local_lower_bound
 from dpbench.theory.bounds.multi_hypothesis import multi_hypothesis_lower_bound
@@ -37,8 +37,8 @@ T: dict[str, Any] = {"tail_index": 4.5}
 
 
 def test_the_largest_of_what_is_known() -> None:
-    assert largest(one=1.0, the_other=2.0, unknown=math.nan) == ErrorBound(2.0, "the other")
-    none = largest(unknown=math.nan)
+    assert largest_bound(one=1.0, the_other=2.0, unknown=math.nan) == ErrorBound(2.0, "the other")
+    none = largest_bound(unknown=math.nan)
     assert math.isnan(none.value)
     assert none.by == ""
 
@@ -69,10 +69,10 @@ def test_numbers(budget: Budget) -> None:
 def test_several_laws_and_directions() -> None:
     n, budget = 10**5, PureDP(0.01)
     several = multi_hypothesis_lower_bound(n, 6, budget)
-    assert heavy_tailed(n, 6, budget) == (several, "several laws")
+    assert heavy_tail_bound(n, 6, budget) == (several, "several laws")
     assert several > two_point_lower_bound(n, 6, budget).alpha
     private = moments_lower_bound(10**4, 512, 3, PureDP(0.01))
-    assert heavy_tailed(10**4, 3, PureDP(0.01), d=512) == (private.alpha, "directions")
+    assert heavy_tail_bound(10**4, 3, PureDP(0.01), d=512) == (private.alpha, "directions")
     vectors = dist.MultivariateStudentT(d=512, **T, unit_moment=3)
     assert class_bound(vectors, 10**4, PureDP(0.01)) == (private.alpha, "directions")
     # Of N(mean, s^2 I) with E|X|^3 = s^3 sqrt(8/pi) = 1.
@@ -99,10 +99,10 @@ def test_the_local_model() -> None:
     assert coin == pytest.approx(t / 2, rel=2e-3)
     gaussian = class_bound(dist.Gaussian(scale=3), n, budget, local=True)
     assert gaussian.value == pytest.approx(3 * norm.ppf((1 + t) / 2))
-    assert gaussian.by == OF_VIEWS
-    own = heavy_tailed(n, 3, budget, local=True)
+    assert gaussian.by == LOCAL_BOUND_NAME
+    own = heavy_tail_bound(n, 3, budget, local=True)
     assert own == (local_lower_bound(n, 3, budget).alpha, "two laws of views")
-    assert own.value > 10 * heavy_tailed(n, 3, budget, rare=0).value
+    assert own.value > 10 * heavy_tail_bound(n, 3, budget, rare=0).value
     assert math.isnan(class_bound(dist.MultivariateGaussian(d=8), n, budget, local=True).value)
 
 
@@ -110,11 +110,11 @@ def test_the_lower_bound_of_people() -> None:
     """With one record it is the one of records; the laws of one person are t apart."""
     budget, n, k = PureDP(0.01), 10**5, 6.0
     t = largest_untestable_tv(n, budget)
-    assert of_people(n, 1, k, budget, False).value == pytest.approx(
+    assert user_level_bound(n, 1, k, budget, False).value == pytest.approx(
         two_point_lower_bound(n, k, budget).alpha
     )
     for m in (1, 6, 7, 4096):
-        bound = of_people(n, m, k, budget, False)
+        bound = user_level_bound(n, m, k, budget, False)
         if bound.by == "two laws":
             p = 1 - (1 - t) ** (1 / m)
             assert bound.value == pytest.approx(p * TwoPoint(p=p, k=k).tau, rel=1e-9)
@@ -128,5 +128,5 @@ def test_the_lower_bound_of_people() -> None:
         j = np.arange(m + 1)
         apart = np.abs(stats.binom.pmf(j, m, 0.5 + h) - stats.binom.pmf(j, m, 0.5 - h)).sum() / 2
         assert apart == pytest.approx(t, rel=6e-3)
-    assert of_people(n, 4096, k, budget, False).by == "two coins"
-    assert of_people(10, 4, k, budget, True).value == math.inf
+    assert user_level_bound(n, 4096, k, budget, False).by == "two coins"
+    assert user_level_bound(10, 4, k, budget, True).value == math.inf

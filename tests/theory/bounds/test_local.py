@@ -21,7 +21,7 @@ from dpbench.theory.bounds.local import (
     local_information_bound,
     local_lower_bound,
 )
-from dpbench.theory.bounds.numbers import coin_logit
+from dpbench.theory.bounds.numbers import entropy_logit
 
 
 def the_view(t: float, epsilon: float, delta: float) -> tuple[Floats, Floats]:
@@ -156,11 +156,11 @@ def test_pairs_that_are_near_have_at_least_the_affinity_of_coins() -> None:
     for _ in range(2000):
         a, b = rng.dirichlet(np.full(rng.integers(2, 5), 0.7), 2)
         rho = max(float(np.sum(xlogy(a, a / b))), float(np.sum(xlogy(b, b / a))))
-        x = 1 / (1 + math.exp(coin_logit(rho)))
+        x = 1 / (1 + math.exp(entropy_logit(rho)))
         assert np.sum(np.sqrt(a * b)) >= 2 * math.sqrt(x * (1 - x)) - 1e-12
     coin = np.array([0.2, 0.8])
     entropy = float(np.sum(xlogy(coin, coin / coin[::-1])))
-    assert coin_logit(entropy) == pytest.approx(math.log(4))
+    assert entropy_logit(entropy) == pytest.approx(math.log(4))
 
 
 @pytest.mark.parametrize("budget", [GDP(1.0), ZCDP(0.5)])

@@ -16,8 +16,8 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, PureDP
 from dpbench.theory.bounds.multi_hypothesis import (
     ARC_STEPS,
-    ARCS,
-    LAWS,
+    LARGEST_ARC,
+    LARGEST_L,
     STEPS,
     multi_hypothesis_lower_bound,
 )
@@ -247,9 +247,9 @@ def test_how_fast_releases_move(p: float) -> None:
         assert 0.93 * most < information <= most
 
 
-@pytest.mark.parametrize("width", ARCS)
+@pytest.mark.parametrize("width", LARGEST_ARC)
 def test_the_table_of_arcs(width: int) -> None:
-    assert 0.1 <= least_failure_on_an_arc(ARC_STEPS, width, ARCS[width]) < 0.1003
+    assert 0.1 <= least_failure_on_an_arc(ARC_STEPS, width, LARGEST_ARC[width]) < 0.1003
 
 
 @pytest.mark.parametrize(("n", "rho"), [(10**5, 5e-5), (500, 0.1)])
@@ -257,7 +257,7 @@ def test_what_every_arc_is_of(n: int, rho: float) -> None:
     """P is where the arc of n records is what the table has."""
     p = (multi_hypothesis_lower_bound(n, 4, ZCDP(rho)) * ARC_STEPS / 6) ** (4 / 3)
     arc = math.sqrt(math.expm1(2 * rho) * n * p * (n * p + 1 - p)) / 2
-    assert arc == pytest.approx(ARCS[6], rel=1e-9)
+    assert arc == pytest.approx(LARGEST_ARC[6], rel=1e-9)
 
 
 def test_records_as_arrays_count_them() -> None:
@@ -269,11 +269,11 @@ def test_records_as_arrays_count_them() -> None:
     )
 
 
-@pytest.mark.parametrize("width", LAWS)
+@pytest.mark.parametrize("width", LARGEST_L)
 def test_the_table(width: int) -> None:
     """Each L leaves failures of at least 0.1, and a little more leaves fewer."""
-    assert least_failure(STEPS, width, LAWS[width]) >= 0.1
-    assert least_failure(STEPS, width, LAWS[width] * 1.001) < 0.1
+    assert least_failure(STEPS, width, LARGEST_L[width]) >= 0.1
+    assert least_failure(STEPS, width, LARGEST_L[width] * 1.001) < 0.1
 
 
 @pytest.mark.parametrize(("k", "ratio"), [(6, 1.038), (8, 1.085), (12, 1.148)])

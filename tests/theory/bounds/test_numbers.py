@@ -19,12 +19,12 @@ from dpbench.theory.bounds import numbers as lower_bounds
 from dpbench.theory.bounds.numbers import (
     BETA,
     NORMAL_PAIRS_FROM,
-    _fair_chains,
+    _sampling_chains,
     _testing_error,
+    bernoulli_chain_half_step,
     bernoulli_lower_bound,
+    bernoulli_sampling_lower_bound,
     binomial_weights,
-    chain_of_coins,
-    fair_lower_bound,
     gaussian_lower_bound,
     largest_untestable_tv,
     sampling_lower_bound,
@@ -143,7 +143,7 @@ def test_two_signs_is_the_best_of_all_concentrated_tests(n: int, p: float, budge
 def test_chains_under_zcdp() -> None:
     """Every order holds along a chain, to what the module says; and between two other notions."""
     for rho, room in ((1e-3, 1e-6), (0.5, 5e-4), (2.0, 7e-3)):
-        for chain in lower_bounds._chains(rho):
+        for chain in lower_bounds._zcdp_logits(rho):
             x = 1 / (1 + np.exp(chain[chain < 15]))
             worst = np.maximum(_divergences(x[1:], x[:-1]), _divergences(x[:-1], x[1:]))
             assert all(worst / rho - 1 < room)
@@ -166,7 +166,7 @@ def test_a_small_rho_in_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     mu = 1e-5
     assert largest_untestable_tv(n, GDP(mu)) * n * mu == pytest.approx(2 * norm.ppf(0.9), 1e-5)
     s, rough = np.arange(600), _testing_error(np.arange(600), ZCDP(1e-5))
-    monkeypatch.setattr(lower_bounds, "FINE", 1e-9)  # a record at a time
+    monkeypatch.setattr(lower_bounds, "MAX_GROUPED_RHO", 1e-9)  # a record at a time
     fine = _testing_error(s, ZCDP(1e-5))
     kept = fine > 1e-3
     assert all(rough[kept] <= fine[kept])
@@ -267,7 +267,7 @@ def test_the_error_of_a_pair_grows_with_the_distance_of_its_laws() -> None:
 def test_the_best_guess_of_a_law_of_a_chain(n: int) -> None:
     """Of all estimators: the likeliest law is wrong with probability beta, on average."""
     k, s = 6, np.arange(n + 1)
-    chains = _fair_chains(n, BETA)
+    chains = _sampling_chains(n, BETA)
     assert [laws for laws, _ in chains] == [2, 4, 8, 16][: len(chains)]
     errors = []
     for laws, h in chains:
@@ -277,7 +277,7 @@ def test_the_best_guess_of_a_law_of_a_chain(n: int) -> None:
         moments = p * (1 - p) * (p ** (k - 1) + (1 - p) ** (k - 1))  # E|X - mean|^k of Bernoullis
         errors.append(h * moments.max() ** (-1 / k))
     assert sampling_lower_bound(n, k) == pytest.approx(max(errors), rel=1e-9)
-    assert fair_lower_bound(n) == max(h for _, h in chains)
+    assert bernoulli_sampling_lower_bound(n) == max(h for _, h in chains)
 
 
 def test_sampling_is_normal_in_the_end() -> None:
@@ -306,7 +306,7 @@ def test_laplace_noise_reaches_the_chain() -> None:
     )
     assert bernoulli_lower_bound(7, PureDP(0.01)) == 0.5
     # Of steps of 0.45 three laws fit; they need an error of 3/4 beta.
-    assert chain_of_coins(lambda error: 0.5 - error) == pytest.approx((0.5 - 0.075) / 2)
+    assert bernoulli_chain_half_step(lambda error: 0.5 - error) == pytest.approx((0.5 - 0.075) / 2)
     assert math.isnan(bernoulli_lower_bound(7, NonPrivate()))
 
 

@@ -19,11 +19,11 @@ from dpbench.theory.bounds.numbers import BETA, two_point_lower_bound
 from dpbench.theory.bounds.vectors import (
     ANGLES,
     VectorBound,
-    _hidden,
-    _largest,
-    _needed,
+    _answer_shares,
+    _larger_bound,
+    _largest_hidden_distance,
+    _needed_records,
     _power,
-    _shares,
     gaussian_lower_bound,
     moments_lower_bound,
 )
@@ -85,7 +85,7 @@ def test_what_no_private_answer_is_near_to(
     told = 0
     for beta in (0.1, 0.25, 0.4):
         share = math.log(width / many)
-        t = min(_hidden(n, budget, share, beta, one_dataset), 1 - 1e-9)
+        t = min(_largest_hidden_distance(n, budget, share, beta, one_dataset), 1 - 1e-9)
         told += 0 < t < 0.9
         if one_dataset:
             laws = np.hstack([np.full((many, 1), 1 - t), t * np.eye(many)])
@@ -118,7 +118,7 @@ def test_the_power_of_s_steps(budget: Budget) -> None:
                 naive.append(min(math.exp(epsilon) * a + delta, other, 1.0))
         found = _power(np.linspace(0, 80, 81), math.log(share), budget)
         np.testing.assert_allclose(found, naive, rtol=1e-7, atol=2e-9)
-        s = float(_needed(budget, np.array(math.log(share)), 0.1))
+        s = float(_needed_records(budget, np.array(math.log(share)), 0.1))
         ends = np.array([math.floor(s), math.ceil(s)], dtype=np.float64)
         below, above = _power(ends, math.log(share), budget)
         assert below - 0.02 <= 0.9 <= above + 0.02  # it is not quite exact, and but a choice
@@ -129,12 +129,12 @@ def test_which_t_is_the_largest() -> None:
     n, share, s = 60, math.log(1e-4), np.linspace(0, 60, 61)
     for budget in (PureDP(0.7), ApproxDP(0.7, 1e-3), GDP(0.5)):
         power = _power(s, share, budget)
-        t = _hidden(n, budget, share, 0.1, True)
+        t = _largest_hidden_distance(n, budget, share, 0.1, True)
         assert binom.pmf(s, n, t) @ power == pytest.approx(0.9, abs=1e-9)
-        less = _hidden(n, budget, share, 0.1, False)
+        less = _largest_hidden_distance(n, budget, share, 0.1, False)
         assert min(binom.sf(s, n, less) + power) == pytest.approx(0.9, abs=1e-9)
         assert 0.5 * t < less < t
-    assert _hidden(7, GDP(0.1), share, 0.1, True) == 1
+    assert _largest_hidden_distance(7, GDP(0.1), share, 0.1, True) == 1
 
 
 @pytest.mark.parametrize("t", [0.05, 0.4])
@@ -147,9 +147,9 @@ def test_the_divergence_under_zcdp(t: float) -> None:
     divergence = np.trapezoid(xlogy(p, p / norm.pdf(x, 0, sd)), x)
     limit = rho * (n * t * (1 - t) + n**2 * t**2)
     assert 0.5 * limit * t < divergence <= limit
-    # That is what `_hidden` spends: at its t it is the divergence of events of those chances.
+    # `_largest_hidden_distance` spends this divergence: at its t, that of events of those chances.
     for share in (1 / 64, 1e-9):
-        hidden = _hidden(500, ZCDP(1e-3), math.log(share), 0.1, True)
+        hidden = _largest_hidden_distance(500, ZCDP(1e-3), math.log(share), 0.1, True)
         needed = rel_entr([0.9, 0.1], [share, 1 - share]).sum()
         spent = 1e-3 * (500 * hidden * (1 - hidden) + 500**2 * hidden**2)
         assert spent == pytest.approx(needed, rel=1e-9)
@@ -158,7 +158,7 @@ def test_the_divergence_under_zcdp(t: float) -> None:
 @pytest.mark.parametrize("d", [2, 3, 10, 200, 5000])
 def test_the_share_of_a_cap(d: int) -> None:
     """By quadrature over the angle; the limit that stands in where that is tiny is above it."""
-    log_share, radius = _shares(d)
+    log_share, radius = _answer_shares(d)
     assert (log_share[-1], radius[-1]) == (-math.log(2 * d), math.sqrt(0.5))
     np.testing.assert_allclose(radius[:-1], np.sin(ANGLES))
 
@@ -184,12 +184,12 @@ def test_the_share_of_a_cap(d: int) -> None:
 def test_the_laws_are_in_the_class(k: float) -> None:
     budget, d, n = PureDP(0.5), 300, 2000
     found, gaussian = [], []
-    for log_share, radius in zip(*(some[::5] for some in _shares(d)), strict=True):
-        t = _hidden(n, budget, float(log_share), 0.1, True)
+    for log_share, radius in zip(*(some[::5] for some in _answer_shares(d)), strict=True):
+        t = _largest_hidden_distance(n, budget, float(log_share), 0.1, True)
         law = TwoPoint(p=min(t, 0.5), k=k)
         assert law.moment(k) == pytest.approx(1)  # along u; less elsewhere
         found.append(law.p * law.tau * radius)
-        t = _hidden(n, budget, float(log_share), 0.1, False)
+        t = _largest_hidden_distance(n, budget, float(log_share), 0.1, False)
         far = 2 * norm.ppf((1 + t) / 2)  # of N(R u, I) from N(0, I)
         gaussian.append(min(far, 1) * radius)
     bound = moments_lower_bound(n, d, k, budget)
@@ -205,7 +205,7 @@ BUDGETS: list[Budget] = [PureDP(0.1), PureDP(2.0), ZCDP(0.01), ApproxDP(0.5, 1e-
 
 def ball_lower_bound(n: int, d: int, budget: Budget) -> VectorBound:
     """Bound the error on laws on the unit ball: P_u = u with probability t, else 0, so R(t) = t."""
-    return _largest(n, d, budget, BETA, np.asarray, np.asarray, one_dataset=True)
+    return _larger_bound(n, d, budget, BETA, np.asarray, np.asarray, one_dataset=True)
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)

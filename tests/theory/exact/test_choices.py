@@ -1,4 +1,4 @@
-"""How often private choices miss, against draws."""
+"""Tests of the probabilities that private choices miss, against draws."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpbench.estimators import (
     MedianThenClippedMean,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.theory.exact.choices import overtaken
+from dpbench.theory.exact.choices import overtaking_probability
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram
 from dpbench.theory.exact.value import exact, exact_miss
 from tests.theory.exact.cases import name
@@ -34,7 +34,7 @@ PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
 OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
 
 
-CLOSE, FAR = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
+CLOSE, FAR_VECTORS = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,18 @@ def test_misses_of_other_records_are_not_known(estimator: Estimator, law: Distri
 
 
 def test_how_often_a_fuller_bin_is_overtaken() -> None:
-    """Next to no noise decides ties alone."""
+    """Compare with binomials: negligible noise only decides ties."""
     for n, share in ((20, 0.6), (21, 0.55)):
         bins = Histogram(0.0, 1.0, np.inf, n, PureDP(1e6))
         ties = stats.binom.pmf(n / 2, n, share) / 2
         below = stats.binom.cdf(np.ceil(n / 2) - 1, n, share) + ties
-        assert overtaken(share, bins) == pytest.approx(below, rel=1e-9)
-    # One record, and the difference of two Laplace noises of scale 2 above 1.
+        assert overtaking_probability(share, bins) == pytest.approx(below, rel=1e-9)
+    # With one record, the difference of two Laplace noises of scale 2 is above 1 or below -1.
     above = np.exp(-0.5) * 2.5 / 4
-    one = Histogram(0.0, 1.0, np.inf, 1, PureDP(1.0))
-    assert overtaken(0.8, one) == pytest.approx(0.8 * above + 0.2 * (1 - above), abs=2e-3)
+    bins_of_one = Histogram(0.0, 1.0, np.inf, 1, PureDP(1.0))
+    assert overtaking_probability(0.8, bins_of_one) == pytest.approx(
+        0.8 * above + 0.2 * (1 - above), abs=2e-3
+    )
 
 
 EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, unit_moment=2)
@@ -86,7 +88,7 @@ MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
 def test_how_often_a_coarse_step_misses(
     estimator: Estimator, law: Distribution, n: int, budget: Budget, reach: float
 ) -> None:
-    # As above; all that is far off before the last noise, or is not there, is a miss.
+    # A value before the last noise that is far off, or missing, is a miss.
     rng = np.random.default_rng(0)
     before = estimator.run(law.sample(rng, 3000, n), Ledger(budget, rng)).before_noise
     away = np.abs(before.reshape(3000, -1) - law.mean).max(axis=1)
@@ -110,14 +112,14 @@ def test_how_often_votes_are_wrong(aggregate: str, budget: Budget, location: flo
     spec = {"kind": "subsample_test", "buckets": 21, "aggregate": aggregate}
     estimator = Estimator.build(spec, "estimator")
     law = Gaussian(location=location, scale=10)
-    found = estimator.run(law.sample(rng, TRIALS, 200), Ledger(budget, rng)).value
-    wrong = int(np.count_nonzero(found != location))
+    answers = estimator.run(law.sample(rng, TRIALS, 200), Ledger(budget, rng)).value
+    wrong = int(np.count_nonzero(answers != location))
     share = exact("mean_error", estimator, law, 200, budget)
     assert stats.binomtest(wrong, TRIALS, share).pvalue > 1e-6 / (2 * len(VOTES))
 
 
 def test_buckets_of_two_sizes_vote() -> None:
-    """Of 5 records two buckets have two and one has one; next to no noise; by enumeration."""
+    """Enumerate the votes of two buckets of two records and one of one, with negligible noise."""
     spec = {"kind": "subsample_test", "buckets": 3}
     estimator, budget = Estimator.build(spec, "estimator"), PureDP(1000.0)
     right = [stats.norm.cdf(0.5 * np.sqrt(size)) for size in (2, 2, 1)]
@@ -125,5 +127,5 @@ def test_buckets_of_two_sizes_vote() -> None:
     for votes in itertools.product((0, 1), repeat=3):
         chance = np.prod([p if v else 1 - p for p, v in zip(right, votes, strict=True)])
         wrong += float(chance) * (sum(votes) < 2)
-    found = exact("mean_error", estimator, Gaussian(location=1.0), 5, budget)
-    assert found == pytest.approx(wrong, rel=1e-9)
+    probability = exact("mean_error", estimator, Gaussian(location=1.0), 5, budget)
+    assert probability == pytest.approx(wrong, rel=1e-9)

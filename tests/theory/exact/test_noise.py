@@ -1,4 +1,4 @@
-"""The laws of additive noise, by quadrature."""
+"""Tests of the distributions of additive noise, by quadrature."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def test_noise_by_quadrature(noise: Noise, law: Any) -> None:
     nodes, weights = np.polynomial.legendre.leggauss(200)
     angles, weights = np.pi / 4 * (nodes + 1), np.pi / 4 * weights
 
-    def within(r: float) -> float:  # of two: |x| = r sin(angle), the other at most r cos(angle)
-        x, most = r * np.sin(angles), r * np.cos(angles)
-        return float(4 * weights @ (law.pdf(x) * (law.cdf(most) - 0.5) * most))
+    def within(r: float) -> float:  # P(norm <= r): |x| = r sin(angle), |y| <= r cos(angle)
+        x, other_bound = r * np.sin(angles), r * np.cos(angles)
+        return float(4 * weights @ (law.pdf(x) * (law.cdf(other_bound) - 0.5) * other_bound))
 
     for c in (0.0, 0.3, -2.0):
         ends = sorted([-30, 0, -c, 30])
         parts = [
-            integrate.quad(lambda z, c=c: abs(c + z) * law.pdf(z), *both)[0]
-            for both in itertools.pairwise(ends)
+            integrate.quad(lambda z, c=c: abs(c + z) * law.pdf(z), *interval)[0]
+            for interval in itertools.pairwise(ends)
         ]
         assert noise.distance(np.array(c)) == pytest.approx(sum(parts), rel=1e-6)
     assert noise.cdf(np.array([-1.0, 0.4])) == pytest.approx(law.cdf([-1.0, 0.4]))
-    assert (noise.above(0.02), noise.variance) == pytest.approx((law.isf(0.02), law.var()))
+    assert (noise.isf(0.02), noise.variance) == pytest.approx((law.isf(0.02), law.var()))
     assert within(noise.norm_quantile(2, 0.9)) == pytest.approx(0.9, abs=1e-6)
     mean = integrate.quad(lambda r: 1 - within(r), 0, 20, epsabs=1e-7)[0]
     assert noise.norm_mean(2) == pytest.approx(mean, rel=1e-5)
@@ -51,5 +51,5 @@ def test_the_analytic_gaussian_has_its_delta(delta: float) -> None:
 
 def test_noise_of_a_radius() -> None:
     radius = stats.gamma(3, scale=0.7)
-    found = Radial(0.7).norm_quantile(3, 0.9), Radial(0.7).norm_mean(3)
-    assert found == pytest.approx((radius.ppf(0.9), radius.mean()))
+    quantile_and_mean = Radial(0.7).norm_quantile(3, 0.9), Radial(0.7).norm_mean(3)
+    assert quantile_and_mean == pytest.approx((radius.ppf(0.9), radius.mean()))

@@ -1,4 +1,4 @@
-"""The tail of a sum of two Laplace noises."""
+"""Tests of the tail of a sum of two Laplace noises, and of errors of vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpbench.theory.exact.ratio import laplaces_above, vector_rmse
 
 @pytest.mark.parametrize(("a", "c"), [(1.0, 0.3), (1.0, 1.0), (0.2, 5.0), (1.0, 1 + 1e-9), (2, 0)])
 def test_the_tail_of_a_sum_of_two_laplaces(a: float, c: float) -> None:
-    """By integrating P(X > t - y) over the density of Y."""
+    """Integrate P(X > t - y) over the density of Y."""
     for t in (-3.0, 0.0, 0.4, 6.0):
 
         def above(y: float, t: float = t) -> float:
@@ -26,13 +26,13 @@ def test_the_tail_of_a_sum_of_two_laplaces(a: float, c: float) -> None:
         breaks = sorted({0.0, t / c if c else 0.0})
         ends = [-60.0, *breaks, 60.0]
         by_parts = sum(quad(above, *end)[0] for end in itertools.pairwise(ends))
-        found = laplaces_above(np.array(t), np.array(a), np.array(c))
-        assert found == pytest.approx(by_parts, abs=1e-8)
+        tail_sum = laplaces_above(np.array(t), np.array(a), np.array(c))
+        assert tail_sum == pytest.approx(by_parts, abs=1e-8)
 
 
 def test_vectors_without_noise_err_by_sampling() -> None:
-    """E|average - mean|^2 is d s^2/n."""
+    """Compare with the sampling error, E|average - mean|^2 = d s^2/n."""
     budget = PureDP(1e6, neighbours="add_remove")
     for estimator in (TransformedNoiseMean(), NormalizedSumMean(region="ball")):
-        found = vector_rmse(estimator, np.array([0.1, 0.0, -0.2, 0.1]), 0.01, 10**4, budget)
-        assert found == pytest.approx(0.01 * np.sqrt(4 / 10**4), rel=1e-3)
+        rmse = vector_rmse(estimator, np.array([0.1, 0.0, -0.2, 0.1]), 0.01, 10**4, budget)
+        assert rmse == pytest.approx(0.01 * np.sqrt(4 / 10**4), rel=1e-3)

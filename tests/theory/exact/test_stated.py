@@ -1,4 +1,4 @@
-"""What estimators state beside a number, against the estimators."""
+"""Tests of the exact values of released intervals and guarantees, against the estimators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASES: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("width_q50", KSU20RangeEstimate(k=3, alpha=0.05, radius=9, constants="practical"), SKEWED,
      3000, RHO),
     ("error_over_guarantee_q90", KSU20RangeEstimate(k=2, alpha=0.04, radius=1000), TAILS, 3000,
-     PURE),  # an edge
+     PURE),  # the mean is at an edge of a bin
     ("error_over_guarantee_q90", KSU20RangeEstimate(k=3, alpha=0.05, radius=1e3), SKEWED, 3000,
      APPROX),
     ("error_over_guarantee_q90", KSU20Mean(k=2, radius=1, constants="paper", beta=0.9),
@@ -54,30 +54,30 @@ def test_what_estimators_state(
 ) -> None:
     # Counts of trials are binomial: all cases raise a false alarm with probability 1e-6 together.
     rng = np.random.default_rng(0)
-    found = estimator.run(law.sample(rng, TRIALS, n), Ledger(budget, rng))
-    wanted = exact(metric, estimator, law, n, budget)
-    error, count = np.abs(found.value - law.target), 0
+    estimate = estimator.run(law.sample(rng, TRIALS, n), Ledger(budget, rng))
+    expected = exact(metric, estimator, law, n, budget)
+    error, count = np.abs(estimate.value - law.target), 0
     if metric == "width_q50":
-        assert found.interval is not None
-        widths = found.interval[1] - found.interval[0]
-        assert widths == pytest.approx(np.full(TRIALS, wanted), rel=1e-6)
+        assert estimate.interval is not None
+        widths = estimate.interval[1] - estimate.interval[0]
+        assert widths == pytest.approx(np.full(TRIALS, expected), rel=1e-6)
         return
     if metric == "miss_rate":
-        assert found.interval is not None
-        low, high = found.interval
-        count, chance = int(np.sum((law.target < low) | (law.target > high))), wanted
+        assert estimate.interval is not None
+        low, high = estimate.interval
+        count, chance = int(np.sum((law.target < low) | (law.target > high))), expected
     else:
         if metric == "tv_q90":
-            assert found.scale is not None
-            values = law.distance_to_gaussian(found.value, found.scale)
+            assert estimate.scale is not None
+            values = law.distance_to_gaussian(estimate.value, estimate.scale)
         else:
-            assert found.accuracy is not None
-            values = error / found.accuracy
-            if np.ptp(values) < 1e-9:  # the place of a mean in its bin
-                assert values == pytest.approx(np.full(TRIALS, wanted), rel=1e-6)
+            assert estimate.accuracy is not None
+            values = error / estimate.accuracy
+            if np.ptp(values) < 1e-9:  # the position of the mean in its bin is not random
+                assert values == pytest.approx(np.full(TRIALS, expected), rel=1e-6)
                 return
         assert values is not None
-        count, chance = int(np.sum(values > wanted)), 0.1
+        count, chance = int(np.sum(values > expected)), 0.1
     assert stats.binomtest(count, TRIALS, chance).pvalue > 1e-6 / len(CASES)
 
 
@@ -92,7 +92,7 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
         NORMAL,
         3000,
         PURE,
-    ),  # the middle
+    ),  # the mean is in the middle of a bin
     ("outside_q90", KSU20RangeEstimate(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
     ("error_over_guarantee_q90", KSU20Mean(k=2, radius=1, constants="paper"), TAILS, 10**6, PURE),
     ("tv_q90", KarwaVadhanGaussian(radius=10, sigma=4), WIDE, 1000, PURE),

@@ -1,4 +1,4 @@
-"""Exact values against the estimators that they are not computed from."""
+"""Tests of exact values against the estimators, which the exact values never call."""
 
 from __future__ import annotations
 
@@ -145,20 +145,20 @@ def test_what_estimators_do(
 ) -> None:
     # The trials beyond the 0.9 quantile are binomial: all cases raise a false alarm with
     # probability 1e-6 together.
-    few = isinstance(estimator, FriendlyCoreMean | CoinPressCovariance) or law in (
+    slow = isinstance(estimator, FriendlyCoreMean | CoinPressCovariance) or law in (
         THREE,
         EIGHT,
         STRETCHED,
         FEW_OUTLIERS,
     )
-    rng, trials = np.random.default_rng(0), 1000 if few else TRIALS
+    rng, trials = np.random.default_rng(0), 1000 if slow else TRIALS
     sample = law.sample(rng, trials, n)
-    found = estimator.run(sample, Ledger(budget, rng))
+    estimate = estimator.run(sample, Ledger(budget, rng))
     covariance = estimator.estimand == "covariance"
     parts = {
-        "noise": found.value - found.before_noise,
-        "q90": found.value - (law.covariance if covariance else law.target_of(sample)),
-        "private_q90": found.value - (0 if covariance else sample.mean()),
+        "noise": estimate.value - estimate.before_noise,
+        "q90": estimate.value - (law.covariance if covariance else law.target_of(sample)),
+        "private_q90": estimate.value - (0 if covariance else sample.mean()),
     }
     for metric in metrics.split():
         size = np.linalg.norm(parts[metric].reshape(trials, -1), axis=1)
@@ -168,19 +168,19 @@ def test_what_estimators_do(
         assert stats.binomtest(beyond, trials, 0.1).pvalue > 1e-6 / (3 * len(CASES)), metric
 
 
-CLOSE, FAR = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
+CLOSE, FAR_VECTORS = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
 FREE = KarwaVadhanMean(radius=None)
 UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
-    # a rare miss of a private centre is as large as R
+    # a rare miss of a private centre may be as large as R
     ("mean_error", KarwaVadhanMean(radius=1e6), NORMAL, 150, CLOSE),
     ("noise_q90", GaussianScoreMean(radius=5), NORMAL, 150, CLOSE),
-    # records that the estimator does not expect there, or not as wide
-    ("q90", CoinPressMean(radius=3), FAR, 1000, RHO),
+    # records with an unexpected mean or standard deviation
+    ("q90", CoinPressMean(radius=3), FAR_VECTORS, 1000, RHO),
     ("q90", GaussianScoreMean(radius=5), Gaussian(scale=0.5), 1000, CLOSE),
     ("q90", GradientDescentMean(clip=6), NORMAL, 1000, RHO),
-    ("q90", CoinPressMean(radius=0), FAR, 1000, RHO),
+    ("q90", CoinPressMean(radius=0), FAR_VECTORS, 1000, RHO),
     ("q90", CoinPressMean(radius=3), MultivariateGaussian(d=10, scale=1.7), 1000, RHO),
-    ("q90", CoinPressCovariance(bound=1), FAR, 2000, RHO),
+    ("q90", CoinPressCovariance(bound=1), FAR_VECTORS, 2000, RHO),
     ("q90", CoinPressCovariance(bound=0.5, rounds=1), THREE, 2000, RHO),
     ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1e6), THREE, 2000, RHO),
     ("mean_error", SubsampleTest(buckets=11), NORMAL, 100, CLOSE),
@@ -189,7 +189,7 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("noise_q90", CoordinateWise(base=FREE), VECTORS, 60, APPROX),
     ("noise_q90", KSU20BallMean(k=2, radius=None), THREE, 60, APPROX),
     ("q90", KSU20Mean(k=2, radius=5, alpha=1), Gaussian(location=2.7), 60, CLOSE),
-    # too few records, or too few of them that are not zero
+    # too few records, or too few records that are not zero
     (
         "q90",
         KSU20BallMean(k=2, radius=1, outside="project"),
@@ -204,7 +204,7 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("mean_error", SubsampleTest(buckets=11), Gaussian(location=1), 5, CLOSE),
     # no variance; noise that is not Gaussian
     ("q90", TunedClippedMean(k=2), StudentT(tail_index=1.5), 1000, CLOSE),
-    # outliers that may be friends, or the core
+    # outliers that may be friends of other records, or form the core
     ("noise_q90", FriendlyCoreMean(), replace(OUTLIERS, gap=9.0), 1000, APPROX),
     ("noise_q90", FriendlyCoreMean(threshold=0), replace(OUTLIERS, eta=0.5), 1000, APPROX),
 ]
@@ -230,13 +230,16 @@ def test_the_ends_of_the_numbers() -> None:
 
 @pytest.mark.parametrize("upper", [3e4, 1e5, 1e6])
 def test_exact_moments_of_clipped_incomes(upper: float) -> None:
-    """E min(X, T)^j = m^j e^(j^2/2) Phi(z - j) + T^j (1 - Phi(z)), z = ln(T/m), sigma = 1."""
+    """Compare with the moments of a log-normal X of median m and sigma = 1, clipped at T.
+
+    E min(X, T)^j = m^j e^(j^2/2) Phi(z - j) + T^j (1 - Phi(z)) with z = ln(T/m).
+    """
     median, n, epsilon = 60_000.0, 500, 0.05
     z, phi = np.log(upper / median), stats.norm.cdf
     first, second = (median**j * np.exp(j**2 / 2) * phi(z - j) + upper**j * phi(-z) for j in (1, 2))
     bias = first - median * np.exp(0.5)
     noise = 2 * (upper / (n * epsilon)) ** 2
     law, clip = LogNormal(scale=median), ClippedMean(lower=0, upper=upper)
-    found = [exact(one, clip, law, n, dpbench.PureDP(epsilon)) for one in ("bias", "rmse")]
-    wanted = [bias, np.sqrt(bias**2 + (second - first**2) / n + noise)]
-    assert found == pytest.approx(wanted, rel=1e-3)
+    values = [exact(metric, clip, law, n, dpbench.PureDP(epsilon)) for metric in ("bias", "rmse")]
+    expected = [bias, np.sqrt(bias**2 + (second - first**2) / n + noise)]
+    assert values == pytest.approx(expected, rel=1e-3)
