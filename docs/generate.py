@@ -22,7 +22,7 @@ from dpbench.commands import commands
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius
-from dpbench.estimators.catalogue import catalogue
+from dpbench.estimators.catalogue import catalogue, keywords
 from dpbench.jobs import describe
 from dpbench.privacy import Budget
 from dpbench.theory.families import Family
@@ -143,7 +143,18 @@ def _keys(kind: type[Any]) -> str:
 def _kind(name: str, kind: type[Any], *parts: str) -> str:
     home = ".".join(kind.__module__.split(".")[:2])
     python = f"In Python :py:class:`{home}.{kind.__name__}`."
-    return section(name, _prose(kind), *parts, _keys(kind), python, label=f"kind-{name}")
+    texts = (_index_entries(name), _prose(kind), *parts, _keys(kind), python)
+    return section(name, *texts, label=f"kind-{name}")
+
+
+def _index_entries(name: str) -> str:
+    """Return the directive that lists a kind in the index, under its search words and authors."""
+    if name not in keywords():
+        return ""
+    entry = keywords()[name]
+    authors = [who for source in entry.sources.values() for who in source.authors.split(", ")]
+    terms = dict.fromkeys([*entry.words, *authors])
+    return "\n".join([".. index::", *(f"   single: {term}; {name}" for term in terms)])
 
 
 def _link(name: str) -> str:

@@ -136,6 +136,18 @@ def test_every_kind_and_every_key_is_in_the_reference() -> None:
     assert shipped(Estimator) <= linked
 
 
+def test_the_index_has_the_words_and_the_authors_of_kinds() -> None:
+    pages = dict(generate._reference())
+    for term, kind in (
+        ("Huang", "instance_optimal_mean"), ("sparse vector", "universal_mean"),
+        ("Bun", "smooth_sensitivity_trimmed_mean"), ("duchi", "local_mean"),
+    ):  # fmt: skip
+        _, _, section = pages["estimators"].partition(f".. _kind-{kind}:\n")
+        _, _, entries = section.partition(".. index::\n")
+        assert f"\n   single: {term}; {kind}\n" in f"\n{entries.partition(chr(10) * 2)[0]}\n"
+    assert "\n   single: staircase; pure_dp\n" in pages["budgets"]
+
+
 def test_bounds_have_their_oracles() -> None:
     pages = dict(modules._theory())
     for name in ("bernoulli", "class_bound", "local", "multi_hypothesis", "numbers", "vectors"):

@@ -10,12 +10,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from dpbench.cli import run
 from dpbench.suite.problems import SUITE, read_suite
-from dpbench.suite.table import archive_path
+from dpbench.suite.table import Scores, archive_path
 
 ROOT = Path(__file__).parents[2]
 # Of texts that are seen, those that stand out from what is behind them by less than 4.5 to 1, the
@@ -144,8 +143,9 @@ def test_no_link_is_broken_and_nothing_is_fetched(site: Path) -> None:
 @pytest.mark.slow
 def test_the_front_page_says_what_the_archive_does(site: Path) -> None:
     """Shares, means and the best of each problem, recomputed from the file and today's bounds."""
-    bounds = {one.id: one.bound.value for one in read_suite().problems}
-    rows = pd.read_parquet(archive_path(SUITE))
+    suite = read_suite()
+    bounds = {one.id: one.bound.value for one in suite.problems}
+    rows = Scores.read(archive_path(SUITE), suite).rows.copy()
     rows["score"] *= rows["bound"] / rows["problem"].map(bounds)
     text = (site / "benchmark" / "index.html").read_text("utf-8")
     _, _, text = text.partition('<section id="entries">')
