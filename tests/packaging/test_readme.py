@@ -116,6 +116,8 @@ def test_every_shown_override_is_accepted() -> None:
 def test_the_example_of_the_guides(monkeypatch: pytest.MonkeyPatch, trials: int) -> None:
     """The sweep agrees with its theorem; a small audit, with one control, refutes nothing."""
     monkeypatch.setitem(THEOREMS, "two_quantiles_epsilon", None)  # which goes with the test
+    for name in ("two_quantiles", "uniform", "quantile_theorem"):  # each test imports its own files
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(cases, "CONTROLS", (controls.NoClipping(),))
     monkeypatch.setattr(cases, "catalogue", lambda n, d: catalogue(n, d)[:3])
     monkeypatch.setattr(AuditJob, "_draw", lambda *_: None)
