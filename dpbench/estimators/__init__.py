@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 
 from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.affine_invariant import AffineInvariantMean
-from dpbench.estimators.base import Estimate, Estimator, release
+from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
@@ -40,6 +40,7 @@ from dpbench.estimators.regression import (
     LeastSquares,
     SubsampleLeastSquares,
 )
+from dpbench.estimators.releases import Interval, Intervals, release
 from dpbench.estimators.smooth_sensitivity_trimmed import SmoothSensitivityTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 from dpbench.estimators.unbiased import UnbiasedMean
@@ -64,6 +65,8 @@ __all__ = [
     "GradientDescentMean",
     "GradientDescentRegression",
     "InstanceOptimalMean",
+    "Interval",
+    "Intervals",
     "InverseSensitivity",
     "KSU20BallMean",
     "KSU20Mean",

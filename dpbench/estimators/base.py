@@ -1,26 +1,24 @@
-"""The base class of all estimators, and `release`, which runs an estimator on one dataset."""
+"""Base class of all estimators, and the estimates that they return."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Never, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
-from dpbench.errors import reject_unknown_keywords
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.noise_factor import noise_times
 from dpbench.registry import Radius, Registered, validated
-from dpbench.samples import DenseSample, Sample
+from dpbench.samples import Sample
 from dpbench.samples.base import AddRemoveView
 
-__all__ = ["Estimate", "Estimator", "NeedsRadius", "Terms", "as_estimator", "release"]
+__all__ = ["Estimate", "Estimator", "NeedsRadius", "Terms", "as_estimator"]
 
 Terms = dict[str, float]
 
@@ -319,71 +317,3 @@ class NeedsRadius(Estimator):
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
         return self.notions if self.radius is not None else (ApproxDP,)
-
-
-def release(
-    estimator: Estimator,
-    data: ArrayLike,
-    budget: Budget | None,
-    *,
-    rng: np.random.Generator,
-    repeats: int | None = None,
-    **unknown: Never,
-) -> float | Floats:
-    """Release a differentially private estimate of the mean of `data`.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        The mechanism, with its parameters.
-    data : (n,) or (n, d) array_like
-        Finite numbers, one row per record. Integers are converted to float64; the array is never
-        written to.
-    budget : Budget or None
-        Privacy budget of one release; None for an estimator that is not private.
-    rng : Generator
-        Source of all randomness.
-    repeats : int, optional
-        Number of independent releases on these data; each costs the budget. Default: one.
-    **unknown
-        Not accepted: an unknown name raises ConfigError with the names that exist.
-
-    Returns
-    -------
-    float or (d,) array; (repeats,) or (repeats, d) array if `repeats` is given
-        NaN where the estimator declares failure. For other estimands see `Estimator.shape`.
-
-    Raises
-    ------
-    ValueError
-        If the data are empty, NaN or infinite, if `repeats` is below 1, or if the estimator does
-        not support the data or the budget.
-    TypeError
-        If the budget is a number, or `rng` a seed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpbench import PureDP, release
-    >>> from dpbench.estimators import ClippedMean
-    >>> heights = np.random.default_rng(0).normal(170, 10, 10_000)
-    >>> value = release(ClippedMean(lower=0, upper=300), heights, PureDP(1.0),
-    ...                 rng=np.random.default_rng(1))
-    >>> bool(abs(value - heights.mean()) < 1)
-    True
-    """
-    reject_unknown_keywords(unknown, release)
-    array = np.asarray(data, dtype=np.float64)
-    if array.ndim not in (1, 2) or array.size == 0:
-        raise ValueError(f"expected non-empty data of shape (n,) or (n, d), got {array.shape}")
-    if not isinstance(budget, Budget | None):
-        raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
-    if repeats is not None and repeats < 1:
-        raise ValueError(f"repeats is {repeats}; at least one is needed")
-    DenseSample(array[None])  # check the data once, not once per repeat
-    copies = 1 if repeats is None else repeats
-    sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
-    value = estimator.run(sample, Ledger(budget or NonPrivate(), rng)).value
-    if repeats is not None:
-        return value
-    return float(value[0]) if value.ndim == 1 else value[0]

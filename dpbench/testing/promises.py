@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate, release
+from dpbench.estimators.base import Estimate
 from dpbench.estimators.external import OneDataset
+from dpbench.estimators.releases import release
 from dpbench.privacy import Ledger
 from dpbench.privacy.replay import ROUNDING
 from dpbench.privacy.tape import Tape

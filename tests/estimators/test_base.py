@@ -1,8 +1,7 @@
-"""The promises of `release`, checks of estimates, kinds of data, and sensitivities."""
+"""Checks of estimates, kinds of data, and sensitivities."""
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import math
 from collections.abc import Callable
@@ -10,93 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike
 
 import dpbench.estimators as est
-from dpbench import Estimator, PureDP, release
-from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, TrimmedMean, base, external
+from dpbench import Estimator, PureDP
+from dpbench.estimators import Estimate
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
-from tests.estimators.outsiders import _Scalars, once
 from tests.support import Floats, name, rng, run, same_law
-
-CLIP = ClippedMean(lower=0.0, upper=10.0)
-DATA = np.random.default_rng(0).gamma(2.0, 2.0, 100)
-
-
-def test_scalars_give_a_float_and_repeats_come_first() -> None:
-    assert type(once(CLIP, DATA, PureDP(1.0))) is float
-    assert type(once(CLIP, [5], PureDP(1.0))) is float
-    small = np.array([1, 2, 3], dtype=np.uint8)
-    assert once(CLIP, small, PureDP(1e6)) == pytest.approx(2.0, abs=1e-3)
-    assert np.shape(once(_Scalars(), DATA, PureDP(1.0), repeats=5)) == (5,)
-    for shape in ((20,), (20, 1), (20, 3)):
-        for repeats in (1, 7):
-            value = once(CLIP, np.ones(shape), PureDP(1.0), repeats)
-            assert np.shape(value) == (repeats, *shape[1:])
-            assert np.unique(value).size == np.size(value)
-    with pytest.raises(ValueError, match=r"repeats|negative"):
-        once(CLIP, DATA, PureDP(1.0), 0)
-
-
-def test_no_budget_for_an_estimator_without_privacy() -> None:
-    for budget in (None, NonPrivate()):
-        assert once(EmpiricalMean(), [1, 2, 3, 1, 8], budget) == pytest.approx(3.0)
-        assert once(TrimmedMean(fraction=0.2), [1, 2, 3, 1, 8], budget) == pytest.approx(2.0)
-    with pytest.raises(ValueError, match="ClippedMean cannot honour a budget of notion 'none'"):
-        once(CLIP, DATA, None)
-    with pytest.raises(ValueError, match="EmpiricalMean cannot honour a budget of notion 'pure'"):
-        once(EmpiricalMean(), DATA, PureDP(1.0))
-
-
-def test_the_stream_moves_on() -> None:
-    first, repeated, other = (once(CLIP, DATA, PureDP(1.0), seed=s) for s in (1, 1, 2))
-    assert first == repeated != other
-    stream = rng(1)
-    value, next_value = (release(CLIP, DATA, PureDP(1.0), rng=stream) for _ in range(2))
-    assert value == first != next_value
-
-
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        ([1.0, np.nan, 2.0], "1 of 3"),
-        ([np.inf, -np.inf, 2.0], "2 of 3"),
-        ([[1.0, np.nan], [np.nan, 2.0]], "2 of 4"),
-        ([], "non-empty"),
-        (np.zeros((3, 0)), "non-empty"),
-        (3.0, r"shape \(n,\) or \(n, d\)"),
-        (np.zeros((2, 2, 2)), r"shape \(n,\) or \(n, d\)"),
-    ],
-)
-@pytest.mark.parametrize("repeats", [None, 5])
-def test_other_data_are_refused(data: ArrayLike, text: str, repeats: int | None) -> None:
-    with pytest.raises(ValueError, match=text):
-        once(CLIP, data, PureDP(1.0), repeats)
-
-
-def test_a_number_is_no_budget() -> None:
-    with pytest.raises(TypeError, match=r"the budget is 1\.0; give one such as PureDP"):
-        once(CLIP, DATA, 1.0)  # type: ignore[arg-type]
-
-
-def test_a_seed_is_no_generator() -> None:
-    with pytest.raises(
-        TypeError, match=r"^rng is 0; give a generator: np\.random\.default_rng\(0\)$"
-    ):
-        release(CLIP, DATA, PureDP(1.0), rng=0)  # type: ignore[arg-type]
-
-
-def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Estimator, "_registry", dict(Estimator._registry)
-    )  # an example registers a kind
-    for module, least in ((base, 4), (external, 5)):
-        result = doctest.testmod(module)
-        assert result.attempted >= least
-        assert result.failed == 0
-    assert "one_dataset" not in Estimator.kinds()
-
 
 # Results that an estimator may not return, with the message.
 
