@@ -256,6 +256,9 @@ THEOREMS = {
     # noisy count has twice this MSE.
     "transformed_noise": Theorem("KSW23 (number not checked)", "level", _is(1), "rmse"),
     "sum_and_count": Theorem("KSW23, G20 (numbers not checked)", "ratio", _is(math.nan), "rmse"),
+    # Columns under one budget: the docstring of `dpbench.estimators.columns` derives the ratios of
+    # the total error for shares of a budget (DR14) and for one noise for the row (HT10).
+    "column_shares": Theorem("DR14, HT10 (numbers not checked)", "ratio", _is(math.nan), "rmse"),
     "minimax_risk": Theorem("GRS09, GS10 (numbers not checked)", "level", _is(1), "rmse"),
     "exact_noise": Theorem(EXACT, "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem(EXACT, "level", _is(1), "private_q90"),

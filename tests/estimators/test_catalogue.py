@@ -52,6 +52,8 @@ ROWS = [
     row("pzga", "coordinate_wise", base=CLIPPED),
     row("pzga", "coordinate_wise", base=KarwaVadhanMean(radius=2.0)),
     row("a", "coordinate_wise", base={"kind": "ksu20_mean", "k": 2, "radius": None}),
+    row("pzga", "columns_clipped_mean", lower=-2.0, upper=3.0),
+    row("pzga", "columns_clipped_mean", lower=-2.0, upper=3.0, split="norm"),
     row("n", "empirical_mean", FOLLOWS),
     row("pzga", "median_then_clipped_mean", radius=1e300, sigma=0.5),
     row("a", "friendly_core_mean", {"translation": True}, radius=3.0),

@@ -33,6 +33,7 @@ ELSEWHERE = {
     # one table of exact values against draws, or the tests of the only estimator that it is about
     "theory/exact/instance.py": "theory/exact/test_value.py",
     "theory/exact/clip_and_noise_oracle.py": "theory/exact/test_value.py",
+    "theory/exact/columns.py": "estimators/test_columns.py",
     "theory/exact/clip_and_noise.py": "theory/exact/test_value.py",
     "theory/exact/vectors.py": "theory/exact/test_value.py",
     "theory/exact/intervals.py": "estimators/test_intervals.py",
