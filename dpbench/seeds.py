@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,10 @@ def _value(value: Any) -> Any:
     """Return a parameter's value in a form that JSON can hold.
 
     An object becomes a mapping of its class's name to its parameters. A function becomes its name.
+    A mapping of objects becomes a list of pairs, because the order of its keys may matter.
     """
+    if isinstance(value, Mapping) and any(map(is_dataclass, value.values())):
+        return [[key, _value(entry)] for key, entry in value.items()]
     if is_dataclass(value):
         return {stream_name(type(value)): _parameters(value)}
     return f"{value.__module__}.{value.__qualname__}" if callable(value) else value

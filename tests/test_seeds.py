@@ -82,6 +82,17 @@ class Renamed:
 
 
 @validated
+class Holder:
+    parts: dict[str, Any]
+
+
+def test_the_order_of_a_mapping_is_part_of_a_name() -> None:
+    text = 'Holder{"parts": [["b", {"Old": {"clip_at": 1.0}}], ["a", 2]]}'
+    assert canonical(Holder(parts={"b": Renamed(threshold=1.0), "a": 2})) == text
+    assert canonical(Holder(parts={"a": 2, "b": Renamed(threshold=1.0)})) != text
+
+
+@validated
 class Child(Renamed):
     inner: Renamed | None = None
 

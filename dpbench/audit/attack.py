@@ -95,7 +95,8 @@ def choose_attacks(
     pilot : PairReleases
         First releases on both datasets.
     direction : ndarray of shape (m,)
-        Direction in which the estimated quantity differs between the two datasets.
+        Direction in which the estimated quantity differs between the two datasets; empty if it is
+        not known.
     budget : Budget
         Claimed budget; its notion selects the attacks.
     runs : int
@@ -130,9 +131,10 @@ def _scores(pilot: PairReleases, direction: Floats) -> Iterator[Score]:
 
     If a release is one number, this number is the only score. If a release is a vector, there are
     two projections. One is on `direction`, in which the estimated quantity differs between the
-    datasets. The other is on the first coordinate axis. There are also two log-likelihood ratios of
-    the two datasets. One ratio assumes independent Laplace noise. The other ratio assumes Gaussian
-    noise with the covariance of the `pilot` releases.
+    datasets; it is left out if `direction` is empty. The other is on the first coordinate axis.
+    There are also two log-likelihood ratios of the two datasets. One ratio assumes independent
+    Laplace noise. The other ratio assumes Gaussian noise with the covariance of the `pilot`
+    releases.
 
     Each ratio uses the two coordinates with the largest shift between the datasets, relative to
     their spread. If there are more than two coordinates, each ratio is also computed from all of
@@ -141,8 +143,9 @@ def _scores(pilot: PairReleases, direction: Floats) -> Iterator[Score]:
     if pilot.left.shape[1] == 1:
         yield lambda released: released[:, 0]
         return
-    unit = direction / np.linalg.norm(direction)
-    yield lambda released: released @ unit
+    if direction.size:
+        unit = direction / np.linalg.norm(direction)
+        yield lambda released: released @ unit
     yield lambda released: released[:, 0]
     left, right = (side[np.isfinite(side).all(axis=1)] for side in pilot)
     if min(len(left), len(right)) < 2:

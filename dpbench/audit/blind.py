@@ -44,7 +44,7 @@ from dpbench.audit.half_additive import HALF
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.budgets import _BadEvent
-from dpbench.privacy.neighbours import Pair
+from dpbench.privacy.neighbours import Pair, replacement_budget
 from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import DenseSample
 
@@ -155,7 +155,9 @@ class _PaymentLedger(Ledger):
     def pay(self, mechanism: str = "", sensitivity: Any = None) -> None:
         super().pay(mechanism, sensitivity)
         assert isinstance(self.tape, _PaymentTape)
-        self.tape.paid.append(_Payment(self.budget, mechanism, self.times, self.weight))
+        # The tape states sensitivities for all steps between neighbours: convert the budget, too.
+        budget = self.budget if self.steps == 1 else replacement_budget(self.budget)
+        self.tape.paid.append(_Payment(budget, mechanism, self.times, self.weight))
 
 
 def trace_steps(

@@ -349,15 +349,18 @@ def direction(estimand: str, pair: Pair) -> Floats:
     Parameters
     ----------
     estimand : str
-        Estimated quantity: ``mean``, ``covariance`` or ``regression``.
+        Estimated quantity: ``mean``, ``covariance``, ``regression`` or ``table``.
     pair : Pair
         Neighbouring datasets.
 
     Returns
     -------
     ndarray of shape (m,)
-        Direction in the space of releases; not normalised.
+        Direction in the space of releases; not normalised. Empty for a table, whose cells depend on
+        the groups of the records.
     """
+    if estimand == "table":
+        return np.zeros(0)
     if pair.relation == "add_remove":
         return np.atleast_1d(pair.right.mean(axis=0) - pair.left.mean(axis=0))
     changed = np.atleast_1d((pair.left != pair.right).reshape(len(pair.left), -1).any(axis=1))

@@ -44,6 +44,8 @@ from dpbench.estimators.regression import (
 from dpbench.estimators.releases import Interval, Intervals, release
 from dpbench.estimators.smooth_sensitivity_trimmed import SmoothSensitivityTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
+from dpbench.estimators.table_release import TableRelease, release_table
+from dpbench.estimators.tables import TableMean
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 from dpbench.estimators.user_level import UserLevelMean
@@ -97,6 +99,8 @@ __all__ = [
     "SubsampleAggregate",
     "SubsampleLeastSquares",
     "SubsampleTest",
+    "TableMean",
+    "TableRelease",
     "TransformedNoiseMean",
     "TrimmedMean",
     "TunedClippedMean",
@@ -105,6 +109,7 @@ __all__ = [
     "UserLevelMean",
     "WhitenedCoinPressMean",
     "release",
+    "release_table",
 ]  # fmt: skip
 
 for _module in iter_modules(__path__):  # modules not imported above register their kinds here

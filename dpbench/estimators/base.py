@@ -79,8 +79,9 @@ class Estimator(Registered, ABC):
         states a sensitivity for each relation.
     multivariate : bool
         True if records may be vectors, False if they have to be numbers.
-    estimand : {'mean', 'covariance', 'regression'}
-        The estimated quantity; see `shape`. A covariance is estimated from vectors of mean 0.
+    estimand : {'mean', 'covariance', 'regression', 'table'}
+        The estimated quantity; see `shape`. A covariance is estimated from vectors of mean 0. A
+        table has the means of several groups of records; its class defines `shape`.
     bounded_in : {'central', 'local', None}
         Privacy model of the estimator; lower bounds on the error in this model apply to it. None if
         no lower bound applies: the estimand is not a mean, or the parameters carry more knowledge

@@ -19,6 +19,7 @@ __all__ = [
     "ClippedMean",
     "CoordinateWise",
     "L2ClippedMean",
+    "as_private_base",
     "noisy_clipped_mean",
 ]  # fmt: skip
 
@@ -162,6 +163,29 @@ class L2ClippedMean(Estimator):
         return Estimate(released.reshape(clipped.shape), clipped)
 
 
+def as_private_base(base: Any) -> Estimator:
+    """Build the estimator of numbers that another estimator runs on each coordinate or column.
+
+    Parameters
+    ----------
+    base : Estimator, str or mapping
+        Estimator, its registered name or its configuration.
+
+    Returns
+    -------
+    Estimator
+
+    Raises
+    ------
+    ValueError
+        If `base` is no estimator, or is not private.
+    """
+    estimator = as_estimator(base)
+    if not isinstance(estimator, Estimator) or estimator.supports(NonPrivate()):
+        raise ValueError("give a private estimator of scalars, by its name or configuration")
+    return estimator
+
+
 @validated
 class CoordinateWise(Estimator):
     """Coordinate-wise mean: a one-dimensional estimator on each coordinate, with 1/d of the budget.
@@ -181,10 +205,7 @@ class CoordinateWise(Estimator):
     @field_validator("base")
     @classmethod
     def _check_base(cls, base: Any) -> Estimator:
-        estimator = as_estimator(base)
-        if not isinstance(estimator, Estimator) or estimator.supports(NonPrivate()):
-            raise ValueError("give a private estimator of scalars, by its name or configuration")
-        return estimator
+        return as_private_base(base)
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from functools import cache, reduce
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.privacy.budgets import Budget, _BadEvent
+from dpbench.privacy.neighbours import replacement_budget
 
 __all__ = ["Account", "OverdraftError", "check_number"]
 
@@ -28,10 +29,16 @@ class Account:
     ----------
     budget : Budget
         Budget of one release.
+
+    Attributes
+    ----------
+    name : str
+        Name of the account in the receipt, for example of a column; empty by default.
     """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
+        self.name = ""
         self._reserved = (0.0,) * len(budget.amounts)
         self._mechanism: str | None = None  # the mechanism that spent the budget
         self._groups: list[list[Self]] = []  # the parts in a group are parallel
@@ -56,18 +63,21 @@ class Account:
 
     def _cost_in(self, notion: Budget) -> Floats:
         if self._mechanism is not None:
-            return np.asarray(notion.cost_of(self.budget))
+            return np.asarray(notion.cost_of(_in_relation_of(notion, self.budget)))
         # Parts compose in the notion of this account, and the total is converted once.
         total = np.zeros(len(self.budget.amounts))
         # Cache costs, because `repeated` lists one child many times.
         cost = cache(lambda child: child._cost_in(self.budget))
         for group in self._groups:
             total += reduce(np.maximum, map(cost, group))
-        if type(notion) is type(self.budget):
+        same_relation = notion.neighbours == self.budget.neighbours
+        if type(notion) is type(self.budget) and same_relation:
             return total
         if not total.any():  # a budget of 0 does not exist, so it cannot be converted
             return np.zeros(len(notion.amounts))
-        return np.asarray(notion.cost_of(type(self.budget)(*self.budget.amounts_of(total))))
+        relation: Any = {"neighbours": self.budget.neighbours}
+        spent = type(self.budget)(*self.budget.amounts_of(total), **relation)
+        return np.asarray(notion.cost_of(_in_relation_of(notion, spent)))
 
     def split(self, *parts: float | Budget) -> list[Self]:
         """Split the budget among successive steps on one dataset, because their costs add up.
@@ -76,7 +86,9 @@ class Account:
         ----------
         *parts : float or Budget
             Each part is a fraction of this budget, in (0, 1], or a budget. The guarantee of a part
-            must imply a guarantee in this budget's notion of privacy.
+            must imply a guarantee in this budget's notion of privacy. If this budget is for
+            replaced records, a part may be for added or removed records. A replaced record is one
+            of each, so the part costs its `dpbench.privacy.neighbours.replacement_budget`.
 
         Returns
         -------
@@ -88,12 +100,10 @@ class Account:
         OverdraftError
             If the parts cost more than is left.
         ValueError
-            If a part has another relation of neighbours, or implies no guarantee in the notion of
-            this budget.
+            If a part is for replaced records and this budget is not, or if a part implies no
+            guarantee in the notion of this budget.
         """
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
-        if any(budget.neighbours != self.budget.neighbours for budget in budgets):
-            raise ValueError(f"split: {budgets}: neighbours must be those of {self.budget}")
         self._reserve(*budgets)
         children = [self._part(budget) for budget in budgets]
         self._groups += [[child] for child in children]
@@ -102,8 +112,10 @@ class Account:
     def parallel(self, parts: int) -> list[Self]:
         """Return accounts that each have the whole budget, for `parts` disjoint sets of records.
 
-        The sets must be fixed by record index, not by value. Then replacing a record changes only
-        one set, so only the largest of the costs counts.
+        Replacing a record must change only one set, so that only the largest of the costs counts.
+        So the sets must be fixed by record index, not by value. If records are added or removed
+        instead, the values of a record alone may decide its set, because the record is in one set
+        only (M09, Theorem 4, number not checked).
         """
         check_number("parts", parts)
         self._reserve(self.budget)
@@ -173,7 +185,8 @@ class Account:
 
     def _lines(self, note: str = "") -> list[str]:
         amounts = _format_amounts(self.budget, self.budget.amounts)
-        name = f"{note}{self.budget.label} {amounts}".rstrip()
+        title = f"{self.name}: " if self.name else ""
+        name = f"{note}{title}{self.budget.label} {amounts}".rstrip()
         if not self._groups:
             return [f"{name}: {self._mechanism or 'not spent'}"]
         lines = [name]
@@ -185,7 +198,8 @@ class Account:
         return lines
 
     def _reserve(self, *budgets: Budget) -> None:
-        costs = self._reserved, *map(cache(self.budget.cost_of), budgets)
+        cost = cache(lambda part: self.budget.cost_of(_in_relation_of(self.budget, part)))
+        costs = self._reserved, *map(cost, budgets)
         reserved = tuple(map(sum, zip(*costs, strict=True)))
         if any(
             r > limit * (1 + SLACK) for r, limit in zip(reserved, self.budget.cost, strict=True)
@@ -196,6 +210,18 @@ class Account:
                 f"{requested} exceeds what is left of {self.budget}: {taken} is taken"
             )
         self._reserved = reserved
+
+
+def _in_relation_of(budget: Budget, part: Budget) -> Budget:
+    """Return the guarantee that `part` implies under the neighbour relation of `budget`.
+
+    Raise ValueError if it implies none.
+    """
+    if part.neighbours == budget.neighbours:
+        return part
+    if part.neighbours == "add_remove":
+        return replacement_budget(part)
+    raise ValueError(f"split: {part}: neighbours must be those of {budget}")
 
 
 def _format_amounts(budget: Budget, amounts: Iterable[float]) -> str:

@@ -54,6 +54,13 @@ class Ledger(Account):
     tape : Tape, optional
         Tape that records every mechanism that pays from this ledger or from a part of it.
 
+    Attributes
+    ----------
+    steps : int
+        Number of steps, each to a dataset with one record more or less, between neighbours of the
+        release. It is 1, or 2 in a part for added or removed records of a budget for replaced
+        records. The tape records sensitivities for so many steps.
+
     Examples
     --------
     >>> from dpbench.estimators import KarwaVadhanMean
@@ -86,9 +93,12 @@ class Ledger(Account):
         )
         self.noise_factor = factor
         self.tape = tape
+        self.steps = 1
 
     def _part(self, budget: Budget) -> Self:
-        return type(self)(budget, self.rng, noise_factor=self.noise_factor, tape=self.tape)
+        part = type(self)(budget, self.rng, noise_factor=self.noise_factor, tape=self.tape)
+        part.steps = self.steps if budget.neighbours == self.budget.neighbours else 2
+        return part
 
     def add_noise(
         self, values: Floats, sensitivity: Stated, *, l1: Stated | None = None, draws: int = 1
@@ -405,7 +415,8 @@ class Ledger(Account):
         If it repeats an output, the earlier output is returned, else `released`.
         """
         if self.tape is not None:
-            step = Step(mechanism, values.copy(), sensitivity, released, weights, draws)
+            stated = {norm: self.steps * number for norm, number in sensitivity.items()}
+            step = Step(mechanism, values.copy(), stated, released, weights, draws)
             released = self.tape.add(step, self.rng)
         return released
 

@@ -12,6 +12,9 @@ guarantee for neighbours implies a weaker guarantee for these two datasets.
 Replacing a record equals removing it and adding another. So a guarantee for neighbours that add or
 remove a record implies a guarantee for neighbours that replace a record, with k = 2. There is no
 implication in the other direction, because a guarantee for replaced records lets n be public.
+
+`removal_budget` solves this implication for the guarantee with added and removed records, at k = 2:
+epsilon/2; rho/4; mu/2; and (epsilon/2, delta/(1 + e^(epsilon/2))).
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Bools, Floats
 from dpbench.privacy.budgets import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP, Relation
 
-__all__ = ["Pair", "group_budget", "replacement_budget"]
+__all__ = ["Pair", "group_budget", "removal_budget", "replacement_budget"]
+
+MIN_DELTA = 1e-300  # a smaller delta underflows if it is divided among parts
 
 
 def group_budget(budget: Budget, records: int) -> Budget:
@@ -74,6 +79,41 @@ def replacement_budget(budget: Budget) -> Budget:
     if budget.neighbours == "replace":
         return budget
     return group_budget(replace(budget, neighbours="replace"), 2)  # type: ignore[type-var]
+
+
+def removal_budget(budget: Budget) -> Budget:
+    """Return the largest guarantee for added or removed records that implies `budget`.
+
+    It is the inverse of `replacement_budget`.
+
+    Parameters
+    ----------
+    budget : Budget
+        Guarantee for neighbours that replace a record.
+
+    Returns
+    -------
+    Budget
+        Guarantee for neighbours that add or remove a record, with the noise of `budget`. It is pure
+        DP if its delta would be below 1e-300.
+
+    Raises
+    ------
+    TypeError
+        If `budget` is a guarantee for added or removed records, or of a notion without parameters.
+    """
+    if budget.neighbours != "replace" or not budget.amounts:
+        raise TypeError(f"{budget}: expected a guarantee for replaced records")
+    halves = {"epsilon": 1 / 2, "rho": 1 / 4, "mu": 1 / 2}
+    parts: dict[str, Any] = {
+        name: amount * halves.get(name, 1.0) for name, amount in budget.named_amounts.items()
+    }
+    if isinstance(budget, ApproxDP):
+        log_delta = math.log(budget.delta) - float(np.logaddexp(0.0, budget.epsilon / 2))
+        if log_delta < math.log(MIN_DELTA):
+            return PureDP(budget.epsilon / 2, neighbours="add_remove")
+        parts["delta"] = math.exp(log_delta)
+    return replace(budget, **parts, neighbours="add_remove")  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ def row(notions: str, kind: str, how: dict[str, Any] | None = None, **parameters
 
 CLIPPED = {"kind": "clipped_mean", "lower": -2.0, "upper": 3.0}
 OUTPUTS: dict[str, Any] = {"buckets": 9, "lower": -4.0, "upper": 5.0}
+SUMS = {"kind": "transformed_noise_mean", "lower": -2.0, "upper": 3.0}
 VECTORS = {"d": 3}
 FOLLOWS = {"translation": True, "scale": True}
 FEW = {"records": np.random.default_rng(0).standard_normal((30, 2))}
@@ -54,6 +55,7 @@ ROWS = [
     row("a", "coordinate_wise", base={"kind": "ksu20_mean", "k": 2, "radius": None}),
     row("pzga", "columns_clipped_mean", lower=-2.0, upper=3.0),
     row("pzga", "columns_clipped_mean", lower=-2.0, upper=3.0, split="norm"),
+    row("pzgapzga", "table_mean", VECTORS, columns={"x": SUMS, "y": SUMS}, groups=["a", "b"]),
     row("n", "empirical_mean", FOLLOWS),
     row("pzga", "median_then_clipped_mean", radius=1e300, sigma=0.5),
     row("a", "friendly_core_mean", {"translation": True}, radius=3.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,20 @@ from dpbench.audit import audit_pair, noise_times
 from dpbench.audit.pairs import catalogue
 from dpbench.distributions import Bernoulli
 from dpbench.estimators import ClippedMean, Estimate, Estimator, NormalizedSumMean
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
+from dpbench.privacy import (
+    GDP,
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Ledger,
+    NonPrivate,
+    OverdraftError,
+    PureDP,
+)
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.conversions import gaussian_delta
-from dpbench.privacy.neighbours import Pair, group_budget, replacement_budget
+from dpbench.privacy.neighbours import Pair, group_budget, removal_budget, replacement_budget
+from dpbench.privacy.tape import Tape
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.samples import CountedSample, DenseSample, Sample
 from dpbench.samples.base import AddRemoveView
@@ -69,6 +80,43 @@ def test_what_a_group_is_promised_is_attained(records: int) -> None:
         slope, start = math.exp(0.3) * slope, _step(start, 0.3, 1e-4)
     assert math.exp(found.amounts[0]) == pytest.approx(slope)
     assert found.amounts[1] == pytest.approx(start)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [PureDP(0.6, "staircase"), ZCDP(0.1), GDP(0.7), ApproxDP(0.6, 1e-4), ApproxDP(30.0, 0.5)],
+)
+def test_a_replaced_record_is_removed_and_added(budget: Budget) -> None:
+    part = removal_budget(budget)
+    assert (part.neighbours, type(part)) == ("add_remove", type(budget))
+    implied = replacement_budget(part)
+    assert implied.amounts == pytest.approx(budget.amounts, rel=1e-12)
+    assert implied.neighbours == "replace"
+
+
+def test_a_removal_of_almost_no_delta_is_pure() -> None:
+    assert removal_budget(ApproxDP(1e4, 1e-6)) == PureDP(5e3, neighbours="add_remove")
+    for wrong in (PURE, NonPrivate()):
+        with pytest.raises(TypeError, match="expected a guarantee for replaced records"):
+            removal_budget(wrong)
+
+
+def test_the_ledger_converts_a_part_for_removed_records() -> None:
+    """Two disjoint sets pay for one removal each, and a replaced record may be in both."""
+    for budget in (PureDP(0.6), ZCDP(0.1), GDP(0.7), ApproxDP(0.6, 1e-4)):
+        ledger = Ledger(budget, rng())
+        (part,) = ledger.split(removal_budget(budget))
+        for cell in part.parallel(2):
+            cell.add_noise(np.zeros(3), {"add_remove": 1.0})
+        assert ledger.spent == pytest.approx(budget.amounts, rel=1e-12)
+        with pytest.raises(OverdraftError):
+            Ledger(budget, rng()).split(replace(budget, neighbours="add_remove"))  # type: ignore[type-var]
+    # The tape states the sensitivity for the two steps of a replacement.
+    tape = Tape()
+    ledger = Ledger(PureDP(1.0), rng(), tape=tape)
+    inner = ledger.split(removal_budget(PureDP(1.0)))[0].split(1.0)[0]
+    inner.add_noise(np.zeros(3), {"add_remove": 3.0})
+    assert tape.steps[-1].sensitivity == {"l2": 6.0, "l1": 6.0}
 
 
 def test_what_implies_nothing_and_what_is_there_already() -> None:

@@ -121,7 +121,7 @@ NUMBERS = {
     "covariance_alpha": 2.0,
     **dict.fromkeys(["within", "range_outside", "analytic_delta", "noise_ratio"], math.nan),
     **dict.fromkeys(["discard_ratio", "core_weight", "sum_and_count", "two_regimes"], math.nan),
-    "inverse_ratio": math.nan,
+    **dict.fromkeys(["inverse_ratio", "column_shares"], math.nan),
 }
 
 

@@ -1,0 +1,39 @@
+"""Records of one group: counts and clipped sums in trials in which its size differs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpbench.samples.labelled import GroupSample
+from tests.support import rng
+
+VALUES = np.array([[1.0, 5.0, -3.0, 2.0], [4.0, 4.0, 4.0, 4.0], [9.0, -9.0, 0.5, 1.5]])
+MEMBER = np.array([[True, False, True, True], [False] * 4, [True] * 4])
+GROUP = GroupSample(VALUES, MEMBER)
+
+
+def test_statistics_are_those_of_the_records_in_the_group() -> None:
+    assert GROUP.size().tolist() == [3, 0, 4]
+    ends = np.array([-1.0, 0.0, 0.0])
+    for trial in (0, 2):
+        ours = VALUES[trial][MEMBER[trial]]
+        assert GROUP.records(trial, rng()).tolist() == ours.tolist()
+        assert GROUP.count(0.0, 2.0)[trial] == np.sum((ours >= 0) & (ours < 2))
+        assert GROUP.mean()[trial] == pytest.approx(ours.mean())
+        expected = np.clip(ours, ends[trial], 3.0).mean()
+        assert GROUP.clipped_mean(ends, 3.0)[trial] == pytest.approx(expected)
+
+
+def test_an_empty_group_has_sums_of_zero() -> None:
+    assert GROUP.records(1, rng()).size == 0
+    assert GROUP.count(-np.inf, np.inf)[1] == 0
+    assert GROUP.mean()[1] == 0
+    assert GROUP.clipped_mean(2.0, 5.0)[1] == 2.0  # within the clip, as estimators expect
+    assert GROUP.clipped_mean(np.array([0.0, 3.0, 0.0]), np.array([9.0, 4.0, 9.0]))[1] == 3.0
+
+
+def test_records_have_no_parts() -> None:
+    for cut in (lambda: GROUP.split([1, 3], rng()), lambda: GROUP.groups(2, rng())):
+        with pytest.raises(ValueError, match="differs from trial to trial"):
+            cut()
