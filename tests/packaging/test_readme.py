@@ -77,6 +77,23 @@ def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert list(folder.iterdir()) == []
 
 
+def test_interval_and_table_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    (interval,) = _blocks("python", "KarwaVadhanInterval", LIBRARY)
+    exec(compile(interval, "library.md", "exec"), {})
+    printed, _ = capsys.readouterr().out.splitlines()
+    assert f"print(interval)  # {printed}" in interval
+    (table,) = _blocks("python", "release_table", LIBRARY)
+    exec(compile(table, "library.md", "exec"), {})
+    printed = capsys.readouterr().out
+    (receipt,) = _blocks("text", "in parallel", LIBRARY)
+    assert printed.endswith(receipt)
+    rows = [line.split() for line in printed.splitlines()[2:5]]
+    assert [row[0] for row in rows] == ["north", "south", "west"]
+    for _, income, age in rows:  # the mean of the incomes is 37.5
+        assert float(income) == pytest.approx(37.5, abs=2)
+        assert float(age) == pytest.approx(54, abs=2)
+
+
 def test_one_dataset_example() -> None:
     """Another library's mean passes the checks, and runs as a plug-in."""
     _write(*_blocks("python", "class Outside", LIBRARY))
