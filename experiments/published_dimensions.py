@@ -40,7 +40,7 @@ Setting = tuple[str, Distribution, int, tuple[float, ...], dict[str, Estimator]]
 
 def make_estimators(radius: float) -> dict[str, Estimator]:
     """Return the compared estimators for records whose norm is at most `radius`."""
-    coinpress = {f"coinpress_{t}": CoinPressMean(radius=radius, rounds=t) for t in ROUNDS}
+    coinpress = {f"coinpress_{t}": CoinPressMean(radius=radius, sigma=1, rounds=t) for t in ROUNDS}
     estimators = {
         "shifted": InstanceOptimalMean(radius=radius),
         "plan": PlanMean(radius=radius / 2),

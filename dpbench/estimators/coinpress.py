@@ -12,9 +12,9 @@ from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate, Estimator, Terms
-from dpbench.estimators.gaussian import Positive, Rounds, shares
+from dpbench.estimators.gaussian import Rounds, shares
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
-from dpbench.registry import Probability, Radius, validated
+from dpbench.registry import Deviation, Probability, Radius, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.rows import norms
 
@@ -200,7 +200,8 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
     rounds : int
         Number of rounds.
     sigma : float > 0
-        Public bound on the standard deviation of a record in every direction.
+        Public bound on the standard deviation of a record in every direction, in the unit of the
+        data.
     b : float in (0, 1)
         Probability that the bound on the norm of a normal vector fails (`schedule`); 0.01 in the
         authors' code.
@@ -213,7 +214,7 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
 
     radius: Radius
     rounds: Rounds = 4
-    sigma: Positive = 1.0
+    sigma: Deviation
     b: Probability = 0.01
     reported_round: Rounds | None = None
 

@@ -16,7 +16,7 @@ from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.histogram import L1, L2, audit_pairs, private_mode_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import Probability, validated
+from dpbench.registry import Deviation, Probability, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KarwaVadhanGaussian", "KarwaVadhanInterval", "KarwaVadhanMean", "PowersOfTwo"]
@@ -75,7 +75,7 @@ class KarwaVadhanMean(NeedsRadius):
         clip wider.
     """
 
-    sigma: Positive = 1.0
+    sigma: Deviation
     beta: Probability = 0.1
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:

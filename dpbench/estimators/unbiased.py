@@ -12,7 +12,7 @@ from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.histogram import audit_pairs, private_mode_bin
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import Probability, validated
+from dpbench.registry import Deviation, Probability, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["UnbiasedMean"]
@@ -54,7 +54,7 @@ class UnbiasedMean(Estimator):
         Probability that some record is clipped, for the default of `clip`.
     """
 
-    sigma: Positive = 1.0
+    sigma: Deviation
     clip: Positive | None = None
     share: Probability = 0.25
     random_bins: bool = True
