@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Never, cast
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
 from dpbench.errors import reject_unknown_keywords
+from dpbench.estimators.assumptions import Assumption, warn_of_contradictions
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
@@ -171,6 +172,21 @@ class Estimator(Registered, ABC):
         The notion has to hold for the neighbouring relation that `budget` names.
         """
         return isinstance(budget, self.honoured) and budget.neighbours in self.relations
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        """Return the assumptions that `release` tests on the data, for an `AssumptionWarning`.
+
+        Parameters
+        ----------
+        n, d : int
+            Numbers of records, and of coordinates of a record.
+
+        Returns
+        -------
+        sequence of Assumption
+            See `dpbench.estimators.assumptions`; empty unless a subclass overrides the method.
+        """
+        return ()
 
     @property
     def promises(self) -> str:
@@ -361,6 +377,13 @@ def release(
     TypeError
         If the budget is a number, or `rng` a seed.
 
+    Warns
+    -----
+    AssumptionWarning
+        If the data contradict the assumptions of the estimator, by `Estimator.assumptions`. The
+        warning looks at the data, so it is not private and for simulation only. For data that
+        satisfy an assumption its probability is at most 1e-6.
+
     Examples
     --------
     >>> import numpy as np
@@ -381,6 +404,7 @@ def release(
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least one is needed")
     DenseSample(array[None])  # check the data once, not once per repeat
+    warn_of_contradictions(estimator, array, stacklevel=2)
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
     value = estimator.run(sample, Ledger(budget or NonPrivate(), rng)).value

@@ -5,12 +5,14 @@ The estimators clip records to a ball that shrinks from round to round, with Gau
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanWithin
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.gaussian import Rounds, shares
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
@@ -226,6 +228,10 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
             )
         return self
 
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = GaussianSpread(self.sigma)
+        return spread, MeanWithin(self.radius, spread)
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         ledger = to_zcdp(ledger)
         rho, radius = rho_of(ledger.budget), self.radius / self.sigma
@@ -384,6 +390,10 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
     estimand: ClassVar[str] = "covariance"
     bounded_in: ClassVar[None] = None
 
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = GaussianSpread(float(np.sqrt(self.bound)), "the root of bound")
+        return spread, MeanWithin(0.0, spread)
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = _records(sample, "a covariance")
         fit = fit_covariance(x, self.bound, self.rounds, self.b, to_zcdp(ledger))
@@ -433,6 +443,10 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     covariance_rounds: FewRounds = 3
     covariance_share: Probability = 0.5
     b: Probability = 0.01
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = GaussianSpread(float(np.sqrt(self.bound)), "the root of bound")
+        return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = np.clip(_records(sample, "an unknown covariance"), -MAX_COORDINATE, MAX_COORDINATE)

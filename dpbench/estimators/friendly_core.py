@@ -27,12 +27,14 @@ Proof: docs/theory/friendly_core.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Bools, Floats
+from dpbench.estimators.assumptions import Assumption, MostWithin
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.gaussian import Positive
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
@@ -395,6 +397,10 @@ class FriendlyCoreMean(Estimator):
             return self.radius
         assert self.sigma is not None
         return min(self.sigma * gaussian_diameter(n, d, self.beta), 1e300)
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        name = "sigma" if self.radius is None else "radius"
+        return (MostWithin(self.friend_radius(n, d), name),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         rows, counts = _list_records(sample)

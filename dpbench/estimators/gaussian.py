@@ -7,12 +7,14 @@ t = sigma sqrt(2 ln(2n/beta)) of mu (`_GaussianMean.tail`). R is a public bound 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
+from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanWithin
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import Budget, Ledger
@@ -63,6 +65,10 @@ class _GaussianMean(Estimator):
     radius: Radius
     sigma: Deviation
     beta: Probability = 0.1
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = GaussianSpread(self.sigma)
+        return spread, MeanWithin(self.radius, spread)
 
     def tail(self, n: float) -> float:
         """Return a distance t such that all n records are within t of the mean.

@@ -27,6 +27,7 @@ s = 2 (R + T)/n.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -35,6 +36,7 @@ from pydantic import Field
 from scipy.special import ndtr, ndtri
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
@@ -156,6 +158,10 @@ class _Clipped(Estimator):
     radius: Radius = 0.0
     beta: Probability = 0.1
     added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(self.k, self.scale)
+        return spread, MeanWithin(self.radius, spread)
 
     @property
     def _unit_radius(self) -> float:

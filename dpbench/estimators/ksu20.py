@@ -8,12 +8,13 @@ R are in units of scale, and so is alpha, the error sought.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
@@ -136,6 +137,10 @@ class _BinBasedEstimator(NeedsRadius):
             r = self.scale * float(HALF_BIN[self.constants] * alpha ** (-1 / (self.k - 1)))
         reach = np.inf if self.radius is None else self.radius + 2 * r
         return Bins(2 * r, -reach, reach), r
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(self.k, self.scale)
+        return [spread] if self.radius is None else [spread, MeanWithin(self.radius, spread)]
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         return audit_pairs(n, self.bins(self.accuracy(n, budget))[0], budget)

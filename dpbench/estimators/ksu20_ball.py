@@ -14,6 +14,7 @@ of the mean in any direction is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +22,7 @@ import numpy as np
 from scipy.special import chdtri, gammainccinv
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, NeedsRadius
 from dpbench.estimators.coinpress import to_zcdp
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
@@ -205,6 +207,10 @@ class KSU20BallMean(NeedsRadius):
         noise = self._sensitivity_factor * root * quantile / n  # at T = 1
         slope = self.k - 1 if self.constants == "practical" else float(np.sqrt(self.k - 1))
         return root * (1 + float((slope * bias / noise) ** (1 / self.k)))
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(self.k, self.scale)
+        return [spread] if self.radius is None else [spread, MeanWithin(self.radius, spread)]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if not sample.vectors:

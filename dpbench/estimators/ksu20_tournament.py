@@ -27,6 +27,7 @@ unless it exceeds alpha/4096, which would be too coarse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -36,6 +37,7 @@ from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats, Ints
 from dpbench.estimators import ksu20
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import Budget, Ledger, PureDP
@@ -586,6 +588,10 @@ class KSU20TournamentMean(Estimator):
         farthest = np.sqrt(d) + self.cover(d).half_diagonal  # largest error of a point over alpha
         met = centre_error is not None and farthest <= TIE["paper"]
         return self.scale * (TIE["paper"] * alpha) if met else None
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(self.k, self.scale)
+        return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         n, d, half = sample.n, sample.d, sample.n // 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from dpbench.estimators.assumptions import Assumption, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
@@ -60,6 +62,9 @@ class UnbiasedMean(Estimator):
     random_bins: bool = True
     beta: Probability = 0.1
     notions: ClassVar[tuple[type[Budget], ...]] = (ApproxDP,)
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (MomentSpread(2.0, self.sigma, "sigma"),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         first = self._histogram_size(sample.n)

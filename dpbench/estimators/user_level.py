@@ -37,11 +37,13 @@ privacy does not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
@@ -139,6 +141,11 @@ class UserLevelMean(Estimator):
         heavy, _ = best_clip(self.k, 0.0, self.beta, effective * self.m, budget)
         located = np.sqrt(2 / self.m) + 2 / np.sqrt(self.m)
         return self.scale * float(located + max(light, heavy / self.m))
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        # The records are means of m numbers, of variance at most scale^2/m.
+        spread = MomentSpread(2.0, self.scale / float(np.sqrt(self.m)), "scale/sqrt(m)")
+        return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         n = self.count_averaged(sample.n, ledger.budget)
