@@ -197,7 +197,7 @@ def _estimators() -> str:
         for index, row in enumerate(listing.rows):
             label = "…" if index else _link(name)
             label += f" ``{row.variant}``" if row.variant else ""
-            cells = (row.source, row.assumes, row.n, row.measured)
+            cells = (row.source, listing.assumes, row.n, row.measured)
             source, *other_cells = (_escape_catalogue(text) or "—" for text in cells)
             notions, records = _list_notions(name, own_kinds[name]), _records(own_kinds[name])
             rows.append((label, source, notions, records, *other_cells))
@@ -222,6 +222,7 @@ def _facts(name: str, kind: type[Estimator]) -> str:
             "Neighbours": " or ".join(_relations(kind)),
             "Records": _records(kind),
             "Model": kind.bounded_in or "",
+            "Assumes": _escape_catalogue(catalogue()[name].assumes),
             "Words": ", ".join(catalogue()[name].words),
         }
     )

@@ -9,20 +9,23 @@ from dpbench.package import __version__ as __version__
 if TYPE_CHECKING:
     from dpbench.api import load, run
     from dpbench.commands.compare import compare
+    from dpbench.errors import AssumptionWarning
     from dpbench.estimators import Estimate, Estimator, OneDataset, release, release_table
     from dpbench.planner import plan
     from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
     from dpbench.registry import ConfigError, validated
 
 __all__ = [
-    "GDP", "ZCDP", "ApproxDP", "ConfigError", "Estimate", "Estimator", "Ledger", "NonPrivate",
-    "OneDataset", "PureDP", "compare", "load", "plan", "release", "release_table", "run",
+    "GDP", "ZCDP", "ApproxDP", "AssumptionWarning", "ConfigError", "Estimate", "Estimator",
+    "Ledger", "NonPrivate", "OneDataset", "PureDP", "compare", "load", "plan", "release",
+    "release_table", "run",
     "validated",
 ]  # fmt: skip
 
 _HOMES = {
     "estimators": ["Estimate", "Estimator", "OneDataset", "release", "release_table"],
     "api": ["load", "run"],
+    "errors": ["AssumptionWarning"],
     "planner": ["plan"],
     "privacy": ["GDP", "ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
     "registry": ["ConfigError", "validated"],

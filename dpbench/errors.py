@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["ConfigError", "RenamedWarning", "choose_from", "reject_unknown_keywords", "to_one_line"]
+__all__ = [
+    "AssumptionWarning", "ConfigError", "RenamedWarning", "choose_from", "reject_unknown_keywords",
+    "to_one_line",
+]  # fmt: skip
 
 
 def to_one_line(text: str) -> str:
@@ -21,6 +24,13 @@ class ConfigError(ValueError):
 
     def __init__(self, text: str) -> None:
         super().__init__(to_one_line(text))
+
+
+class AssumptionWarning(UserWarning):
+    """Warning about data that contradict the assumptions of an estimator.
+
+    The warning looks at the data, so it is not private: it is for simulations only.
+    """
 
 
 class RenamedWarning(FutureWarning):

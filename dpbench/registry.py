@@ -34,8 +34,10 @@ __all__ = [
     "MAX_RECORDS",
     "ConfigError",
     "Count",
+    "Deviation",
     "Label",
     "MomentOrder",
+    "MomentScale",
     "Nested",
     "Probability",
     "Radius",
@@ -55,6 +57,25 @@ T = TypeVar("T")
 MomentOrder = Annotated[float, Field(ge=2)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
 Radius = Annotated[float, Field(ge=0, le=1e300)]
+# Assumed scales of the records. Each has to be given; its description completes the error message.
+Deviation = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=1e300,
+        description="standard deviation of a record, in the unit of the data; "
+        "write 1 for the default of release 0.1",
+    ),
+]
+MomentScale = Annotated[
+    float,
+    Field(
+        ge=1e-100,
+        le=1e100,
+        description="E|X - mean|^k is at most scale^k, in the unit of the data; "
+        "write 1 for the assumption of release 0.1",
+    ),
+]
 # Largest n, which only datasets held as counts reach.
 MAX_RECORDS = 10**15
 Count = Annotated[int, Field(ge=1, le=MAX_RECORDS)]
@@ -157,7 +178,7 @@ def _describe_error(error: ValidationError, where: str, cls: type[Any]) -> str:
     if isinstance(inner, ConfigError):  # its text begins with the inner key
         return f"{key}.{inner}"
     if first["type"] in {"missing", "missing_argument"}:
-        return f"{key}: this key is required"
+        return f"{key}: this key is required" + _describe_field(cls, path[-1])
     if unknown:
         return f"{key}: no such key; {choose_from(last[0], names)}"
     value = first["input"]
@@ -171,6 +192,12 @@ def _describe_error(error: ValidationError, where: str, cls: type[Any]) -> str:
     message = message[:1].lower() + message[1:]
     quotable = isinstance(value, str | int | float | list | None)
     return f"{key}: {_quote_value(value)}: {message}" if quotable else f"{key}: {message}"
+
+
+def _describe_field(cls: type[Any], name: str) -> str:
+    """Return ": " and the description of a field, or an empty text if it has none."""
+    field = cls.__pydantic_fields__.get(name)
+    return f": {field.description}" if field is not None and field.description else ""
 
 
 def _quote_value(value: Any) -> str:

@@ -40,10 +40,10 @@ Setting = tuple[str, Distribution, int, tuple[float, ...], dict[str, Estimator]]
 
 def make_estimators(radius: float) -> dict[str, Estimator]:
     """Return the compared estimators for records whose norm is at most `radius`."""
-    coinpress = {f"coinpress_{t}": CoinPressMean(radius=radius, rounds=t) for t in ROUNDS}
+    coinpress = {f"coinpress_{t}": CoinPressMean(radius=radius, sigma=1, rounds=t) for t in ROUNDS}
     estimators = {
         "shifted": InstanceOptimalMean(radius=radius),
-        "plan": PlanMean(radius=radius / 2),
+        "plan": PlanMean(radius=radius / 2, sigma_low=1e-3, sigma_high=1e3),
     }
     return {**estimators, **coinpress}
 
@@ -70,7 +70,7 @@ def settings(largest: int) -> Iterator[Setting]:
         radius = 50 * d ** (1 + power / 4)
         estimators: dict[str, Estimator] = {
             "shifted": InstanceOptimalMean(radius=radius),
-            "plan": PlanMean(radius=radius),
+            "plan": PlanMean(radius=radius, sigma_low=1e-3, sigma_high=1e3),
         }
         yield "plan_b", stretched, 10_000, RHOS, estimators
 

@@ -51,20 +51,20 @@ REPEATS = 5
 RECORDS = 8_000_000
 
 ESTIMATORS: dict[str, Estimator] = {
-    "minimax": TunedClippedMean(k=2, policy="minimax"),
-    "rate": TunedClippedMean(k=2, policy="rate"),
-    "all": TunedClippedMean(k=2, policy="all"),
+    "minimax": TunedClippedMean(k=2, scale=1, policy="minimax"),
+    "rate": TunedClippedMean(k=2, scale=1, policy="rate"),
+    "all": TunedClippedMean(k=2, scale=1, policy="all"),
     "clipped": ClippedMean(lower=-20, upper=20),
 }
 BUDGETS: tuple[Budget, ...] = (PureDP(0.1), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6))
 # Estimators that are measured one at a time, relative to drawing Gaussian data.
 SINGLE: dict[str, tuple[Estimator, Budget]] = {
-    "histogram, R = 1e300": (KarwaVadhanMean(radius=1e300), PureDP(1.0)),
-    "exponential, R = 1e6": (MedianThenClippedMean(radius=1e6), PureDP(1.0)),
+    "histogram, R = 1e300": (KarwaVadhanMean(radius=1e300, sigma=1), PureDP(1.0)),
+    "exponential, R = 1e6": (MedianThenClippedMean(radius=1e6, sigma=1), PureDP(1.0)),
     "learned Gaussian": (KarwaVadhanGaussian(radius=1e6), PureDP(1.0)),
-    "shrinking, 4 rounds": (ShrinkingIntervals(radius=100, rounds=4), PureDP(1.0)),
-    "CoinPress, 4 rounds": (CoinPressMean(radius=100, rounds=4), ZCDP(0.5)),
-    "KSU20 practical": (KSU20Mean(k=2, radius=10), PureDP(1.0)),
+    "shrinking, 4 rounds": (ShrinkingIntervals(radius=100, sigma=1, rounds=4), PureDP(1.0)),
+    "CoinPress, 4 rounds": (CoinPressMean(radius=100, sigma=1, rounds=4), ZCDP(0.5)),
+    "KSU20 practical": (KSU20Mean(k=2, scale=1, radius=10), PureDP(1.0)),
     "median of 100 means": (SubsampleAggregate(buckets=100, lower=-10, upper=10), PureDP(1.0)),
 }
 SETTINGS = tuple(Setting(label, e, b) for label, e in ESTIMATORS.items() for b in BUDGETS)
@@ -72,7 +72,7 @@ SETTINGS = tuple(Setting(label, e, b) for label, e in ESTIMATORS.items() for b i
 # In 50 dimensions: CoinPress with one to four rounds under two budgets, on shared data.
 VECTORS = MultivariateGaussian(d=50)
 BALLS = tuple(
-    Setting(f"{rounds} rounds", CoinPressMean(radius=70.71, rounds=rounds), budget)
+    Setting(f"{rounds} rounds", CoinPressMean(radius=70.71, sigma=1, rounds=rounds), budget)
     for rounds in (1, 2, 3, 4)
     for budget in (ZCDP(0.5), ApproxDP(1.0, 1e-6))
 )
@@ -199,7 +199,7 @@ def friendly_over_product(n: int, trials: int) -> float:
     float
     """
     rows = np.random.default_rng(0).standard_normal((trials, n, VECTORS.d))
-    estimator, budget = FriendlyCoreMean(), ApproxDP(1.0, 1e-6)
+    estimator, budget = FriendlyCoreMean(sigma=1), ApproxDP(1.0, 1e-6)
 
     def release() -> None:
         estimator.run(DenseSample(rows), Ledger(budget, np.random.default_rng(0)))

@@ -30,8 +30,8 @@ TINY: dict[str, Any] = {
         "tails": {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2},
     },
     "estimators": {
-        "minimax": {"kind": "tuned_clipped_mean", "policy": "minimax"},
-        "rate": {"kind": "tuned_clipped_mean", "policy": "rate"},
+        "minimax": {"kind": "tuned_clipped_mean", "scale": 1, "policy": "minimax"},
+        "rate": {"kind": "tuned_clipped_mean", "scale": 1, "policy": "rate"},
         "mean": {"kind": "empirical_mean"},
     },
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.1}},

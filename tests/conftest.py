@@ -239,7 +239,7 @@ def regimes() -> Result:
     family = TwoPointFamily(k=6, c=[1], sampling=True)
     spec = {
         "families": {"rare": TwoPointFamily(k=6, c=[1]), "coin": family},
-        "estimators": {"minimax": TunedClippedMean(k=6)},
+        "estimators": {"minimax": TunedClippedMean(k=6, scale=1)},
         "budgets": {"pure": PureDP(0.01)},
         "parts": {"all": {"n": [100, 10**5, 10**7], "trials": 40}},
         "claims": {

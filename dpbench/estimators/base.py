@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
@@ -170,6 +171,21 @@ class Estimator(Registered, ABC):
         The notion has to hold for the neighbouring relation that `budget` names.
         """
         return isinstance(budget, self.honoured) and budget.neighbours in self.relations
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        """Return the assumptions that `release` tests on the data, for an `AssumptionWarning`.
+
+        Parameters
+        ----------
+        n, d : int
+            Numbers of records, and of coordinates of a record.
+
+        Returns
+        -------
+        sequence of Assumption
+            See `dpbench.estimators.assumptions`; empty unless a subclass overrides the method.
+        """
+        return ()
 
     @property
     def promises(self) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from dpbench.estimators.assumptions import Assumption, RecordsInBox
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.binary_risk import LARGEST_N, binary_minimax
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
@@ -34,6 +36,9 @@ class BinaryMinimax(Estimator):
     @property
     def most_records(self) -> int:
         return LARGEST_N
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (RecordsInBox(0.0, 1.0),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         rule = binary_minimax(sample.n, ledger.budget.pure_epsilon).rule

@@ -55,8 +55,6 @@ class Row:
         Parameters of the variant; empty if the estimator has a single row.
     source : str, optional
         Keys of the bibliography, with remarks.
-    assumes : str, optional
-        Assumptions about the records.
     n : str, optional
         Number of records for an error alpha, up to logarithms.
     measured : str, optional
@@ -67,7 +65,6 @@ class Row:
 
     variant: str = ""
     source: str = ""
-    assumes: str = ""
     n: str = ""
     measured: str = ""
     also: str = ""
@@ -222,6 +219,9 @@ class Listing:
         Group of estimators, a key of `GROUPS`, which holds the headings of ``--help kind``.
     words : list of str
         Search words.
+    assumes : str
+        Assumptions about the records, in words of the estimator's parameters, on which its accuracy
+        depends. Its privacy depends on none of them.
     rows : list of Row
         Rows of the documentation page of estimators, one for each variant.
     entries : mapping of str to Use, optional
@@ -234,6 +234,7 @@ class Listing:
 
     group: Group
     words: Annotated[tuple[Text, ...], Field(min_length=1)]
+    assumes: Text
     rows: Annotated[tuple[Annotated[Row, nested_entry(Row)], ...], Field(min_length=1)]
     entries: Annotated[dict[Label, Use], labelled_entries(Use)] = Field(default_factory=dict)
     left_out: str = ""
@@ -253,7 +254,7 @@ class Listing:
 
     def lines(self) -> list[str]:
         """Return the catalogue's facts about the estimator as lines of text for the terminal."""
-        facts = []
+        facts = [f"assumes: {self.assumes}"]
         for row in self.rows:
             cells = {name: getattr(row, name) for name in Row.__dataclass_fields__}
             facts += [f"{name}: {text.replace('*', '')}" for name, text in cells.items() if text]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, RecordsInBall, RecordsInBox
 from dpbench.estimators.base import Estimate, Estimator, Terms, as_estimator
 from dpbench.privacy import Budget, Ledger, NonPrivate, PureDP
 from dpbench.privacy.neighbours import Pair
@@ -39,6 +41,11 @@ class _ClippingEstimator(Estimator):
 
     lower: ErrorBound
     upper: ErrorBound
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        if self.lower is None or self.upper is None:
+            return ()
+        return (RecordsInBox(self.lower, self.upper),)
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -119,6 +126,9 @@ class BinaryMean(Estimator):
     A replaced record moves the mean of n clipped records by at most 1/n.
     """
 
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (RecordsInBox(0.0, 1.0),)
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return noisy_clipped_mean(sample, 0.5, 0.5, ledger)
 
@@ -153,6 +163,9 @@ class L2ClippedMean(Estimator):
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
         return self.notions if self.mechanism == "additive" else (PureDP,)
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (RecordsInBall(self.radius),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         step = 2 * self.radius / sample.n
@@ -218,6 +231,9 @@ class CoordinateWise(Estimator):
     @property
     def most_records(self) -> int | None:
         return self.base.most_records  # type: ignore[no-any-return]
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return self.base.assumptions(n, 1)  # type: ignore[no-any-return]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         shape = sample.mean().shape

@@ -5,16 +5,18 @@ The estimators clip records to a ball that shrinks from round to round, with Gau
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanWithin
 from dpbench.estimators.base import Estimate, Estimator, Terms
-from dpbench.estimators.gaussian import Positive, Rounds, shares
+from dpbench.estimators.gaussian import Rounds, shares
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
-from dpbench.registry import Probability, Radius, validated
+from dpbench.registry import Deviation, Probability, Radius, validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.rows import norms
 
@@ -200,7 +202,8 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
     rounds : int
         Number of rounds.
     sigma : float > 0
-        Public bound on the standard deviation of a record in every direction.
+        Public bound on the standard deviation of a record in every direction, in the unit of the
+        data.
     b : float in (0, 1)
         Probability that the bound on the norm of a normal vector fails (`schedule`); 0.01 in the
         authors' code.
@@ -213,7 +216,7 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
 
     radius: Radius
     rounds: Rounds = 4
-    sigma: Positive = 1.0
+    sigma: Deviation
     b: Probability = 0.01
     reported_round: Rounds | None = None
 
@@ -224,6 +227,10 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
                 f"reported_round is {self.reported_round}, and there are {self.rounds} rounds"
             )
         return self
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = GaussianSpread(self.sigma)
+        return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         ledger = to_zcdp(ledger)
@@ -383,6 +390,10 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
     estimand: ClassVar[str] = "covariance"
     bounded_in: ClassVar[None] = None
 
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = GaussianSpread(float(np.sqrt(self.bound)), "the root of bound")
+        return spread, MeanWithin(0.0, spread)
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = _records(sample, "a covariance")
         fit = fit_covariance(x, self.bound, self.rounds, self.b, to_zcdp(ledger))
@@ -432,6 +443,10 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     covariance_rounds: FewRounds = 3
     covariance_share: Probability = 0.5
     b: Probability = 0.01
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = GaussianSpread(float(np.sqrt(self.bound)), "the root of bound")
+        return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x = np.clip(_records(sample, "an unknown covariance"), -MAX_COORDINATE, MAX_COORDINATE)

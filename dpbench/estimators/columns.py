@@ -38,6 +38,7 @@ record moves inside a cube of side 1/n. Noise for this cube is added once, and s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -45,6 +46,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, RecordsInBox
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import ErrorBound
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger
@@ -154,6 +156,10 @@ class ColumnsClippedMean(Estimator):
             return np.full(d, 1 / d)
         lower, upper = self.column_bounds(d)
         return best_shares(budget, (upper - lower) / np.asarray(self.units, dtype=float))
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        bounds = zip(*self.column_bounds(d), strict=True)
+        return [RecordsInBox(*map(float, ends), column=j) for j, ends in enumerate(bounds)]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         lower, upper = self.column_bounds(sample.d)

@@ -27,12 +27,14 @@ Proof: docs/theory/friendly_core.md.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dpbench.arrays import Bools, Floats
+from dpbench.estimators.assumptions import Assumption, MostWithin
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.gaussian import Positive
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
@@ -341,8 +343,8 @@ class FriendlyCoreMean(Estimator):
     radius : float > 0, optional
         Distance r up to which two records are friends, in the unit of the data. Default: `sigma`
         times a bound on all distances of n Gaussian records, `gaussian_diameter`.
-    sigma : float > 0
-        Standard deviation of a coordinate, for the default radius.
+    sigma : float > 0, optional
+        Standard deviation of a coordinate, in the unit of the data, for the default radius.
     beta : float in (0, 1)
         Bound on the probability that two of the n Gaussian records are not friends, for the default
         radius.
@@ -356,12 +358,21 @@ class FriendlyCoreMean(Estimator):
     """
 
     radius: Positive | None = None
-    sigma: Positive = 1.0
+    sigma: Positive | None = None
     beta: Probability = 0.1
     threshold: Share = 0.25
     composition: Composition = "basic"
     multivariate: ClassVar[bool] = True
     notions: ClassVar[tuple[type[Budget], ...]] = (ApproxDP,)
+
+    @model_validator(mode="after")
+    def _check_scale(self) -> Self:
+        if self.radius is None and self.sigma is None:
+            raise ValueError(
+                "give sigma, the standard deviation of a coordinate in the unit of the data, or "
+                "radius; write sigma: 1 for the default of release 0.1"
+            )
+        return self
 
     @property
     def most_at_once(self) -> int:
@@ -384,7 +395,12 @@ class FriendlyCoreMean(Estimator):
         """
         if self.radius is not None:
             return self.radius
+        assert self.sigma is not None
         return min(self.sigma * gaussian_diameter(n, d, self.beta), 1e300)
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        name = "sigma" if self.radius is None else "radius"
+        return (MostWithin(self.friend_radius(n, d), name),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         rows, counts = _list_records(sample)

@@ -7,17 +7,19 @@ t = sigma sqrt(2 ln(2n/beta)) of mu (`_GaussianMean.tail`). R is a public bound 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
+from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanWithin
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.quantile import private_quantile
-from dpbench.registry import Probability, Radius, validated
+from dpbench.registry import Deviation, Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["MedianThenClippedMean", "NaiveGaussianMean", "ShrinkingIntervals"]
@@ -55,14 +57,18 @@ class _GaussianMean(Estimator):
     radius : float >= 0
         Public bound on the absolute value of the mean, in the unit of the data.
     sigma : float > 0
-        Known standard deviation of a record.
+        Known standard deviation of a record, in the unit of the data.
     beta : float in (0, 1)
         Bound on the probability that some record is clipped.
     """
 
     radius: Radius
-    sigma: Positive = 1.0
+    sigma: Deviation
     beta: Probability = 0.1
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = GaussianSpread(self.sigma)
+        return spread, MeanWithin(self.radius, spread)
 
     def tail(self, n: float) -> float:
         """Return a distance t such that all n records are within t of the mean.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, MostWithin
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import to_zcdp
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
@@ -94,6 +95,9 @@ class GradientDescentMean(Estimator):
     steps: Steps = 10
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (MostWithin(2 * self.clip, "clip"),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         start = np.zeros_like(sample.mean())

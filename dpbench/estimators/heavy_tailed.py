@@ -1,7 +1,9 @@
 """Clipped means of heavy-tailed data, with the clip that balances clipping bias and noise.
 
 Assumption: a record X has mean mu in [-R, R], and E|X - mu|^k <= 1. Set R = 0 if mu is known up to
-an error as small as the error of the estimate. See KSU20, section 3 and Theorem 3.5.
+an error as small as the error of the estimate. See KSU20, section 3 and Theorem 3.5. An estimator
+with the parameter `scale` assumes E|X - mu|^k <= scale^k. It applies these formulas to X/scale and
+R/scale, and multiplies the lengths that they give by scale.
 
 Bias. Records are clipped to +-(R + T), where T is the threshold. Clipping moves the mean by at most
 E(|X - mu| - T)_+, where (y)_+ = max(y, 0). For y >= 0,
@@ -25,18 +27,20 @@ s = 2 (R + T)/n.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 from scipy.special import ndtr, ndtri
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
-from dpbench.registry import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, MomentScale, Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["LocalMean", "TunedClippedMean", "best_clip", "worst_clipping_bias"]
@@ -138,7 +142,10 @@ class _Clipped(Estimator):
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment: records X of mean mu have E|X - mu|^k <= 1.
+        Order of the bounded moment: records X of mean mu have E|X - mu|^k <= scale^k.
+    scale : float > 0
+        Bound on the k-th root of the central moment of order k, in the unit of the data. For k = 2
+        it bounds the standard deviation.
     radius : float >= 0
         R, a public bound on the absolute value of the mean, in the unit of the data. Set it to 0 if
         the mean is known up to an error as small as the error of the estimate.
@@ -147,8 +154,19 @@ class _Clipped(Estimator):
     """
 
     k: MomentOrder
+    scale: MomentScale
     radius: Radius = 0.0
     beta: Probability = 0.1
+    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(self.k, self.scale)
+        return spread, MeanWithin(self.radius, spread)
+
+    @property
+    def _unit_radius(self) -> float:
+        """Public bound on the absolute value of the mean, in units of `scale`."""
+        return min(self.radius / self.scale, 1e300)
 
 
 @validated
@@ -172,6 +190,8 @@ class TunedClippedMean(_Clipped):
         - ``all``: T = (n/beta)^(1/k). With probability 1 - beta this T clips no record, by Markov's
           inequality and a union bound. L15 has the threshold sqrt(n), which is this T for k = 2
           without the factor beta^(-1/2).
+
+        Each T is in units of `scale`.
     c : float > 0
         Constant c of ``rate``.
     threshold : float > 0, optional
@@ -204,11 +224,12 @@ class TunedClippedMean(_Clipped):
         if self.threshold is not None:
             return self.threshold
         if self.policy == "all":
-            return float((n / self.beta) ** (1 / self.k))
+            return self.scale * float((n / self.beta) ** (1 / self.k))
         effective = n / budget.noise_quantile(self.beta)
         if self.policy == "rate":
-            return float(self.c * (effective * np.log(1 / self.beta)) ** (1 / self.k))
-        return best_clip(self.k, self.radius, self.beta, effective, budget)[0]
+            unit = float(self.c * (effective * np.log(1 / self.beta)) ** (1 / self.k))
+            return self.scale * unit
+        return self.scale * best_clip(self.k, self._unit_radius, self.beta, effective, budget)[0]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         bound = self.radius + self.clipping_threshold(sample.n, ledger.budget)
@@ -219,7 +240,8 @@ class TunedClippedMean(_Clipped):
         if self.policy != "minimax" or self.radius or self.threshold is not None:
             return {}
         _, unit_error = best_clip(self.k, 0.0, beta, 1 / budget.noise_quantile(beta), budget)
-        return {"privacy": float((unit_error / alpha) ** (self.k / (self.k - 1)))}
+        power = self.k / (self.k - 1)
+        return {"privacy": float((unit_error / (alpha / self.scale)) ** power)}
 
 
 def _averaging_budget(budget: Budget) -> Budget:
@@ -304,6 +326,8 @@ class LocalMean(_Clipped):
         - ``rate``: T = (n (ln(1/beta)/q)^2)^(1/(2k)), with q the 1 - beta quantile of the absolute
           noise at sensitivity 1; (n epsilon^2)^(1/(2k)) for pure DP. This T has the rate of
           ``minimax``, but not the constant.
+
+        Each T is in units of `scale`.
     mechanism : {'additive', 'randomised_response', 'three_values'}
         Release of one clipped record x in [-C, C].
 
@@ -341,10 +365,11 @@ class LocalMean(_Clipped):
         """
         if self.policy == "rate":
             epsilon = np.log(1 / self.beta) / _averaging_budget(budget).noise_quantile(self.beta)
-            return float((n * epsilon**2) ** (1 / (2 * self.k)))
+            return self.scale * float((n * epsilon**2) ** (1 / (2 * self.k)))
         sd = self._release_sd(budget) / np.sqrt(n)
         effective = float(-1 / (sd * ndtri(self.beta / 2)))
-        return best_clip(self.k, self.radius, self.beta, effective, ZCDP(1.0))[0]  # normal noise
+        normal = ZCDP(1.0)  # its noise
+        return self.scale * best_clip(self.k, self._unit_radius, self.beta, effective, normal)[0]
 
     def _release_sd(self, budget: Budget) -> float:
         """Return a bound on the standard deviation of the release of one record x in [-1/2, 1/2].

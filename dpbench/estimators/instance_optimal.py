@@ -5,13 +5,14 @@ PLAN also scales every coordinate by a private standard deviation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread, RecordsInBall
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import (
     MAX_COORDINATE,
@@ -31,6 +32,15 @@ from dpbench.samples import Sample
 
 __all__ = ["InstanceOptimalMean", "PlanMean"]
 
+DeviationBound = Annotated[
+    float,
+    Field(
+        ge=1e-100,
+        le=1e100,
+        description="public bound on the standard deviations of the coordinates, in the unit of "
+        "the data; release 0.1 took sigma_low = 0.001 and sigma_high = 1000",
+    ),
+]
 Steps = Annotated[int, Field(ge=1, le=100)]
 # Shares as in the experiments of both papers: FIRST_SHARE of the budget goes to all steps before
 # radius and mean, and RADIUS_SHARE of the rest to the radius.
@@ -108,6 +118,9 @@ class InstanceOptimalMean(_AroundMedians, kind="instance_optimal_mean"):
 
     radius: ErrorBound
     rounds: Steps = 10
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (RecordsInBall(self.radius),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x, held = _list_records(sample)
@@ -190,10 +203,14 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
     first_names: ClassVar[dict[str, str]] = {"rounds": "steps"}
 
     radius: ErrorBound
-    sigma_low: ErrorBound = 1e-3
-    sigma_high: ErrorBound = 1e3
+    sigma_low: DeviationBound
+    sigma_high: DeviationBound
     rounds: Steps = 20
     beta: Probability = 0.1
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(2.0, self.sigma_high, "sigma_high")
+        return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if sample.n < 2:

@@ -13,6 +13,7 @@ so it costs no privacy.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
@@ -21,6 +22,7 @@ from pydantic import Field
 from scipy.special import ndtr
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, GaussianSpread
 from dpbench.estimators.base import Estimate
 from dpbench.estimators.clipped import _ClippingEstimator, noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive
@@ -69,6 +71,10 @@ class _SimulatedInterval(_ClippingEstimator):
     beta: Probability = 0.1
     share: Probability = 0.8
     draws: Draws = 999
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        assumed = super().assumptions(n, d)
+        return assumed if self.sigma is None else [*assumed, GaussianSpread(self.sigma)]
 
     @abstractmethod
     def _moments(self, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:

@@ -36,12 +36,14 @@ sqrt(2 rho). With c in the middle, the 0.9 quantile of |error| is then ln(10)/2 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, MedianInBox
 from dpbench.estimators.base import Estimate
 from dpbench.estimators.clipped import _ClippingEstimator
 from dpbench.privacy import Budget, Ledger
@@ -80,6 +82,11 @@ class InverseSensitivity(_ClippingEstimator):
         if self.statistic == "median" and self.resolution == 0:
             raise ValueError("a median needs a resolution above 0")
         return self
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        if self.statistic == "median":
+            return (MedianInBox(self.lower, self.upper),)
+        return super().assumptions(n, d)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if self.statistic == "mean":

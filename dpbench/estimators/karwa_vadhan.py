@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self
 
@@ -10,13 +11,14 @@ from pydantic import Field, model_validator
 from scipy.special import chdtri, ndtri
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanWithin
 from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.histogram import L1, L2, audit_pairs, private_mode_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import Probability, validated
+from dpbench.registry import Deviation, Probability, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["KarwaVadhanGaussian", "KarwaVadhanInterval", "KarwaVadhanMean", "PowersOfTwo"]
@@ -49,6 +51,11 @@ def _bins(
     return Bins(2 * t, -reach, reach, aligned=0.0), t
 
 
+def _gaussian_assumptions(spread: GaussianSpread, radius: float | None) -> list[Assumption]:
+    """Return the assumptions of Gaussian records whose mean may have a bound."""
+    return [spread] if radius is None else [spread, MeanWithin(radius, spread)]
+
+
 @validated
 class KarwaVadhanMean(NeedsRadius):
     """Karwa-Vadhan mean: locate a Gaussian by a private histogram, then clip and average (KV18).
@@ -75,8 +82,11 @@ class KarwaVadhanMean(NeedsRadius):
         clip wider.
     """
 
-    sigma: Positive = 1.0
+    sigma: Deviation
     beta: Probability = 0.1
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return _gaussian_assumptions(GaussianSpread(self.sigma), self.radius)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return _histogram_mean(sample, self.radius, self.sigma, self.beta, ledger)
@@ -149,6 +159,12 @@ class KarwaVadhanGaussian(NeedsRadius):
         if self.sigma_low > self.sigma_high:
             raise ValueError(f"sigma_low is {self.sigma_low}, above sigma_high {self.sigma_high}")
         return self
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        known = GaussianSpread(self.sigma_high, "sigma_high")
+        if self.sigma is not None:
+            known = GaussianSpread(self.sigma)
+        return _gaussian_assumptions(known, self.radius)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if self.sigma is not None:

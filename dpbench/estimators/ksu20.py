@@ -1,25 +1,27 @@
 """Heavy-tailed scalars with an unknown location: a private range, then a clipped mean.
 
 Source: KSU20, Algorithms 1 and 2, Theorems 3.3 to 3.7. The distribution of a record X has mean mu
-in [-R, R] and E|X - mu|^k <= 1, and alpha is the error sought.
+in [-R, R] and E|X - mu|^k <= scale^k. Formulas are those of KSU20 for scale = 1: lengths other than
+R are in units of scale, and so is alpha, the error sought.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.histogram import L1, L2, audit_pairs, private_mode_bin, stability_threshold
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import MomentOrder, Probability, validated
+from dpbench.registry import MomentOrder, MomentScale, Probability, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = [
@@ -88,22 +90,27 @@ class _BinBasedEstimator(NeedsRadius):
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment: the mean of |X - mu|^k is at most 1, so data have to be
-        scaled.
+        Order of the bounded moment: the mean of |X - mu|^k is at most scale^k.
+    scale : float > 0
+        Bound on the k-th root of the central moment of order k, in the unit of the data. For k = 2
+        it bounds the standard deviation.
     radius : float >= 0 or None
-        Public bound R on abs(mu). None, without a bound, is possible under (epsilon, delta) only.
+        Public bound R on abs(mu), in the unit of the data. None, without a bound, is possible under
+        (epsilon, delta) only.
     constants : {'paper', 'practical', 'tuned'}
-        Rule for r, half the width of a bin, at an error alpha. ``paper``: 10/alpha^(1/(k-1)).
-        ``practical``: 2/alpha^(1/(k-1)). ``tuned``, for `KSU20Mean` only: 2^(1/k), because half of
-        all records are within that distance of the mean.
+        Rule for r, half the width of a bin in units of `scale`, at an error alpha. ``paper``:
+        10/alpha^(1/(k-1)). ``practical``: 2/alpha^(1/(k-1)). ``tuned``, for `KSU20Mean` only:
+        2^(1/k), because half of all records are within that distance of the mean.
     """
 
     k: MomentOrder
+    scale: MomentScale
     constants: Constants | Literal["tuned"] = "practical"
+    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
 
     @abstractmethod
     def accuracy(self, n: int, budget: Budget) -> float:
-        """Return the error alpha that the estimator seeks with n records.
+        """Return the error alpha that the estimator seeks with n records, in units of `scale`.
 
         The error sets the width of the bins.
 
@@ -120,13 +127,20 @@ class _BinBasedEstimator(NeedsRadius):
         """
 
     def bins(self, alpha: float) -> tuple[Bins, float]:
-        """Return the histogram bins for an error alpha, and r, half the width of a bin."""
+        """Return the histogram bins for an error alpha, and half the width of a bin.
+
+        The error is in units of `scale`, and the bins are in the unit of the data.
+        """
         if self.constants == "tuned":
-            r = float(2 ** (1 / self.k))
+            r = self.scale * float(2 ** (1 / self.k))
         else:
-            r = float(HALF_BIN[self.constants] * alpha ** (-1 / (self.k - 1)))
+            r = self.scale * float(HALF_BIN[self.constants] * alpha ** (-1 / (self.k - 1)))
         reach = np.inf if self.radius is None else self.radius + 2 * r
         return Bins(2 * r, -reach, reach), r
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(self.k, self.scale)
+        return [spread] if self.radius is None else [spread, MeanWithin(self.radius, spread)]
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         return audit_pairs(n, self.bins(self.accuracy(n, budget))[0], budget)
@@ -166,21 +180,22 @@ class KSU20RangeEstimate(_BinBasedEstimator):
 class KSU20Mean(_BinBasedEstimator):
     """KSU20 mean for heavy tails: median of means clipped to private ranges (Algorithm 2).
 
-    Records X have the mean mu, with E|X - mu|^k <= 1. The records are split into two halves, and
-    each half into m groups. Every group of one half is paired with a group of the other half. The
-    first group of a pair gives a range by `KSU20RangeEstimate`. The records of the second group are
-    clipped to the interval of half width w around the midpoint of the range. Their mean is released
-    with noise for the sensitivity 2w divided by the size of the group. (The listing in the paper
-    divides by n.) The value is the median of the m releases. If a pair has no range, its release
-    counts as infinite.
+    Records X have the mean mu, with E|X - mu|^k <= scale^k. The records are split into two halves,
+    and each half into m groups. Every group of one half is paired with a group of the other half.
+    The first group of a pair gives a range by `KSU20RangeEstimate`. The records of the second group
+    are clipped to the interval of half width w around the midpoint of the range. Their mean is
+    released with noise for the sensitivity 2w divided by the size of the group. (The listing in the
+    paper divides by n.) The value is the median of the m releases. If a pair has no range, its
+    release counts as infinite.
 
     The groups are disjoint, so each mechanism has the whole budget. KSU20 call the algorithm
     PDPODME, CDPODME and ADPODME under pure DP, zCDP and (epsilon, delta). Under (epsilon, delta)
     the noise of the means is Laplace noise.
 
-    With ``paper`` constants the interval is the range, and w = 3r. With the other constants
-    w = r + 4^(1/k) + T. Here r is half the width of a bin. By Markov's inequality a bin that holds
-    a quarter of the records is within 4^(1/k) of mu. So records within T of mu are not clipped:
+    With ``paper`` constants the interval is the range, and w = 3r. With the other constants w = r +
+    4^(1/k) + T, in units of scale. Here r is half the width of a bin. By Markov's inequality a bin
+    that holds a quarter of the records is within 4^(1/k) of mu. So records within T of mu are not
+    clipped:
 
     - ``practical``: T = ((k-1)/k) (n/(2q))^(1/k) for n records in the half. Here q is the 1 - beta
       quantile of the absolute noise at sensitivity 1.
@@ -193,9 +208,8 @@ class KSU20Mean(_BinBasedEstimator):
     Parameters
     ----------
     alpha : float in (0, 1], optional
-        Error sought, in units of the k-th root of the moment; by default the smallest error for
-        which n records suffice, see the method `terms`. With ``tuned`` constants it has to be left
-        out.
+        Error sought, in units of `scale`; by default the smallest error for which n records
+        suffice, see the method `terms`. With ``tuned`` constants it has to be left out.
     constants : {'paper', 'practical', 'tuned'}
         ``paper``: bins of half width r = 10/alpha^(1/(k-1)), and m = ceil(200 ln(2/beta)) groups.
         The error is then at most alpha with probability 1 - beta if alpha < 1/16 and n suffices
@@ -252,9 +266,9 @@ class KSU20Mean(_BinBasedEstimator):
     def terms(self, alpha: float, n: float, budget: Budget) -> tuple[float, float, float]:
         """Return the numbers of records that sampling, noise and range need for an error alpha.
 
-        Records X have the mean mu in [-R, R], with E|X - mu|^k <= 1. Let q be the 0.9 quantile of
-        the absolute noise at sensitivity 1, which is ln(10)/epsilon for pure DP. With ``paper``
-        constants the numbers are for one group of one half of the records:
+        Records X have the mean mu in [-R, R], with E|X - mu|^k <= 1 in units of `scale`. Let q be
+        the 0.9 quantile of the absolute noise at sensitivity 1, which is ln(10)/epsilon for pure
+        DP. With ``paper`` constants the numbers are for one group of one half of the records:
 
         - sampling: 90/alpha^2 (Chebyshev's inequality at 0.1 for an error alpha/3);
         - noise: 180 q/alpha^(k/(k-1)). The clip is 3r to each side, r = 10/alpha^(1/(k-1)). So the
@@ -285,9 +299,8 @@ class KSU20Mean(_BinBasedEstimator):
         power = float(alpha ** (-self.k / (self.k - 1)))
         if self.constants == "paper":
             return 90 / alpha**2, 180 * q * power, self.histogram_needs(alpha, n, budget)
-        probability = (
-            budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (self.radius or 0.0))
-        )
+        radius = min((self.radius or 0.0) / self.scale, 1e300)
+        probability = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + radius)
         tail = float(mean_budget.noise_tail(np.asarray(probability / 2), 1.0, 1.0))
         return 1 / alpha**2, float(q / np.log(10)) * power, tail
 
@@ -329,6 +342,8 @@ class KSU20Mean(_BinBasedEstimator):
     def promise(self, n: int, budget: Budget) -> float | None:
         """Return the error that KSU20, Theorem 3.5, guarantees with n records, or None.
 
+        The error is in the unit of the data.
+
         A guarantee exists for ``paper`` constants and enough records. The error of the estimate
         exceeds the guaranteed error with probability at most beta.
 
@@ -346,7 +361,7 @@ class KSU20Mean(_BinBasedEstimator):
         alpha, size = self.accuracy(n, budget), n / self._parts
         applies = self.constants == "paper" and alpha < LARGEST_ALPHA["paper"]
         enough = sum(self.terms(alpha, size, budget)) <= size * (1 + 1e-9)
-        return alpha if applies and enough else None
+        return self.scale * alpha if applies and enough else None
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         averaged = self.count_averaged(sample.n, ledger.budget)
@@ -373,6 +388,7 @@ class KSU20Mean(_BinBasedEstimator):
         return Estimate(value, before, accuracy=self.promise(sample.n, ledger.budget))
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
+        alpha /= self.scale
         if self.constants == "tuned":
             mean = _mean_budget(budget)
             _, error = best_clip(self.k, 0.0, beta, 0.9 / mean.noise_quantile(beta), mean)
@@ -382,10 +398,16 @@ class KSU20Mean(_BinBasedEstimator):
         return {"privacy": self._parts * privacy, "range": self._parts * reach}
 
     def _half_width(self, n: int, r: float, budget: Budget) -> float:
-        """Return half the width of the clip of n records, for histogram bins of half width r."""
+        """Return half the width of the clip of n records, for histogram bins of half width r.
+
+        Both lengths are in the unit of the data.
+        """
         if self.constants == "paper":
             return 3 * r
-        located, effective = r + 4 ** (1 / self.k), n / budget.noise_quantile(self.beta)
+        effective = n / budget.noise_quantile(self.beta)
+        located = r / self.scale + 4 ** (1 / self.k)
         if self.constants == "tuned":
-            return located + best_clip(self.k, located, self.beta, effective, budget)[0]
-        return float(located + (self.k - 1) / self.k * (effective / 2) ** (1 / self.k))
+            t = best_clip(self.k, located, self.beta, effective, budget)[0]
+        else:
+            t = (self.k - 1) / self.k * (effective / 2) ** (1 / self.k)
+        return self.scale * float(located + t)

@@ -1,7 +1,8 @@
 """Heavy-tailed vectors with unknown location: private centre, then a mean in a ball around it.
 
 Source: KSU20, Algorithm 3, Theorems 4.6 and 4.7. Records X of R^d have mean mu and satisfy
-E|<v, X - mu>|^k <= 1 for every unit vector v. Then E||X - mu||^k <= d^(k/2). Let T > 0, and
+E|<v, X - mu>|^k <= scale^k for every unit vector v. Lengths are in units of scale here, except for
+the bound R on the mean. Then E||X - mu||^k <= d^(k/2). Let T > 0, and
 consider the ball of radius sqrt(d) T around mu. Rows are records. By Hölder's inequality the bias
 of the mean in any direction is
 
@@ -13,20 +14,22 @@ of the mean in any direction is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.special import chdtri, gammainccinv
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, NeedsRadius
 from dpbench.estimators.coinpress import to_zcdp
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import LARGEST_ALPHA, Alpha, Constants, KSU20Mean
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import MomentOrder, Probability, validated
+from dpbench.registry import MomentOrder, MomentScale, Probability, validated
 from dpbench.samples import Sample
 
 __all__ = ["KSU20BallMean"]
@@ -73,12 +76,13 @@ class KSU20BallMean(NeedsRadius):
     (epsilon/d, delta/d). For d <= 44 the authors prefer `KSU20Mean` on each coordinate (Remark
     4.1).
 
-    The radius. In ``practical`` and ``tuned``, r = sqrt(d) (1 + T), because every coordinate of the
-    centre may be off by 1. Here T sqrt(d) is the radius that a ball around the mean mu would have.
-    The bound on the bias at T, stated at the top of `dpbench.estimators.ksu20_ball`, holds for a
-    ball around mu. If the centre is off by sqrt(d), projection may add a bias of
-    sqrt(d) E(1 - r/||X - c||)_+, of the order of sqrt(d) T^-k. Let q be the 1 - beta quantile of
-    the norm of the noise for a ball of radius sqrt(d) T. By default T minimises
+    The radius, in units of `scale`. In ``practical`` and ``tuned``, r = sqrt(d) (1 + T), because
+    every coordinate of the centre may be off by 1. Here T sqrt(d) is the radius that a ball around
+    the mean mu would have. The bound on the bias at T, stated at the top of
+    `dpbench.estimators.ksu20_ball`, holds for a ball around mu. If the centre is off by sqrt(d),
+    projection may add a bias of sqrt(d) E(1 - r/||X - c||)_+, of the order of sqrt(d) T^-k. Let q
+    be the 1 - beta quantile of the norm of the noise for a ball of radius sqrt(d) T. By default T
+    minimises
 
     - ``practical``: bias + q;
     - ``tuned``: sqrt(bias^2 + q^2), because bias and noise are orthogonal up to 1/sqrt(d).
@@ -86,11 +90,14 @@ class KSU20BallMean(NeedsRadius):
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment. The moment is at most 1 in every direction, so data have to be
-        scaled.
+        Order of the bounded moment: E|<v, X - mu>|^k is at most scale^k for records X of mean mu
+        and every unit vector v.
+    scale : float > 0
+        Bound on the k-th root of the central moment in every direction, in the unit of the data.
+        For k = 2 it bounds the standard deviation.
     radius : float >= 0 or None
-        Public bound R on the absolute value of every coordinate of the mean. None, without a bound,
-        is possible under (epsilon, delta) only.
+        Public bound R on the absolute value of every coordinate of the mean, in the unit of the
+        data. None, without a bound, is possible under (epsilon, delta) only.
     outside : {'discard', 'project'}
         Treatment of rows outside the ball. ``discard``: leave them out, with sensitivity 8r/(3n).
         ``project``: move them to the surface of the ball and divide by n, with sensitivity 2r/n.
@@ -99,23 +106,25 @@ class KSU20BallMean(NeedsRadius):
         the centre, with ``paper`` constants of `KSU20Mean`. ``practical``: a radius that grows with
         n, and half of the records for the centre. ``tuned``: ``tuned`` constants of `KSU20Mean` for
         the centre. It has a fiftieth of the records, or twice the number that the histograms need
-        if that is more, but at most half. If R <= 1, ``tuned`` fixes the centre at 0 and averages
-        all records.
+        if that is more, but at most half. If R <= scale, ``tuned`` fixes the centre at 0 and
+        averages all records.
     alpha : float in (0, 1], optional
-        Error sought. In ``practical`` and ``tuned`` T is set so that the bound on the bias is
-        alpha; by default T balances bias and noise. In ``paper`` the default solves n = 16 d sd
-        sqrt(2/3)/alpha^(k/(k-1)) for alpha, and is at most 1/16 (Theorem 4.6). There sd = 1/sqrt(2
-        rho) is the standard deviation of the noise at sensitivity 1.
+        Error sought, in units of `scale`. In ``practical`` and ``tuned`` T is set so that the bound
+        on the bias is alpha; by default T balances bias and noise. In ``paper`` the default solves
+        n = 16 d sd sqrt(2/3)/alpha^(k/(k-1)) for alpha, and is at most 1/16 (Theorem 4.6). There sd
+        = 1/sqrt(2 rho) is the standard deviation of the noise at sensitivity 1.
     beta : float in (0, 1)
         Probability that the noise exceeds the quantile to which T is tuned.
     """
 
     k: MomentOrder
+    scale: MomentScale
     outside: Literal["discard", "project"] = "discard"
     constants: Constants | Literal["tuned"] = "practical"
     alpha: Alpha | None = None
     beta: Probability = 0.1
     multivariate: ClassVar[bool] = True
+    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
@@ -127,9 +136,9 @@ class KSU20BallMean(NeedsRadius):
         """True if the ball is centred at 0, without a private centre.
 
         The centre is 0 if the constants are ``tuned`` and the public bound on every coordinate of
-        the mean is at most 1.
+        the mean is at most `scale`.
         """
-        return self.constants == "tuned" and self.radius is not None and self.radius <= 1
+        return self.constants == "tuned" and self.radius is not None and self.radius <= self.scale
 
     @property
     def _sensitivity_factor(self) -> float:
@@ -174,7 +183,12 @@ class KSU20BallMean(NeedsRadius):
         Returns
         -------
         float
+            Radius, in the unit of the data.
         """
+        return self.scale * self._unit_ball_radius(n, d, budget)
+
+    def _unit_ball_radius(self, n: int, d: int, budget: Budget) -> float:
+        """Return the radius of the ball, in units of `scale`; see `ball_radius`."""
         root = float(np.sqrt(d))
         sd = _with_gaussian_noise(budget).noise_quantile(self.beta) / float(
             np.sqrt(chdtri(1, self.beta))
@@ -193,6 +207,10 @@ class KSU20BallMean(NeedsRadius):
         noise = self._sensitivity_factor * root * quantile / n  # at T = 1
         slope = self.k - 1 if self.constants == "practical" else float(np.sqrt(self.k - 1))
         return root * (1 + float((slope * bias / noise) ** (1 / self.k)))
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(self.k, self.scale)
+        return [spread] if self.radius is None else [spread, MeanWithin(self.radius, spread)]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if not sample.vectors:
@@ -241,8 +259,9 @@ class KSU20BallMean(NeedsRadius):
         """Return the estimator of one coordinate of the private centre."""
         constants, alpha = self.constants, None if self.constants == "tuned" else 1.0
         return KSU20Mean(
-            k=self.k, radius=self.radius, alpha=alpha, beta=0.1 / d, constants=constants
-        )
+            k=self.k, scale=self.scale, radius=self.radius, alpha=alpha, beta=0.1 / d,
+            constants=constants,
+        )  # fmt: skip
 
     def _centre(self, sample: Sample, ledger: Ledger) -> Floats:
         """Return the private centre of the ball, (trials, d); NaN in trials without a release.

@@ -27,19 +27,21 @@ unless it exceeds alpha/4096, which would be too coarse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats, Ints
 from dpbench.estimators import ksu20
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import Budget, Ledger, PureDP
-from dpbench.registry import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, MomentScale, Probability, Radius, validated
 from dpbench.samples import Sample
 
 __all__ = ["MAX_POINTS", "Cover", "KSU20TournamentMean", "Records", "scores"]
@@ -390,7 +392,8 @@ class KSU20TournamentMean(Estimator):
        the point loses a match to a point beyond the tie radius.
        `dpbench.estimators.ksu20_tournament` derives the sensitivity.
 
-    The halves are disjoint, so each has the whole budget. ``paper`` has w = alpha, a tie radius of
+    Lengths are in units of `scale`, except for the bound R on the mean. The halves are disjoint, so
+    each has the whole budget. ``paper`` has w = alpha, a tie radius of
     20 alpha and xi = 60/alpha^(1/(k-1)). For d <= 100 all points then tie, and the size of the grid
     keeps the error below 20 alpha. ``practical`` has w = 3 alpha and a tie radius of 2 alpha. There
     xi is the sum of 2/alpha^(1/(k-1)) and half the grid's diagonal, and the error sought for each
@@ -400,13 +403,17 @@ class KSU20TournamentMean(Estimator):
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment. The moment is at most 1 in every direction, so data have to be
-        scaled.
+        Order of the bounded moment: E|<v, X - mu>|^k is at most scale^k for records X of mean mu
+        and every unit vector v.
+    scale : float > 0
+        Bound on the k-th root of the central moment in every direction, in the unit of the data.
+        For k = 2 it bounds the standard deviation.
     radius : float >= 0
-        Public bound R on the absolute value of every coordinate of the mean.
+        Public bound R on the absolute value of every coordinate of the mean, in the unit of the
+        data.
     alpha : float in (0, 1], optional
-        Error sought; by default the smallest error for which n records suffice, see the method
-        `terms`.
+        Error sought, in units of `scale`; by default the smallest error for which n records
+        suffice, see the method `terms`.
     constants : {'paper', 'practical'}
         Choice of w, tie radius and xi. ``paper``: the constants of the paper's proof.
         ``practical``: smaller constants.
@@ -427,6 +434,7 @@ class KSU20TournamentMean(Estimator):
     stream_name: ClassVar[str] = "KSU20CoverMean"
 
     k: MomentOrder
+    scale: MomentScale
     radius: Radius
     alpha: ksu20.Alpha | None = None
     constants: ksu20.Constants = "practical"
@@ -437,6 +445,7 @@ class KSU20TournamentMean(Estimator):
     xi: Units | None = None
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP,)
     multivariate: ClassVar[bool] = True
+    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
 
     @model_validator(mode="after")
     def _check_odd(self) -> Self:
@@ -452,12 +461,12 @@ class KSU20TournamentMean(Estimator):
         return Cover(d, self.box or BOX[self.constants], self.tie or TIE[self.constants])
 
     def half_clip(self, alpha: float, d: int) -> float:
-        """Return half the width of the clip of projected records, in the unit of the data.
+        """Return half the width of the clip of projected records, in units of `scale`.
 
         Parameters
         ----------
         alpha : float
-            Error sought.
+            Error sought, in units of `scale`.
         d : int
             Number of coordinates.
 
@@ -481,7 +490,7 @@ class KSU20TournamentMean(Estimator):
         Parameters
         ----------
         alpha : float
-            Error sought.
+            Error sought, in units of `scale`.
         d : int
             Number of coordinates.
 
@@ -491,8 +500,9 @@ class KSU20TournamentMean(Estimator):
         """
         centre_alpha, beta = alpha if self.constants == "paper" else 1.0, self.beta / d
         return ksu20.KSU20Mean(
-            k=self.k, radius=self.radius, alpha=centre_alpha, constants=self.constants, beta=beta
-        )
+            k=self.k, scale=self.scale, radius=self.radius, alpha=centre_alpha,
+            constants=self.constants, beta=beta,
+        )  # fmt: skip
 
     def terms(self, alpha: float, n: float, d: int, budget: Budget) -> Floats:
         """Return the numbers of records that sampling, privacy and range need for an error alpha.
@@ -500,7 +510,7 @@ class KSU20TournamentMean(Estimator):
         Parameters
         ----------
         alpha : float
-            Error sought, in the unit of the data.
+            Error sought, in units of `scale`.
         n : float
             Number of records, where the needed numbers depend on it (in logarithms).
         d : int
@@ -526,7 +536,7 @@ class KSU20TournamentMean(Estimator):
         if gap <= 0:
             raise ValueError(f"tie = {self.tie} or xi = {self.xi} is too small: give alpha")
         spread = np.sqrt(d) + np.sqrt(2 * np.log(3 / self.beta))
-        bins = np.ceil(self.radius / ksu20.HALF_BIN["practical"]) + 2
+        bins = np.ceil(self.radius / self.scale / ksu20.HALF_BIN["practical"]) + 2
         log = cover.log_size + np.log(3 / self.beta)
         privacy = 16 * m / (m + 1) * self.half_clip(alpha, d) * log / (gap * alpha * epsilon)
         reach = 128 * d * np.log(3 * d * bins / self.beta) / epsilon
@@ -534,6 +544,8 @@ class KSU20TournamentMean(Estimator):
 
     def accuracy(self, n: int, d: int, budget: Budget) -> float:
         """Return the error alpha that the estimator seeks with n records of d coordinates.
+
+        The error is in units of `scale`.
 
         Parameters
         ----------
@@ -554,7 +566,8 @@ class KSU20TournamentMean(Estimator):
     def promise(self, n: int, d: int, budget: Budget) -> float | None:
         """Return the guaranteed error, 20 alpha, with ``paper`` constants; None without guarantee.
 
-        alpha is the error sought. A guarantee exists if both conditions hold:
+        The guaranteed error is in the unit of the data. alpha is the error sought. A guarantee
+        exists if both conditions hold:
 
         - `KSU20Mean` guarantees an error alpha for every coordinate of the centre of the grid.
         - If this error is met, every grid point is within 20 alpha of the mean.
@@ -573,7 +586,12 @@ class KSU20TournamentMean(Estimator):
         alpha = self.accuracy(n, d, budget)
         centre_error = self.centre_estimator(alpha, d).promise(n - n // 2, budget.fraction(1 / d))
         farthest = np.sqrt(d) + self.cover(d).half_diagonal  # largest error of a point over alpha
-        return None if centre_error is None or farthest > TIE["paper"] else TIE["paper"] * alpha
+        met = centre_error is not None and farthest <= TIE["paper"]
+        return self.scale * (TIE["paper"] * alpha) if met else None
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        spread = MomentSpread(self.k, self.scale)
+        return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         n, d, half = sample.n, sample.d, sample.n // 2
@@ -589,7 +607,9 @@ class KSU20TournamentMean(Estimator):
             .value.reshape(-1, d)
         )
         records = Records.from_sample(second, m, ledger.rng)
-        score = scores(records, centre, cover, alpha, self.half_clip(alpha, d))
-        grid = alpha * cover.offsets
+        with np.errstate(over="ignore"):  # a small scale; the function `scores` clips its rows
+            scaled = records._replace(rows=records.rows / self.scale)
+        score = scores(scaled, centre / self.scale, cover, alpha, self.half_clip(alpha, d))
+        grid = self.scale * (alpha * cover.offsets)
         value, best = centre + grid[fine.exponential(score, 1.0)], centre + grid[score.argmax(1)]
         return Estimate(value, best, accuracy=self.promise(n, d, ledger.budget))

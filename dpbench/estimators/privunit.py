@@ -32,6 +32,7 @@ mu has a mean square error of (1/m^2 - |mu|^2)/n. For n fixed unit vectors it is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -40,6 +41,7 @@ from pydantic import Field
 from scipy.special import betaincinv, gammaln
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, RecordsInBall
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.privacy import Ledger
 from dpbench.registry import validated
@@ -139,6 +141,9 @@ class PrivUnitMean(Estimator, kind="privunit_mean"):
     @property
     def most_at_once(self) -> int:
         return 1_000_000
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (RecordsInBall(self.radius),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         n, d = sample.n, sample.d

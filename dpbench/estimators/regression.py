@@ -12,12 +12,14 @@ d^2/(n^2 rho). `dpbench.theory.exact.regression` has both terms with constants.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, RecordsInBall
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import MAX_COORDINATE, rho_of, to_zcdp
 from dpbench.estimators.gradient_descent import Clip, Steps, descend
@@ -168,6 +170,12 @@ class AdaSSP(_Regression, kind="adassp"):
     feature_bound: Clip
     response_bound: Clip
     beta: Probability = 0.05
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (
+            RecordsInBall(self.feature_bound, "feature_bound", stop=d - 1),
+            RecordsInBall(self.response_bound, "response_bound", start=d - 1),
+        )
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x, y, counts = _records(sample)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
 from dpbench.errors import reject_unknown_keywords
+from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimator
 from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.samples import DenseSample
@@ -176,6 +177,13 @@ def release(
     TypeError
         If the budget is a number, or `rng` a seed.
 
+    Warns
+    -----
+    AssumptionWarning
+        If the data contradict the assumptions of the estimator, by `Estimator.assumptions`. The
+        warning looks at the data, so it is not private and for simulation only. For data that
+        satisfy an assumption its probability is at most 1e-6.
+
     Examples
     --------
     >>> import numpy as np
@@ -204,6 +212,7 @@ def release(
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least one is needed")
     DenseSample(array[None])  # check the data once, not once per repeat
+    warn_of_contradictions(estimator, array, stacklevel=2)
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
     estimate = estimator.run(sample, Ledger(budget or NonPrivate(), rng))

@@ -9,13 +9,14 @@ itself depends on the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, MeanInBox
 from dpbench.estimators.base import Estimate, Estimator, as_estimator
 from dpbench.estimators.clipped import ErrorBound, noisy_clipped_mean
 from dpbench.estimators.friendly_core import FriendlyCoreMean, friendly_mean
@@ -118,6 +119,11 @@ class SubsampleAggregate(Estimator):
             return MAX_WHOLE_RECORDS
         limit = self.base.most_at_once
         return None if limit is None else limit * self.buckets
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        bounded = self.lower is not None and self.upper is not None
+        of_means = isinstance(self.base, Estimator) and self.estimand == "mean"
+        return (MeanInBox(*self._bounds),) if bounded and of_means else ()
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         outputs = self._outputs(sample, ledger.rng)

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.errors import ConfigError, choose_from, reject_unknown_keywords
+from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.tables import Cell, TableMean
 from dpbench.privacy import Budget, Ledger
@@ -128,6 +129,12 @@ def release_table(
     ValueError
         If a value is missing or infinite, or the table has no record. Nothing is released.
 
+    Warns
+    -----
+    AssumptionWarning
+        If the numbers of a column in a group contradict the assumptions of its estimator, as in
+        `dpbench.release`.
+
     References
     ----------
     C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014, Theorem 3.16
@@ -167,6 +174,9 @@ def release_table(
     if reason := table.refusal(budget):
         raise ConfigError(f"columns: {reason}")
     values = _read_columns(frame, columns)
+    for group in np.unique(labels):
+        for column, estimator in zip(values.T, table.columns.values(), strict=True):
+            warn_of_contradictions(estimator, column[labels == group], stacklevel=2)
     if not sizes_are_public:
         values = np.column_stack([labels, values])
     ledger = Ledger(budget, rng)

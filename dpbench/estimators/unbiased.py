@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from dpbench.estimators.assumptions import Assumption, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
 from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.histogram import audit_pairs, private_mode_bin
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import Probability, validated
+from dpbench.registry import Deviation, Probability, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["UnbiasedMean"]
@@ -54,12 +56,15 @@ class UnbiasedMean(Estimator):
         Probability that some record is clipped, for the default of `clip`.
     """
 
-    sigma: Positive = 1.0
+    sigma: Deviation
     clip: Positive | None = None
     share: Probability = 0.25
     random_bins: bool = True
     beta: Probability = 0.1
     notions: ClassVar[tuple[type[Budget], ...]] = (ApproxDP,)
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return (MomentSpread(2.0, self.sigma, "sigma"),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         first = self._histogram_size(sample.n)

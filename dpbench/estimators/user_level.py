@@ -1,6 +1,7 @@
 """Person-level (user-level) mean: clip and average the means of people (AKMMSU24).
 
-**Setting.** n people have m records X each, with E|X - mu|^k <= 1 and mean mu in [-R, R].
+**Setting.** n people have m records X each, with E|X - mu|^k <= scale^k and mean mu in [-R, R].
+Lengths are in units of scale here: scale = 1.
 Neighbours differ in all records of one person. A dataset holds the n means Y of people
 (`dpbench.distributions.UserMeans`), so neighbours differ in one Y.
 
@@ -36,11 +37,13 @@ privacy does not.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
@@ -48,7 +51,7 @@ from dpbench.estimators.ksu20 import KSU20Mean
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.histogram import audit_pairs, private_mode_bin
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import MomentOrder, Probability, Radius, validated
+from dpbench.registry import MomentOrder, MomentScale, Probability, Radius, validated
 from dpbench.samples import Bins, Sample
 
 __all__ = ["UserLevelMean"]
@@ -68,8 +71,10 @@ class UserLevelMean(Estimator):
     Parameters
     ----------
     k : float >= 2
-        Order of the bounded moment of single records. The mean of |X - mu|^k is at most 1, so data
-        have to be scaled.
+        Order of the bounded moment of single records: the mean of |X - mu|^k is at most scale^k.
+    scale : float > 0
+        Bound on the k-th root of the central moment of single records, in the unit of the data. For
+        k = 2 it bounds the standard deviation.
     m : int in [1, 1e6]
         Number of records of each person.
     radius : float >= 0
@@ -81,14 +86,16 @@ class UserLevelMean(Estimator):
     stream_name: ClassVar[str] = "PersonMean"
 
     k: MomentOrder
+    scale: MomentScale
     m: Annotated[int, Field(ge=1, le=10**6)]
     radius: Radius
     beta: Probability = 0.1
+    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
 
     @property
     def _half_bin(self) -> float:
-        """Half the width of a histogram bin, r = sqrt(2/m) for m records of each person."""
-        return float(np.sqrt(2 / self.m))
+        """Half the width of a histogram bin, scale sqrt(2/m) for m records of each person."""
+        return self.scale * float(np.sqrt(2 / self.m))
 
     @property
     def _bins(self) -> Bins:
@@ -110,9 +117,10 @@ class UserLevelMean(Estimator):
         -------
         int
         """
-        # In units of 1/sqrt(m) the means have a second moment of at most 1.
-        radius = min(self.radius * np.sqrt(self.m), 1e300)
-        return KSU20Mean(k=2, radius=radius, constants="tuned").count_averaged(n, budget)
+        # In units of scale/sqrt(m) the means have a second moment of at most 1.
+        radius = min(self.radius / self.scale * np.sqrt(self.m), 1e300)
+        unit = KSU20Mean(k=2, scale=1.0, radius=radius, constants="tuned")
+        return unit.count_averaged(n, budget)
 
     def half_width(self, n: int, budget: Budget) -> float:
         """Return half the width of the clip of people's means, in the unit of the data.
@@ -131,8 +139,13 @@ class UserLevelMean(Estimator):
         effective = n / budget.noise_quantile(self.beta)
         light = np.sqrt(2 * np.log(max(effective, float(np.exp(1)))) / self.m)
         heavy, _ = best_clip(self.k, 0.0, self.beta, effective * self.m, budget)
-        located = self._half_bin + 2 / np.sqrt(self.m)
-        return float(located + max(light, heavy / self.m))
+        located = np.sqrt(2 / self.m) + 2 / np.sqrt(self.m)
+        return self.scale * float(located + max(light, heavy / self.m))
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        # The records are means of m numbers, of variance at most scale^2/m.
+        spread = MomentSpread(2.0, self.scale / float(np.sqrt(self.m)), "scale/sqrt(m)")
+        return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         n = self.count_averaged(sample.n, ledger.budget)

@@ -365,7 +365,7 @@ class BoundedMoment:
         return (self.high - self.low) / (2 * self.scale)
 
     def best_clip(self, n: int, budget: Budget) -> Clip:
-        estimator = TunedClippedMean(k=self.k, radius=self.radius)
+        estimator = TunedClippedMean(k=self.k, scale=1, radius=self.radius)
         half = self.scale * (self.radius + estimator.clipping_threshold(n, budget))
         return self.middle - half, self.middle + half
 

@@ -69,7 +69,7 @@ class Ledger(Account):
     >>> rng = np.random.default_rng(0)
     >>> sample = DenseSample(rng.normal(size=(1, 20_000)))
     >>> ledger = Ledger(PureDP(1.0), rng)
-    >>> estimate = KarwaVadhanMean(radius=10).run(sample, ledger)
+    >>> estimate = KarwaVadhanMean(radius=10, sigma=1).run(sample, ledger)
     >>> print(ledger.receipt())
     pure epsilon 1
       pure epsilon 0.5: fullest bin of a noisy histogram

@@ -90,7 +90,8 @@ class Decomposition(SelectingFigure):
         budgets = (variant.value for variant in study.budgets.values())
         budget = next(budget for budget in budgets if rows_of_budget(rows, budget).any())
         thresholds = np.sort(rows["threshold"].unique())
-        bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
+        scale = getattr(study.estimator(rows["estimator"].iloc[0], family), "scale", 1.0)
+        bias = [scale * worst_clipping_bias(t / scale, rows["k"].iloc[0]) for t in thresholds]
         ax.plot(thresholds, bias, label="theory", **THEORY)
         ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
         # A bias of zero is measured as a rounding error, which must stay below the frame.

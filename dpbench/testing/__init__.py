@@ -8,6 +8,7 @@ need tests of the estimator, or the audit (`dpbench.audit`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
+from dpbench.errors import AssumptionWarning
+from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.testing import neighbours, promises
@@ -74,6 +77,11 @@ def check_estimator(
     AssertionError
         At the first property that does not hold, with a message of one line.
 
+    Warns
+    -----
+    AssumptionWarning
+        If the given records contradict the assumptions of the estimator; see `release`.
+
     Examples
     --------
     >>> from dpbench.estimators import ClippedMean, EmpiricalMean
@@ -90,23 +98,35 @@ def check_estimator(
     if not honoured:
         raise AssertionError(f"{type(estimator).__name__} honours none of the notions")
     for data in _datasets(estimator, records, d):
-        for budget in budgets:
-            case = Case(estimator, budget, data)
-            if budget not in honoured:
-                promises.check_refusal(case)
-                continue
-            promises.check_shapes(case)
-            promises.check_spending(case)
-            promises.check_failures(case)
-            if case.release_budget is not None:
-                neighbours.check_sensitivity(case)
-                neighbours.check_noise(case)
-            promises.check_trials(case)
-            promises.check_caller_array(case)
-            if translation:
-                promises.check_equivariance(case, "move", shift=4.0)
-            if scale:
-                promises.check_equivariance(case, "grow", factor=4.0)
+        if records is not None:
+            warn_of_contradictions(estimator, data, stacklevel=2)
+        # The checks release the data again and again, and the default data are not the user's.
+        with warnings.catch_warnings(action="ignore", category=AssumptionWarning):
+            for budget in budgets:
+                case = Case(estimator, budget, data)
+                if budget in honoured:
+                    _check_promises(case, translation, scale)
+                else:
+                    promises.check_refusal(case)
+
+
+def _check_promises(case: Case, translation: bool, scale: bool) -> None:
+    """Check all properties on one dataset under a budget that the estimator supports.
+
+    `translation` and `scale` are the arguments of `check_estimator`.
+    """
+    promises.check_shapes(case)
+    promises.check_spending(case)
+    promises.check_failures(case)
+    if case.release_budget is not None:
+        neighbours.check_sensitivity(case)
+        neighbours.check_noise(case)
+    promises.check_trials(case)
+    promises.check_caller_array(case)
+    if translation:
+        promises.check_equivariance(case, "move", shift=4.0)
+    if scale:
+        promises.check_equivariance(case, "grow", factor=4.0)
 
 
 def _datasets(estimator: Estimator, records: ArrayLike | None, d: int | None) -> list[Floats]:

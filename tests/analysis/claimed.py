@@ -22,7 +22,7 @@ def pure_budgets(*epsilon: float) -> dict[str, Any]:
 
 
 def radii_of(*radius: float) -> dict[str, Any]:
-    return {"naive": {"kind": "naive_gaussian_mean", "radius": list(radius)}}
+    return {"naive": {"kind": "naive_gaussian_mean", "sigma": 1, "radius": list(radius)}}
 
 
 LOCAL = {"pair": {"kind": "two_point_family", "k": 2, "c": [1, 2, 3, 4], "scaling": "local"}}

@@ -206,7 +206,7 @@ BOTH = {"pure": {"kind": "pure_dp", "epsilon": 1}, "zcdp": {"kind": "zcdp", "rho
 ALL = Made(bounds=True, families=FAMILIES, estimators=ESTIMATORS, budgets=BOTH)
 NUMBERS = Made(
     families={"numbers": {"kind": "gaussian", "location": 1}}, budgets=DELTAS,
-    estimators={"free": {"kind": "karwa_vadhan_mean", "radius": [None, 10, 1000]}},
+    estimators={"free": {"kind": "karwa_vadhan_mean", "sigma": 1, "radius": [None, 10, 1000]}},
 )  # fmt: skip
 CUBES: dict[str, Any] = {"theorem": "pure_dimension", "families": "cube", "estimators": "additive",
                          "budgets": "pure", "tolerance": 0.1, "reason": "test"}  # fmt: skip

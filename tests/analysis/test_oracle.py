@@ -96,7 +96,7 @@ def test_each_row_has_the_exact_value_of_its_law_and_budget(regimes: Result) -> 
     rows = regimes.summary.query("family == 'rare' and n == 100000").reset_index(drop=True)
     laws = TwoPointFamily(k=6, c=[1]).members("rare", 10**5, PureDP(0.01))
     wanted = [
-        exact("q90", TunedClippedMean(k=6), laws[name], 10**5, PureDP(0.01))
+        exact("q90", TunedClippedMean(k=6, scale=1), laws[name], 10**5, PureDP(0.01))
         for name in rows["distribution"]
     ]
     assert exact_values(rows, regimes.study, "q90").tolist() == wanted

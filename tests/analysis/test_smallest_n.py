@@ -220,7 +220,7 @@ def test_requests_that_cannot_be_met_are_refused(options: dict[str, Any], line: 
 
 def test_a_request_is_met_by_curve_and_by_search() -> None:
     """P(error > alpha) falls as 1/n: the search starts from half of what the curves say."""
-    naive = {"naive": {"kind": "naive_gaussian_mean", "radius": [10, 1000]},
+    naive = {"naive": {"kind": "naive_gaussian_mean", "sigma": 1, "radius": [10, 1000]},
              "mean": {"kind": "empirical_mean"}}  # fmt: skip
     made = Made(n=[100, 400, 1600, 6400], estimators=naive, trials=1000)
     truth = {"naive_radius10": 777.0, "naive_radius1000": 1444.0, "mean": 3000.0}

@@ -39,7 +39,7 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("estimators.minimax.k", 1, ": 1: ", ["2"]),
     ("estimators.minimax.k", 3, "", ["parts.tails.families: 'tails': minimax needs a moment of"]),
     ("estimators.rate.kind", "nope", ": 'nope': ", ["clipped_mean", "trimmed_mean"]),
-    ("estimators.twice", {"kind": "ksu20_mean"}, ".radius: this key is required", []),
+    ("estimators.twice", {"kind": "ksu20_mean", "scale": 1}, ".radius: this key is required", []),
     ("parts", {}, ": at least one", []),
     ("parts.worst.trials", 10**8, ": 100000000: ", ["10000000"]),
     ("parts.tails", {**MANY, "n": [1e8]}, ".trials: 1000001: ", ["1000000 batches"]),

@@ -93,17 +93,17 @@ def test_steps_show_what_the_pair_moves(part: float) -> None:
     assert [*one.full, one.share, one.draws] == pytest.approx([1, 0, 1, 1])
     (one,) = seen(CLIPPED, PureDP(0.7), pair)
     assert [one.mu, one.epsilon, *one.full] == pytest.approx([0, 0.7 * part, 0, 0.7])
-    (local,) = seen(LocalMean(k=2), ZCDP(0.5), ends(n=25, low=-1e6, high=1e6))
+    (local,) = seen(LocalMean(k=2, scale=1), ZCDP(0.5), ends(n=25, low=-1e6, high=1e6))
     assert [local.draws, local.mu] == pytest.approx([25, 1 / 5])
 
 
 def test_steps_of_a_run_share_its_budget() -> None:
-    coarse, fine = seen(KarwaVadhanMean(radius=50), PureDP(2.0), ends())
+    coarse, fine = seen(KarwaVadhanMean(radius=50, sigma=1), PureDP(2.0), ends())
     assert (coarse.share, fine.share) == (0.5, 0.5)
     assert (coarse.additive, fine.additive) == (False, True)
     # Disjoint sets of records: a pair moves one of them, which has the whole budget.
     pair = ends(100, -1e6, 1e6)
-    both = seen(UserLevelMean(k=2, m=4, radius=50), ZCDP(2.0), pair)
+    both = seen(UserLevelMean(k=2, scale=1, m=4, radius=50), ZCDP(2.0), pair)
     assert [step.weight for step in both] == [1 / len(both)] * len(both)
     assert sum(step.share for step in both) == pytest.approx(1)
 
@@ -119,15 +119,21 @@ REASONS: list[tuple[Estimator, Budget, Pair, bool, str]] = [
     (CLIPPED, ApproxDP(1.0, 0.1, "classical"), ends(), False, "delta: at delta 0.1 a factor 2 sh"),
     (CLIPPED, ZCDP(0.5), ends(low=4.0), False, "pairs: they move the steps by 0% of the claim"),
     (BinaryMean(), PureDP(1.0), ends(low=0.0, high=0.9), False, "attack: the best test would"),
-    (LocalMean(k=2), PureDP(2.0), ends(4, -1e6, 1e6), False, "local: 4 noises average"),
+    (LocalMean(k=2, scale=1), PureDP(2.0), ends(4, -1e6, 1e6), False, "local: 4 noises average"),
     (
-        RandomizedResponseSignMean(radius=0),
+        RandomizedResponseSignMean(radius=0, sigma=1),
         PureDP(2.0),
         ends(2),
         True,
         "other noise: no step has additive",
     ),
-    (KarwaVadhanMean(radius=50), PureDP(2.0), ends(), False, "other steps: all 2 would show it"),
+    (
+        KarwaVadhanMean(radius=50, sigma=1),
+        PureDP(2.0),
+        ends(),
+        False,
+        "other steps: all 2 would show it",
+    ),
     (InverseSensitivity(lower=-1, upper=1), PureDP(2.0), ends(), False, "one way: records cut up"),
 ]
 
@@ -173,7 +179,7 @@ def test_a_row_is_blind_where_half_of_the_noise_is_not_visible() -> None:
         assert half == alone
         assert half.startswith("attack: ")
     # Both steps of a histogram's mean are halved, or the second one alone.
-    two = AuditTask("it", KarwaVadhanMean(radius=50), PureDP(2.0), pairs, 1000, 1e-5, 0)
+    two = AuditTask("it", KarwaVadhanMean(radius=50, sigma=1), PureDP(2.0), pairs, 1000, 1e-5, 0)
     half, alone = two.explain_blindness(pairs, 0.5)
     assert half == ""
     assert alone.partition(":")[0] in ("other steps", "pairs", "share")

@@ -11,7 +11,7 @@ from dpbench.privacy import PureDP
 
 
 def test_an_estimators_own_pairs_are_audited_beside_the_catalogue() -> None:
-    one, budget = KarwaVadhanMean(radius=10.0), PureDP(1.0)
+    one, budget = KarwaVadhanMean(radius=10.0, sigma=1), PureDP(1.0)
     own = {pair.name for pair in one.audit_pairs(60, None, budget)}
     assert own
     assert own <= {pair.name for pair in list_pairs(one, budget, 60, None, "here")}

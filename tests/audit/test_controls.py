@@ -48,7 +48,8 @@ def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> N
     ("estimator", "claim", "d"),
     [(CLIPPED, APPROX, None), (CLIPPED, RHO, 2), (CLIPPED, GDP(1.0), None),
      (L2ClippedMean(radius=1), PURE, 5),
-     (KarwaVadhanMean(radius=50), PURE, None), (KarwaVadhanMean(radius=50), APPROX, None)],
+     (KarwaVadhanMean(radius=50, sigma=1), PURE, None), (KarwaVadhanMean(radius=50, sigma=1),
+      APPROX, None)],
 )  # fmt: skip
 def test_what_has_no_mistake_is_not_refuted(
     estimator: Estimator, claim: Budget, d: int | None

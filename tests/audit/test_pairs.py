@@ -109,7 +109,7 @@ def test_what_is_no_pair_of_neighbours(left: Any, right: Any) -> None:
     Pair("mine", np.zeros((3, 2)), np.array([[0.0, 0], [1, 2], [0, 0]]))  # one record, all of it
 
 
-RANGE = KSU20RangeEstimate(k=3, alpha=0.5, radius=50)
+RANGE = KSU20RangeEstimate(k=3, scale=1, alpha=0.5, radius=50)
 BY_BINS: list[tuple[Estimator, Bins]] = [
     (KarwaVadhanMean(radius=50, sigma=3.0), karwa_vadhan._bins(400, 50, 3.0, 0.1)[0]),
     (KarwaVadhanGaussian(radius=50, sigma=2.0), karwa_vadhan._bins(400, 50, 2.0, 0.1)[0]),
@@ -164,8 +164,8 @@ def _nothing(estimator: Estimator, pair: Pair, repeats: int) -> list[float]:
 def test_the_threshold_of_an_estimator_is_that_of_its_part_of_the_budget() -> None:
     """Nothing is released about as often as something, on both datasets."""
     for estimator in (
-        KarwaVadhanMean(radius=None),
-        KSU20RangeEstimate(k=2, alpha=0.5, radius=None),
+        KarwaVadhanMean(radius=None, sigma=1),
+        KSU20RangeEstimate(k=2, scale=1, alpha=0.5, radius=None),
     ):
         pair = _own(estimator, 100, None, APPROX)["at_the_threshold"]
         left, right = _nothing(estimator, pair, 1000)
@@ -174,7 +174,7 @@ def test_the_threshold_of_an_estimator_is_that_of_its_part_of_the_budget() -> No
 
 @pytest.mark.parametrize(("composition", "d"), [("basic", None), ("basic", 2), ("zcdp", 2)])
 def test_the_threshold_of_a_core(composition: Any, d: int | None) -> None:
-    estimator = FriendlyCoreMean(composition=composition, radius=1.0)
+    estimator = FriendlyCoreMean(composition=composition, radius=1.0, sigma=1)
     pairs = _own(estimator, 200, d, APPROX)
     assert set(pairs) == {"at_the_threshold", "across_the_core", "two_camps"}
     assert all(0.05 < share < 0.95 for share in _nothing(estimator, pairs["at_the_threshold"], 300))
@@ -184,7 +184,7 @@ def test_the_threshold_of_a_core(composition: Any, d: int | None) -> None:
 
 def test_the_radius_of_a_ball_is_the_one_that_it_uses() -> None:
     """With its centre known, what is averaged changes as the pair says."""
-    estimator = KSU20BallMean(outside="discard", k=2, radius=50)
+    estimator = KSU20BallMean(outside="discard", k=2, scale=1, radius=50)
     budget = ZCDP(1e6)  # so that noise and centre do not matter
     moved = {}
     for name, pair in _own(estimator, 4000, 3, budget).items():
@@ -200,7 +200,7 @@ def test_the_radius_of_a_ball_is_the_one_that_it_uses() -> None:
 
 
 def test_coordinates_are_strained_all_at_once() -> None:
-    base, budget = KarwaVadhanMean(radius=50), ApproxDP(2.0, 1e-5)
+    base, budget = KarwaVadhanMean(radius=50, sigma=1), ApproxDP(2.0, 1e-5)
     pairs = _own(CoordinateWise(base=base), 90, 2, budget)
     numbers = _own(base, 90, None, budget.fraction(0.5))
     assert list(pairs) == list(numbers)

@@ -60,7 +60,7 @@ def test_a_pair_refutes_half_of_the_noise(budget: Budget, d: int | None) -> None
 def test_a_threshold_of_zero_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bin that one record fills is released on one dataset, at any distance."""
     pairs = [Pair.replacing("alone", 1000.0 * np.arange(4), 0, -1e6)]
-    estimator = KSU20RangeEstimate(k=2, alpha=0.5, constants="practical", radius=None)
+    estimator = KSU20RangeEstimate(k=2, scale=1, alpha=0.5, constants="practical", radius=None)
     assert verdicts_of(estimator, APPROX, pairs) == {"not refuted"}
     monkeypatch.setattr(histogram, "stability_threshold", lambda _: 0.0)
     assert verdicts_of(estimator, APPROX, pairs) == {"refuted"}
@@ -70,7 +70,7 @@ MEDIAN = SubsampleAggregate(aggregate="median", buckets=20, lower=-1, upper=1, r
 L2 = L2ClippedMean(mechanism="l2", radius=1)
 AGAIN: list[tuple[Estimator, Budget, str, int | None, int, int]] = [
     (CLIPPED, RHO, "ends_of_the_clip", None, 40, 100),
-    (KarwaVadhanMean(radius=50), PURE, "across_a_bin_edge", None, 40, 100),
+    (KarwaVadhanMean(radius=50, sigma=1), PURE, "across_a_bin_edge", None, 40, 100),
     (MEDIAN, PURE, "two_far_clusters", None, 40, 100),
     # Its score is constant beyond both medians, but for the last digits: refuted by them at 0, 1.
     (L2, PURE, "two_clusters_diagonal", 3, 2, 10_000),
@@ -189,9 +189,9 @@ def test_coins_run_at_an_epsilon_that_such_gaussians_may_not_have(noise_by: Any)
 
 
 LOCAL: list[tuple[Estimator, int | None]] = [
-    (LocalMean(k=2, mechanism="randomised_response"), None),
-    (LocalMean(k=2, mechanism="three_values"), None),
-    (RandomizedResponseSignMean(radius=0), None),
+    (LocalMean(k=2, scale=1, mechanism="randomised_response"), None),
+    (LocalMean(k=2, scale=1, mechanism="three_values"), None),
+    (RandomizedResponseSignMean(radius=0, sigma=1), None),
     (PrivUnitMean(), 3),
 ]
 
@@ -212,7 +212,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"pair": (np.zeros(4), np.ones(4))}, "4 records differ; neighbours differ in one"),
     ({"budget": NonPrivate()}, "ClippedMean claims nothing .* 'none'"),
     ({"estimator": EmpiricalMean()}, "EmpiricalMean claims nothing .* 'pure'"),
-    ({"estimator": KarwaVadhanMean(radius=50), "pair": ([[0.0]], [[1.0]])}, "scalar records"),
+    (
+        {"estimator": KarwaVadhanMean(radius=50, sigma=1), "pair": ([[0.0]], [[1.0]])},
+        "scalar records",
+    ),
     ({"runs": 99}, "runs: 99"),
     ({"error": 0.0}, "error: 0"),
 ]

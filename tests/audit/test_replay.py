@@ -75,9 +75,9 @@ def test_controls_are_refuted_by_replay_as_they_say(control: Control, budget: Bu
 HONEST: list[tuple[Estimator, Budget, int, int | None, int, int]] = [
     (CLIPPED, PURE, 20, None, 1, 0),
     (CLIPPED, RHO, 20, 3, 1, 0),
-    (KarwaVadhanMean(radius=50), PURE, 60, None, 1, 1),
-    (KarwaVadhanMean(radius=None), APPROX, 60, None, 1, 1),
-    (CoinPressMean(radius=50, rounds=3), RHO, 60, 3, 3, 0),
+    (KarwaVadhanMean(radius=50, sigma=1), PURE, 60, None, 1, 1),
+    (KarwaVadhanMean(radius=None, sigma=1), APPROX, 60, None, 1, 1),
+    (CoinPressMean(radius=50, sigma=1, rounds=3), RHO, 60, 3, 3, 0),
 ]
 
 
@@ -95,7 +95,7 @@ def test_noise_for_exactly_what_moves_is_not_refuted(
 
 @pytest.mark.parametrize(
     ("estimator", "budget"),
-    [(LocalMean(k=2, mechanism="three_values"), PURE),
+    [(LocalMean(k=2, scale=1, mechanism="three_values"), PURE),
      (SmoothSensitivityTrimmedMean(lower=-1, upper=1, trimmed_records=5, smoothness_share=0.05),
       PURE)],
 )  # fmt: skip
@@ -146,7 +146,7 @@ def test_to_raise_on_one_dataset_only_refutes() -> None:
 def test_a_replay_is_of_its_generator_alone_and_writes_nothing() -> None:
     (pair,) = (one for one in catalogue(60) if one.name == "far_outlier")
     before = pair.left.copy(), pair.right.copy()
-    estimator = KarwaVadhanMean(radius=50)
+    estimator = KarwaVadhanMean(radius=50, sigma=1)
     found = [audit_replay(estimator, RHO, pair, rng=np.random.default_rng(3)) for _ in range(2)]
     assert found[0] == found[1]
     for side, copy in zip((pair.left, pair.right), before, strict=True):
@@ -172,7 +172,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"pair": Pair("one_less", np.zeros(4), np.zeros(3))}, "are not neighbours under replace"),
     ({"budget": NonPrivate()}, "ClippedMean claims nothing .* 'none'"),
     ({"estimator": EmpiricalMean()}, "EmpiricalMean claims nothing .* 'pure'"),
-    ({"estimator": KarwaVadhanMean(radius=50), "pair": ([[0.0]], [[1.0]])}, "scalar records"),
+    (
+        {"estimator": KarwaVadhanMean(radius=50, sigma=1), "pair": ([[0.0]], [[1.0]])},
+        "scalar records",
+    ),
 ]
 
 

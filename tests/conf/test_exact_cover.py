@@ -78,6 +78,10 @@ def test_the_claim_states_what_a_cover_does() -> None:
     whole = compose(["sweep=heavy_tail_cover"])["sweep"]
     part, law = whole["parts"]["noise"], whole["families"]["rare"]
     assert (law["kind"], law["d"], law["k"]) == ("signed_two_point", D, 2)
-    assert whole["estimators"]["cover"] == {"kind": "ksu20_tournament_mean", "radius": 1}
+    assert whole["estimators"]["cover"] == {
+        "kind": "ksu20_tournament_mean",
+        "scale": 1,
+        "radius": 1,
+    }
     found = mean_error(law["p"], part["n"][0], part["budgets"]["pure"]["epsilon"])
     assert found == pytest.approx(part["claims"]["level"]["exact"], rel=0.05)

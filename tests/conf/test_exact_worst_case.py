@@ -71,7 +71,7 @@ def exact_worst(estimator: TunedClippedMean, k: float, n: int, c: list[float]) -
 @pytest.mark.parametrize(("k", "factor"), [(2, 1.0095), (3, 1.050), (4, 1.090), (6, 1.1065)])
 def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
     # The README quotes these; no private estimator can be below 1.
-    n, estimator = 10**8, TunedClippedMean(k=k)
+    n, estimator = 10**8, TunedClippedMean(k=k, scale=1)
     bound = TwoPointFamily(k=k, c=C).lower_bound(n, BUDGET).value
     worst = exact_worst(estimator, k, n, C)
     assert worst / bound == pytest.approx(factor, abs=6e-4)
@@ -83,7 +83,7 @@ def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
 @cache
 def both(k: float, n: int) -> tuple[float, float]:
     """The worst error over a family with a coin, and over the lower bound."""
-    family, estimator = TwoPointFamily(k=k, c=FEW, sampling=True), TunedClippedMean(k=k)
+    family, estimator = TwoPointFamily(k=k, c=FEW, sampling=True), TunedClippedMean(k=k, scale=1)
     worst = max(exact_worst(estimator, k, n, FEW), normal_q90(estimator, n))
     return worst, worst / family.lower_bound(n, BUDGET).value
 
@@ -97,7 +97,7 @@ def exponent(k: float, sizes: Sequence[float]) -> float:
 def test_the_coin_is_normal(n: int) -> None:
     coin = TwoPointFamily(k=4, c=FEW, sampling=True).members("f", n, BUDGET)["f/coin"]
     assert isinstance(coin, TwoPoint)
-    estimator = TunedClippedMean(k=4)
+    estimator = TunedClippedMean(k=4, scale=1)
     assert normal_q90(estimator, n) == pytest.approx(exact_q90(estimator, coin, n), rel=3e-5)
 
 

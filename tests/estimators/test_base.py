@@ -67,14 +67,14 @@ def test_what_is_no_estimate(answer: Any, text: str) -> None:
 NONE, PURE, GAUSS, APPROX = NonPrivate(), PureDP(6.0), ZCDP(4.0), ApproxDP(6.0, 0.01)
 CLIPPED = est.ClippedMean(lower=-2.0, upper=3.0)
 OUTPUTS: dict[str, Any] = {"buckets": 3, "lower": -4.0, "upper": 5.0}
-PAPER = est.KSU20Mean(k=2.5, radius=1e300, constants="paper", beta=0.99)
+PAPER = est.KSU20Mean(k=2.5, scale=1, radius=1e300, constants="paper", beta=0.99)
 
 
 @pytest.mark.parametrize(
     ("estimator", "budget", "fewest"),
     [
-        (est.FriendlyCoreMean(radius=3.0), APPROX, 3),
-        (est.KSU20Mean(k=2, radius=1.5), PURE, 2),
+        (est.FriendlyCoreMean(radius=3.0, sigma=1), APPROX, 3),
+        (est.KSU20Mean(k=2, scale=1, radius=1.5), PURE, 2),
         (PAPER, PURE, 282),
         (est.KarwaVadhanGaussian(radius=2.0), GAUSS, 2),
         (est.SubsampleAggregate(**OUTPUTS), PURE, 3),
@@ -112,8 +112,8 @@ NUMBERS, SPARSE = (
             DenseSample([[[1.0, 2.0]]]),
             "one record",
         ),
-        (est.KSU20BallMean(k=2, radius=3.0), NUMBERS, "vectors"),
-        (est.KSU20BallMean(k=2, radius=3.0), DenseSample([[[1.0, 2.0]]]), "one record"),
+        (est.KSU20BallMean(k=2, scale=1, radius=3.0), NUMBERS, "vectors"),
+        (est.KSU20BallMean(k=2, scale=1, radius=3.0), DenseSample([[[1.0, 2.0]]]), "one record"),
     ],
     ids=name,
 )
@@ -133,10 +133,10 @@ def test_data_of_another_kind_are_refused(
         (est.Median(), NONE),
         (est.MedianOfMeans(groups=3), NONE),
         (est.TrimmedMean(fraction=0.2), NONE),
-        (est.FriendlyCoreMean(radius=3.0), APPROX),
+        (est.FriendlyCoreMean(radius=3.0, sigma=1), APPROX),
         (PAPER, PURE),
         (est.KarwaVadhanGaussian(radius=1e300, sigma_low=0.5, sigma_high=2.0), GAUSS),
-        (est.LocalMean(k=2), PURE),
+        (est.LocalMean(k=2, scale=1), PURE),
         (est.SubsampleAggregate(**OUTPUTS), PURE),
         (est.SubsampleAggregate(**OUTPUTS, aggregate="mean", base="median"), GAUSS),
         (est.SubsampleAggregate(**OUTPUTS, aggregate="mode", resolution=0.5), APPROX),
@@ -163,9 +163,9 @@ def test_dense_and_counted_data_agree(estimator: est.Estimator, budget: Budget) 
     ("estimator", "budget"),
     [
         (est.L2ClippedMean(radius=2.0), PureDP(0.5)),
-        (est.CoinPressMean(radius=3.0), ZCDP(0.1)),
+        (est.CoinPressMean(radius=3.0, sigma=1), ZCDP(0.1)),
         (est.CoordinateWise(base=CLIPPED), ApproxDP(0.5, 1e-5)),
-        (est.FriendlyCoreMean(radius=3.0), ApproxDP(9.0, 1e-2)),
+        (est.FriendlyCoreMean(radius=3.0, sigma=1), ApproxDP(9.0, 1e-2)),
     ],
     ids=name,
 )
@@ -181,17 +181,20 @@ def test_sparse_rows_are_records(estimator: est.Estimator, budget: Budget) -> No
     np.testing.assert_allclose(from_sparse.value, from_dense.value, rtol=1e-9, atol=1e-12)
 
 
-HEAVY = est.TunedClippedMean(k=3, policy="rate", radius=1.5)
-LOCAL = est.LocalMean(k=3, radius=1.5, beta=0.01)
+HEAVY = est.TunedClippedMean(k=3, scale=1, policy="rate", radius=1.5)
+LOCAL = est.LocalMean(k=3, scale=1, radius=1.5, beta=0.01)
 # Estimators with one noisy statistic, and the width of their clip for n records.
 ONE_STEP: list[tuple[Any, Callable[[int, Budget], float]]] = [
     (est.BinaryMean(), lambda n, b: 1.0),
     (est.L2ClippedMean(radius=2.5), lambda n, b: 5.0),
     (CLIPPED, lambda n, b: 5.0),
     (est.CoordinateWise(base=CLIPPED), lambda n, b: 5.0),
-    (est.NaiveGaussianMean(radius=1.5), lambda n, b: 2 * (1.5 + math.sqrt(2 * math.log(20 * n)))),
+    (
+        est.NaiveGaussianMean(radius=1.5, sigma=1),
+        lambda n, b: 2 * (1.5 + math.sqrt(2 * math.log(20 * n))),
+    ),
     (HEAVY, lambda n, b: 2 * (1.5 + HEAVY.clipping_threshold(n, b))),
-    (est.TunedClippedMean(k=4, threshold=0.7, radius=0.2), lambda n, b: 2 * (0.2 + 0.7)),
+    (est.TunedClippedMean(k=4, scale=1, threshold=0.7, radius=0.2), lambda n, b: 2 * (0.2 + 0.7)),
     (LOCAL, lambda n, b: 2 * (1.5 + LOCAL.clipping_threshold(n, b))),
 ]
 

@@ -40,9 +40,9 @@ def test_a_clipped_mean_without_a_bound_releases_nothing() -> None:
     [
         (CLIPPED, PureDP(0.6), PureDP(0.12)),
         (CLIPPED, ApproxDP(0.6, 1e-4, "classical"), ApproxDP(0.12, 2e-5, "classical")),
-        (est.CoinPressMean(radius=3.0), ZCDP(0.2), ZCDP(0.04)),
-        (est.CoinPressMean(radius=3.0), ApproxDP(2.0, 1e-4), ApproxDP(0.4, 2e-5)),
-        (est.KarwaVadhanMean(radius=9.0), PureDP(30.0), PureDP(6.0)),
+        (est.CoinPressMean(radius=3.0, sigma=1), ZCDP(0.2), ZCDP(0.04)),
+        (est.CoinPressMean(radius=3.0, sigma=1), ApproxDP(2.0, 1e-4), ApproxDP(0.4, 2e-5)),
+        (est.KarwaVadhanMean(radius=9.0, sigma=1), PureDP(30.0), PureDP(6.0)),
     ],
     ids=name,
 )
@@ -95,7 +95,7 @@ def test_the_l2_sensitivity_of_the_bounded_mean() -> None:
 
 def test_coordinates_are_audited_at_their_share() -> None:
     """Pairs are those of the base at half of the budget, in both coordinates."""
-    base = est.KarwaVadhanMean(radius=None)
+    base = est.KarwaVadhanMean(radius=None, sigma=1)
     pairs = est.CoordinateWise(base=base).audit_pairs(500, 2, ApproxDP(2.0, 1e-6))
     base_pairs = base.audit_pairs(500, None, ApproxDP(1.0, 5e-7))
     assert [pair.name for pair in pairs] == [pair.name for pair in base_pairs]

@@ -146,7 +146,9 @@ def test_far_away_radii() -> None:
     # A round shrinks the ball by a factor of the order of n, so all balls reach the data, except
     # with probability 20 trials * 100 rounds * b = 2e-9.
     sample = CountedSample([3.0, 4.0], np.tile([10**10, 0], (20, 1)))
-    near = run(CoinPressMean(radius=1e300, rounds=100, b=1e-12), sample, ZCDP(0.05), seed=6).value
+    near = run(
+        CoinPressMean(radius=1e300, sigma=1, rounds=100, b=1e-12), sample, ZCDP(0.05), seed=6
+    ).value
     assert np.all(np.abs(near - 3.0) < 0.01)
 
 

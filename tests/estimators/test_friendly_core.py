@@ -215,7 +215,7 @@ def test_weights_of_contaminated_data(n: int, eta: float) -> None:
     m = round((1 - eta) * n)
     data = np.zeros((2, n, 3))
     data[:, m:, 1] = 100.0 * (1 + np.arange(n - m))
-    estimate = run(FriendlyCoreMean(radius=1.0), data)
+    estimate = run(FriendlyCoreMean(radius=1.0, sigma=1), data)
     share = m / n * max(0.0, (2 * m - n - 1) / (n - 1))
     assert estimate.core == pytest.approx(share, abs=1e-12)
     assert share == pytest.approx(max(0.0, (1 - eta) * (1 - 2 * eta)), abs=2 / n)
@@ -237,7 +237,7 @@ def test_the_laws_of_both_noises(
     data = np.random.default_rng(7).standard_normal((200, 3))
     data[:20] += 1e6
     budget = ApproxDP(1.0, 1e-6, noise_by=noise_by)
-    estimator = FriendlyCoreMean(radius=6.0, threshold=0.3, composition=composition)
+    estimator = FriendlyCoreMean(radius=6.0, sigma=1, threshold=0.3, composition=composition)
     estimate = run(estimator, np.broadcast_to(data, (20_000, 200, 3)), budget)
     first, last = steps
     if composition == "basic":
@@ -275,7 +275,7 @@ def test_a_release_needs_more_than_three(monkeypatch: pytest.MonkeyPatch) -> Non
         return noise + bound if values.ndim == 1 else values
 
     monkeypatch.setattr(Ledger, "add_noise", fixed)
-    value = run(FriendlyCoreMean(radius=1.0, threshold=0.0), np.zeros((5, 40, 2))).value
+    value = run(FriendlyCoreMean(radius=1.0, sigma=1, threshold=0.0), np.zeros((5, 40, 2))).value
     assert np.isfinite(value[:, 0]).tolist() == [False, False, True, True, False]
 
 
@@ -298,11 +298,11 @@ def test_far_outliers_take_no_digits() -> None:
     expected = data[:, :150].mean(axis=1)
     data[:, 150:] = 1e300
     data[1, 160:] = -1.7e308
-    estimate = run(FriendlyCoreMean(radius=4.0), data, ApproxDP(10.0, 1e-3))
+    estimate = run(FriendlyCoreMean(radius=4.0, sigma=1), data, ApproxDP(10.0, 1e-3))
     np.testing.assert_allclose(estimate.before_noise, expected, rtol=1e-16)
     assert np.all(np.abs(estimate.value - 1e12) < 10)
     data[:, :150], data[:, 150:] = 1e308, -1e308  # farther apart than the largest number
-    estimate = run(FriendlyCoreMean(radius=4.0), data, ApproxDP(10.0, 1e-3))
+    estimate = run(FriendlyCoreMean(radius=4.0, sigma=1), data, ApproxDP(10.0, 1e-3))
     np.testing.assert_array_equal(estimate.before_noise, 1e308)
 
 
@@ -311,7 +311,7 @@ def test_counted_data_are_records_one_by_one() -> None:
     dense = np.array([np.repeat(counted.atoms, c) for c in counted.counts])
     budget = ApproxDP(5.0, 1e-3)
     from_counts, from_records = (
-        run(FriendlyCoreMean(radius=2.0), x, budget) for x in (counted, dense)
+        run(FriendlyCoreMean(radius=2.0, sigma=1), x, budget) for x in (counted, dense)
     )
     assert np.isfinite(from_counts.value).any()
     np.testing.assert_allclose(from_counts.core, from_records.core, rtol=1e-12)  # type: ignore[arg-type]
@@ -320,6 +320,6 @@ def test_counted_data_are_records_one_by_one() -> None:
     )
     np.testing.assert_allclose(from_counts.value, from_records.value, rtol=1e-9)
     many = CountedSample([0.0, 1.0, 1e6], [[6 * 10**11, 3 * 10**11, 10**11]])
-    estimate = run(FriendlyCoreMean(radius=2.0), many)
+    estimate = run(FriendlyCoreMean(radius=2.0, sigma=1), many)
     assert estimate.core == pytest.approx([0.9 * 0.8], rel=1e-9)
     assert estimate.before_noise == pytest.approx([1 / 3], rel=1e-12)

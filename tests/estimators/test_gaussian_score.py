@@ -59,7 +59,7 @@ def test_what_cannot_be_inverted_stays_near_the_centre(monkeypatch: pytest.Monke
         return np.asarray(values + np.array([-50.0, 50.0]))
 
     monkeypatch.setattr(Ledger, "add_noise", far)
-    e, n, budget = GaussianScoreMean(radius=5.0, share=0.25), 2000, PureDP(2.0)
+    e, n, budget = GaussianScoreMean(radius=5.0, sigma=1, share=0.25), 2000, PureDP(2.0)
     found = run(e, np.zeros((2, n)), budget).value
     reach = e.half_width(n, budget.fraction(0.75)) + np.sqrt(2 * np.log(20 * n))
     assert found == pytest.approx([-reach, reach], abs=0.2)
@@ -82,7 +82,7 @@ def test_the_centre_has_what_it_needs() -> None:
 def factor(n: int, budget: Budget, radius: float) -> float:
     """Return the exact 0.9 quantile of the error over the lower bound."""
     law = Gaussian()
-    error = exact("q90", GaussianScoreMean(radius=radius), law, n, budget)
+    error = exact("q90", GaussianScoreMean(radius=radius, sigma=1), law, n, budget)
     return error / class_bound(law, n, budget).value
 
 
@@ -104,7 +104,7 @@ def test_the_clip_minimises_the_error_by_quadrature(budget: Budget) -> None:
     finer grid. Without the tail term of the variance, T is a third too small under GDP, and the
     error 2% above the minimum.
     """
-    n, e = 400, GaussianScoreMean(radius=5.0)
+    n, e = 400, GaussianScoreMean(radius=5.0, sigma=1)
     z, q = stats.norm.isf(e.beta / 2), budget.noise_quantile(e.beta)
 
     def error(t: float) -> float:

@@ -25,7 +25,7 @@ from tests.support import FALSE_ALARM, name, off_by, run
 def test_the_minimax_threshold_is_the_minimiser(
     budget: Budget, k: float, n: int, radius: float, beta: float
 ) -> None:
-    estimator = est.TunedClippedMean(k=k, beta=beta, radius=radius)
+    estimator = est.TunedClippedMean(k=k, scale=1, beta=beta, radius=radius)
     threshold = estimator.clipping_threshold(n, budget)
 
     def worst(t: float) -> float:
@@ -40,10 +40,13 @@ def test_the_minimax_threshold_is_the_minimiser(
 def test_thresholds_of_the_other_policies() -> None:
     n, eps = 10_000, 0.02
     for estimator, expected in (
-        (est.TunedClippedMean(k=3, policy="rate", beta=0.01, c=0.4), 0.4 * (n * eps) ** (1 / 3)),
-        (est.TunedClippedMean(k=2, policy="all", beta=0.04), math.sqrt(n / 0.04)),
-        (est.TunedClippedMean(k=2, threshold=7.5), 7.5),
-        (est.LocalMean(k=2, beta=0.01, policy="rate"), (n * eps**2) ** 0.25),
+        (
+            est.TunedClippedMean(k=3, scale=1, policy="rate", beta=0.01, c=0.4),
+            0.4 * (n * eps) ** (1 / 3),
+        ),
+        (est.TunedClippedMean(k=2, scale=1, policy="all", beta=0.04), math.sqrt(n / 0.04)),
+        (est.TunedClippedMean(k=2, scale=1, threshold=7.5), 7.5),
+        (est.LocalMean(k=2, scale=1, beta=0.01, policy="rate"), (n * eps**2) ** 0.25),
     ):
         threshold = estimator.clipping_threshold(n, PureDP(eps))
         assert threshold == pytest.approx(expected)
@@ -65,7 +68,7 @@ def test_the_worst_bias_is_attained_and_never_exceeded(threshold: float, k: floa
 @pytest.mark.parametrize("budget", [PureDP(0.01), ZCDP(1e-4)], ids=name)
 def test_the_noise_of_the_local_mean(budget: Budget) -> None:
     n, trials = 500, 40_000
-    estimator = est.LocalMean(k=3, radius=0.5)
+    estimator = est.LocalMean(k=3, scale=1, radius=0.5)
     width = 2 * (0.5 + estimator.clipping_threshold(n, budget))
     sd = budget.noise_quantile(2 * float(stats.norm.sf(1)))
     variance = 2 / 0.01**2 if isinstance(budget, PureDP) else sd**2
@@ -76,14 +79,14 @@ def test_the_noise_of_the_local_mean(budget: Budget) -> None:
     assert abs((z**2).mean() - 1) <= limit * math.sqrt((2 + 3 / n) / trials)
 
 
-RESPONSE = est.LocalMean(k=3, radius=0.5, mechanism="randomised_response")
+RESPONSE = est.LocalMean(k=3, scale=1, radius=0.5, mechanism="randomised_response")
 
 
 @pytest.mark.parametrize(
     ("estimator", "budget", "sd"),
     [
-        (est.LocalMean(k=3, radius=0.5), PureDP(0.3), 2 * math.sqrt(2) / 0.3),
-        (est.LocalMean(k=3, radius=0.5), ZCDP(0.02), 2 / 0.2),
+        (est.LocalMean(k=3, scale=1, radius=0.5), PureDP(0.3), 2 * math.sqrt(2) / 0.3),
+        (est.LocalMean(k=3, scale=1, radius=0.5), ZCDP(0.02), 2 / 0.2),
         (RESPONSE, PureDP(0.3), (math.exp(0.3) + 1) / math.expm1(0.3)),
     ],
     ids=["laplace", "gaussian", "response"],

@@ -17,7 +17,7 @@ from tests.support import Floats, rng, run
 SURE = ZCDP(1e6)  # next to no noise
 LAW = PowerLawGaussian(d=5, power=2.0, norm=3.0)
 SHIFTED = InstanceOptimalMean(radius=40.0, rounds=50)
-PLAN = PlanMean(radius=20.0, rounds=50)
+PLAN = PlanMean(radius=20.0, sigma_low=1e-3, sigma_high=1e3, rounds=50)
 
 
 def projected(offset: Floats, rank: int) -> Floats:
@@ -69,7 +69,7 @@ def test_huang_of_sparse_vectors_is_that_of_dense_ones() -> None:
     [
         (InstanceOptimalMean(radius=9.0, rounds=4), {(1 / 16, 2.0): 4, (3 / 64, 1.0): 4}),
         (
-            PlanMean(radius=9.0, rounds=4),
+            PlanMean(radius=9.0, sigma_low=1e-3, sigma_high=1e3, rounds=4),
             {(1 / 64, 2.0): 4, (3 / 64, 2.0): 4, (3 / 64, 1.0): 4},
         ),
     ],
@@ -104,7 +104,10 @@ def test_noise_follows_the_deviations() -> None:
     law = PowerLawGaussian(d=64, power=2.0)
     x = law.sample(rng(), 10, 2000)
     noise = {}
-    for estimator in (PlanMean(radius=100.0), InstanceOptimalMean(radius=400.0)):
+    for estimator in (
+        PlanMean(radius=100.0, sigma_low=1e-3, sigma_high=1e3),
+        InstanceOptimalMean(radius=400.0),
+    ):
         estimate = run(estimator, x, ZCDP(2.0))
         noise[type(estimator)] = np.linalg.norm(
             estimate.value - estimate.before_noise, axis=1
@@ -135,7 +138,7 @@ def test_as_many_records_are_left_out_as_counts_are_off_by(
         return 2 * [np.zeros((len(offset), offset.shape[2]))]
 
     monkeypatch.setattr(instance_optimal, "clipped_mean_at_private_radius", record_rank)
-    plan_mean = PlanMean(radius=9, rounds=steps, beta=beta)
+    plan_mean = PlanMean(radius=9, sigma_low=1e-3, sigma_high=1e3, rounds=steps, beta=beta)
     for estimator in (plan_mean, InstanceOptimalMean(radius=9, rounds=steps)):
         run(estimator, rng().standard_normal((2, n, 4)), ZCDP(rho))
     plan, huang = ranks

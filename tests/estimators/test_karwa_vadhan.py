@@ -176,7 +176,7 @@ def test_edges_of_powers_of_two() -> None:
 def test_far_data_are_found(radius: float | None, where: float, budget: Budget) -> None:
     sample = CountedSample([where - 1.0, where, where + 1.0], np.full((20, 3), 10**5))
     learned = KarwaVadhanGaussian(radius=radius, sigma_low=1e-3, sigma_high=1e3)
-    for estimator in (KarwaVadhanMean(radius=radius), learned):
+    for estimator in (KarwaVadhanMean(radius=radius, sigma=1), learned):
         estimate = run(estimator, sample, budget)
         # The scale of the noise is below 6 t/(3e5/4) < 6e-4, and below 2.4e-3 for the analytic
         # Gaussian at a quarter of the budget. So 0.05 is 20 scales: false alarms 1e-7.

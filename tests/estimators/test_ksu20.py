@@ -61,7 +61,7 @@ def test_bins_and_range(
     steps: Steps, k: float, alpha: float, radius: float, constants: Constants
 ) -> None:
     r = HALF_BIN[constants] / alpha ** (1 / (k - 1))
-    estimator = KSU20RangeEstimate(k=k, alpha=alpha, radius=radius, constants=constants)
+    estimator = KSU20RangeEstimate(k=k, scale=1, alpha=alpha, radius=radius, constants=constants)
     estimate = run(estimator, DenseSample([[0.5] * 40]), PureDP(1.0))
     ((_, bins, _, left),) = steps.histograms
     assert bins.width == pytest.approx(2 * r, rel=1e-12)
@@ -87,7 +87,7 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Any, n: int, budget: Bu
     # The histogram of a group of three records may release nothing: delta is large.
     budget = ApproxDP(1.0, 0.4) if isinstance(budget, ApproxDP) else budget
     asked = None if constants == "tuned" else alpha
-    estimator = KSU20Mean(k=k, radius=9.0, alpha=asked, constants=constants, beta=beta)
+    estimator = KSU20Mean(k=k, scale=1, radius=9.0, alpha=asked, constants=constants, beta=beta)
     ledger = Ledger(budget, np.random.default_rng(3))
     estimate = estimator.run(DenseSample(values), ledger)
 
@@ -153,7 +153,7 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Any, n: int, budget: Bu
 def test_a_group_that_releases_nothing_is_infinitely_wrong(
     monkeypatch: pytest.MonkeyPatch, missing: int
 ) -> None:
-    estimator = KSU20Mean(k=2, radius=0.0, alpha=0.05, constants="paper", beta=1 - 1e-9)
+    estimator = KSU20Mean(k=2, scale=1, radius=0.0, alpha=0.05, constants="paper", beta=1 - 1e-9)
     m = estimator.groups
     assert m == 139
     left = np.where(np.arange(m) < missing, np.nan, -10 / 0.05)
@@ -195,13 +195,13 @@ def test_records_for_an_error(k: float, alpha: float, radius: float) -> None:
         (ZCDP(rho), sd * stats.norm.isf(0.05)),
         (ApproxDP(eps, delta, "classical"), math.log(10) / eps),
     ]
-    paper = KSU20Mean(k=k, radius=radius, constants="paper")
+    paper = KSU20Mean(k=k, scale=1, radius=radius, constants="paper")
     for budget, quantile in budgets:
         needed = sampling + 180 * quantile * power + range_needs(alpha, k, radius, budget, n)
         assert sum(paper.terms(alpha, n, budget)) == pytest.approx(needed, rel=1e-9)
     assert round(180 * math.log(10)) == 414  # over eps: the constant under pure DP
 
-    practical = KSU20Mean(k=k, radius=radius)
+    practical = KSU20Mean(k=k, scale=1, radius=radius)
     basic, quantile = 1 / alpha**2, sd * stats.norm.isf(0.05) / math.log(10)
     for budget, private in (
         (PureDP(eps), power / eps + math.log(1 + radius) / eps),
@@ -221,7 +221,7 @@ def test_accuracy_inverts_the_terms(
 ) -> None:
     """At the accuracy the terms add up to n, the records of a group (``paper``) or all records."""
     for k, radius, n in ((2, 1e300, 1), (10, 0.0, 10**3), (2, 0.0, 10**9), (10, 1e300, 10**15)):
-        estimator = KSU20Mean(k=k, radius=radius, constants=constants)
+        estimator = KSU20Mean(k=k, scale=1, radius=radius, constants=constants)
         alpha = estimator.accuracy(n, budget)
         needed = parts * sum(estimator.terms(alpha, n / parts, budget))
         assert needed == pytest.approx(n, rel=1e-9) or (alpha == largest and needed > n)
@@ -240,7 +240,7 @@ def test_what_theorem_3_5_promises(budget: Budget) -> None:
     """A promise needs an error below 1/16, constants of the paper, and the records of `terms`."""
 
     def made(alpha: float | None, constants: Constants = "paper") -> KSU20Mean:
-        return KSU20Mean(k=2, radius=50.0, beta=0.5, alpha=alpha, constants=constants)
+        return KSU20Mean(k=2, scale=1, radius=50.0, beta=0.5, alpha=alpha, constants=constants)
 
     paper, default = made(0.01), made(None)
     n = enough(paper, 0.01, budget)
@@ -263,7 +263,7 @@ def test_what_theorem_3_5_promises(budget: Budget) -> None:
 @each_notion
 def test_theorem_3_5_keeps_its_promise(budget: Budget) -> None:
     """The error is at most alpha with probability 0.9, at the smallest n that has the promise."""
-    paper, trials = KSU20Mean(k=2, radius=50.0, constants="paper", alpha=0.06), 30
+    paper, trials = KSU20Mean(k=2, scale=1, radius=50.0, constants="paper", alpha=0.06), 30
     n = enough(paper, 0.06, budget)
     for p in (1e-6, 1e-3, 0.5):
         law = TwoPoint(p=p, k=2)
@@ -275,7 +275,7 @@ def test_theorem_3_5_keeps_its_promise(budget: Budget) -> None:
 
 def test_tuned_constants_take_no_alpha() -> None:
     with pytest.raises(ValueError, match=r"tuned constants depend on no alpha, got 0\.1"):
-        KSU20Mean(k=2, radius=1.0, alpha=0.1, constants="tuned")
+        KSU20Mean(k=2, scale=1, radius=1.0, alpha=0.1, constants="tuned")
 
 
 @pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)], ids=name)
@@ -283,17 +283,18 @@ def test_tuned_constants_take_no_alpha() -> None:
 def test_tuned_constants_cost_little(k: float, least: float, budget: Budget) -> None:
     """Compare exact quantiles with those for a known mean, and with those of ``practical``."""
     n = 10**8
-    tuned = KSU20Mean(k=k, radius=1.0, constants="tuned")
+    tuned = KSU20Mean(k=k, scale=1, radius=1.0, constants="tuned")
 
     def worst(estimator: KSU20Mean | TunedClippedMean, location: float) -> float:
         laws = TwoPointFamily(k=k, c=[1, 3, 6], location=location).members("f", n, budget)
         return max(exact("q90", estimator, law, n, budget) for law in laws.values())
 
-    known = worst(TunedClippedMean(k=k), 0.0)
+    known = worst(TunedClippedMean(k=k, scale=1), 0.0)
     assert worst(tuned, 0.33) < 1.1 * known
-    assert worst(KSU20Mean(k=k, radius=1.0), 0.33) > least * worst(tuned, 0.33)
+    assert worst(KSU20Mean(k=k, scale=1, radius=1.0), 0.33) > least * worst(tuned, 0.33)
     # Nine tenths of the records are averaged.
     needed = [
-        e.private_terms(0.01, 0.1, n, budget)["privacy"] for e in (tuned, TunedClippedMean(k=k))
+        e.private_terms(0.01, 0.1, n, budget)["privacy"]
+        for e in (tuned, TunedClippedMean(k=k, scale=1))
     ]
     assert needed[0] == pytest.approx(needed[1] / 0.9, rel=1e-6)

@@ -75,13 +75,15 @@ def test_the_ball_against_a_loop(
     values[1, -1], values[2, -1] = 1e300, -1e150
     values[3, n - half :] += 1e3  # no record is inside the ball
     values[4, n - half :: 2] += 50
-    estimator = KSU20BallMean(k=3, radius=radius, outside=outside, constants=constants, alpha=0.5)
+    estimator = KSU20BallMean(
+        k=3, scale=1, radius=radius, outside=outside, constants=constants, alpha=0.5
+    )
     estimate = run(estimator, values, budget)
 
     ((coordinate, columns, paid, centres),) = coarse
     alpha = None if constants == "tuned" else 1.0
     assert coordinate == KSU20Mean(
-        k=3, radius=radius, alpha=alpha, beta=0.1 / d, constants=constants
+        k=3, scale=1, radius=radius, alpha=alpha, beta=0.1 / d, constants=constants
     )
     assert isinstance(columns, DenseSample)
     first = [row[: n - half, j] for row in values for j in range(d)]
@@ -117,7 +119,7 @@ def test_a_mean_within_one_needs_no_centre(
     """For R <= 1 all records are averaged around 0, with the whole budget."""
     n, d, budget = 40, 3, PureDP(2.0)
     values = 5 * rng(3).standard_t(2, (4, n, d))
-    estimator = KSU20BallMean(k=2, radius=radius, outside=outside, constants="tuned")
+    estimator = KSU20BallMean(k=2, scale=1, radius=radius, outside=outside, constants="tuned")
     estimate = run(estimator, values, budget)
     if radius > 1:
         assert len(steps) > 1
@@ -148,7 +150,7 @@ def test_sensitivity_in_the_ball_by_brute_force(
     edges = {math.floor(0.75 * half), math.ceil(0.75 * half), half - 1, half, 0}
     counts = edges | {c + s for c in edges for s in (-1, 1)}
     largest = 0.0
-    estimator = KSU20BallMean(k=2, radius=9.0, outside=outside)
+    estimator = KSU20BallMean(k=2, scale=1, radius=9.0, outside=outside)
     for count in {c for c in counts if 0 <= c < half}:
         poles = centre + 0.999999 * r * np.tile(axes[:1], (half, 1))
         mixed = centre + draw.uniform(-r, r, (half, d)) / math.sqrt(d)
@@ -178,7 +180,9 @@ def test_the_ball_balances_bias_and_noise(
 ) -> None:
     """T minimises bias plus noise quantile, or the root of the sum of their squares (``tuned``)."""
     beta = 0.05
-    estimator = KSU20BallMean(k=k, radius=1.0, outside=outside, beta=beta, constants=constants)
+    estimator = KSU20BallMean(
+        k=k, scale=1, radius=1.0, outside=outside, beta=beta, constants=constants
+    )
     radius = estimator.ball_radius(n, d, budget)
     if isinstance(budget, ApproxDP):
         budget = replace(budget, noise_by="analytic")
@@ -198,7 +202,7 @@ def test_the_ball_balances_bias_and_noise(
     assert bound(at) < min(bound(f * at) for f in (0.1, 0.5, 0.999, 1.001, 2.0, 10.0))
     # With alpha given, the bias at T is alpha.
     for alpha in (1.0, 0.01):
-        fixed = KSU20BallMean(k=k, radius=1.0, outside=outside, alpha=alpha)
+        fixed = KSU20BallMean(k=k, scale=1, radius=1.0, outside=outside, alpha=alpha)
         t = fixed.ball_radius(n, d, budget) / math.sqrt(d) - 1
         bias = t ** -(k - 1) if outside == "discard" else worst_clipping_bias(t, k)
         assert bias == pytest.approx(alpha, rel=1e-9)
@@ -207,7 +211,7 @@ def test_the_ball_balances_bias_and_noise(
 @pytest.mark.parametrize(("k", "d"), [(2, 45), (6, 1)])
 def test_the_radius_of_the_paper(k: float, d: int) -> None:
     """r = 4 sqrt(d)/alpha^(1/(k-1)); by default Theorem 4.6 needs n records for alpha."""
-    options: dict[str, Any] = {"k": k, "radius": 1.0, "constants": "paper"}
+    options: dict[str, Any] = {"k": k, "scale": 1.0, "radius": 1.0, "constants": "paper"}
     for alpha in (1.0, 0.05, 1e-6):
         ball_radius = KSU20BallMean(**options, alpha=alpha).ball_radius(100, d, ZCDP(0.5))
         assert ball_radius == pytest.approx(4 * math.sqrt(d) / alpha ** (1 / (k - 1)), rel=1e-12)
@@ -224,7 +228,7 @@ def test_the_radius_of_the_paper(k: float, d: int) -> None:
 def test_a_failed_coordinate_is_a_failed_trial() -> None:
     """If the histogram of one coordinate releases nothing, all coordinates are NaN."""
     values = rng(0).normal(size=(200, 60, 3))
-    estimator = KSU20BallMean(k=2, radius=None)
+    estimator = KSU20BallMean(k=2, scale=1, radius=None)
     value = run(estimator, values, ApproxDP(3.0, 1e-2), seed=1).value
     missing = np.isnan(value)
     assert np.array_equal(missing.any(axis=1), missing.all(axis=1))
@@ -234,7 +238,7 @@ def test_a_failed_coordinate_is_a_failed_trial() -> None:
 def test_the_ball_under_pure_dp_beats_coordinates() -> None:
     """The ball has a factor sqrt(d) where coordinates have d, and nearly the same constants."""
     d, n, budget = 16, 10**7, PureDP(1.0)
-    tuned: dict[str, Any] = {"k": 2, "radius": 1.0, "constants": "tuned"}
+    tuned: dict[str, Any] = {"k": 2, "scale": 1.0, "radius": 1.0, "constants": "tuned"}
     ball = KSU20BallMean(**tuned, outside="project")
     laws = SignedTwoPointFamily(d=d, k=2, c=[2.7, 5]).members("f", n, budget).values()
 
@@ -246,6 +250,6 @@ def test_the_ball_under_pure_dp_beats_coordinates() -> None:
     best = worst(ball)
     # Quantiles of 100 trials are within 10 per cent with probability above 1 - 1e-6.
     assert best < 6 * two_point_lower_bound(n, 2, budget).alpha
-    assert worst(CoordinateWise(base=KSU20Mean(k=2, radius=1.0))) > 20 * best
+    assert worst(CoordinateWise(base=KSU20Mean(k=2, scale=1, radius=1.0))) > 20 * best
     assert worst(CoordinateWise(base=KSU20Mean(**tuned))) > 1.3 * best
-    assert not KSU20BallMean(k=2, radius=1.0, constants="paper").supports(budget)
+    assert not KSU20BallMean(k=2, scale=1, radius=1.0, constants="paper").supports(budget)

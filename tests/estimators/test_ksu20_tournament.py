@@ -185,7 +185,7 @@ def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, gro
     values = 0.4 * rng.standard_normal((16, d))
     box, tie = (3.0, 2.0) if d == 1 else (1.0, 0.8)
     estimator = KSU20TournamentMean(
-        k=2, radius=1.0, alpha=alpha, groups=groups, box=box, tie=tie, xi=2.0
+        k=2, scale=1, radius=1.0, alpha=alpha, groups=groups, box=box, tie=tie, xi=2.0
     )
     sample = DenseSample(np.broadcast_to(values, (trials, 16, d)))
     ledger = Ledger(PureDP(epsilon), rng)
@@ -211,7 +211,7 @@ def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n:
     monkeypatch.setattr(ksu20, "private_mode_bin", coarse)
     monkeypatch.setattr(ksu20_tournament, "scores", fine)
     values = np.random.default_rng(8).standard_normal((2, n, d))
-    estimator = KSU20TournamentMean(k=3, radius=5.0, alpha=0.5, groups=3)
+    estimator = KSU20TournamentMean(k=3, scale=1, radius=5.0, alpha=0.5, groups=3)
     estimate = run(estimator, values, PureDP(0.8), seed=9)
     assert estimate.accuracy is None
 
@@ -239,7 +239,9 @@ def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n:
 @pytest.mark.parametrize("d", [1, 3])
 def test_as_printed_all_points_tie(d: int) -> None:
     """All scores of ``paper`` constants are at the cap, so the choice is uniform on the grid."""
-    estimator = KSU20TournamentMean(k=2, radius=1.0, alpha=0.05, constants="paper", groups=3)
+    estimator = KSU20TournamentMean(
+        k=2, scale=1, radius=1.0, alpha=0.05, constants="paper", groups=3
+    )
     cover = estimator.cover(d)
     assert (cover.box, cover.tie) == (1.0, 20.0)
     assert estimator.half_clip(0.05, d) == pytest.approx(60 / 0.05, rel=1e-12)
@@ -249,22 +251,26 @@ def test_as_printed_all_points_tie(d: int) -> None:
 
 
 def test_the_groups_of_a_match() -> None:
-    paper = KSU20TournamentMean(k=2, radius=1.0, constants="paper", beta=0.5).match_groups(4)
+    paper = KSU20TournamentMean(k=2, scale=1, radius=1.0, constants="paper", beta=0.5).match_groups(
+        4
+    )
     assert paper % 2 == 1
     assert 0 <= paper - 1600 * math.log(32) < 2
     with pytest.raises(ValueError, match="groups is 4"):
-        KSU20TournamentMean(k=2, radius=1.0, groups=4)
+        KSU20TournamentMean(k=2, scale=1, radius=1.0, groups=4)
 
 
 def test_the_promise_of_the_paper() -> None:
     """The error is at most 20 alpha with probability 0.9 if n suffices: binomial test at 1e-6."""
     d, trials = 2, 100
-    estimator = KSU20TournamentMean(k=2, radius=50.0, alpha=0.06, constants="paper", groups=1)
+    estimator = KSU20TournamentMean(
+        k=2, scale=1, radius=50.0, alpha=0.06, constants="paper", groups=1
+    )
     n = math.ceil(estimator.terms(0.06, 1e9, d, EPS).sum())
     assert n <= 10**12
     assert estimator.promise(n, d, EPS) == pytest.approx(1.2)
     assert estimator.promise(int(0.99 * n), d, EPS) is None
-    assert KSU20TournamentMean(k=2, radius=50.0, alpha=0.06).promise(n, d, EPS) is None
+    assert KSU20TournamentMean(k=2, scale=1, radius=50.0, alpha=0.06).promise(n, d, EPS) is None
     law = ProductTwoPoint(d=d, p=10 / n)
     estimate = run(estimator, law.sample(np.random.default_rng(13), trials, n), EPS)
     assert estimate.accuracy == pytest.approx(1.2)
@@ -276,7 +282,7 @@ def test_the_promise_of_the_paper() -> None:
 def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> None:
     """Each of the three terms holds with failure probability beta/3."""
     eps, beta, radius = 0.3, 0.2, 30.0
-    estimator = KSU20TournamentMean(k=k, radius=radius, beta=beta)
+    estimator = KSU20TournamentMean(k=k, scale=1, radius=radius, beta=beta)
     cover = estimator.cover(d)
     sampling, privacy, reach = estimator.terms(alpha, 1e6, d, PureDP(eps))
     norm = math.sqrt(d) + math.sqrt(2 * math.log(3 / beta))
@@ -292,8 +298,8 @@ def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> N
     noise = 2 * d / eps * math.log(3 * d * bins / beta)
     assert noise == pytest.approx(reach / 4 / 16, rel=1e-12)
 
-    paper = KSU20TournamentMean(k=k, radius=radius, beta=beta, constants="paper")
-    one = ksu20.KSU20Mean(k=k, radius=radius, beta=beta / d, constants="paper")
+    paper = KSU20TournamentMean(k=k, scale=1, radius=radius, beta=beta, constants="paper")
+    one = ksu20.KSU20Mean(k=k, scale=1, radius=radius, beta=beta / d, constants="paper")
     asked = sum(one.terms(alpha, 1e6, PureDP(eps / d)))
     assert paper.centre_estimator(alpha, d).groups == one.groups
     total = paper.terms(alpha, 1e6, d, PureDP(eps)).sum()
@@ -301,7 +307,7 @@ def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> N
 
 
 def test_too_many_points_or_too_few_records_are_refused() -> None:
-    few = KSU20TournamentMean(k=2, radius=1.0, groups=3)
+    few = KSU20TournamentMean(k=2, scale=1, radius=1.0, groups=3)
     for sample, text in (
         (np.zeros((1, 9, 4)), "d = 4 with 13 points per axis makes 28561 points .* limit of 5000"),
         (np.zeros((1, 9, 50)), r"44\^50 points .* above the limit of 5000"),
@@ -311,7 +317,7 @@ def test_too_many_points_or_too_few_records_are_refused() -> None:
         with pytest.raises(ValueError, match=text):
             run(few, sample, EPS)
     with pytest.raises(ValueError, match=r"tie = 1\.0 .* is too small: give alpha"):
-        KSU20TournamentMean(k=2, radius=1.0, tie=1.0).accuracy(9, 3, EPS)
+        KSU20TournamentMean(k=2, scale=1, radius=1.0, tie=1.0).accuracy(9, 3, EPS)
     for d, box in ((1, 2499.5), (4, 1.75), (12, 0.14)):
         assert len(Cover(d, box, 2.0).places) <= 5000
     for d, box in ((1, 2500.0), (4, 1.76), (13, 0.1)):

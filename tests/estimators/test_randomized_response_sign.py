@@ -43,10 +43,12 @@ def test_the_constant_of_the_sign() -> None:
     """The variance is (pi/2) sigma^2/(n tanh(epsilon/2)^2), but for the records of the centre."""
     law, n = Gaussian(location=1.3), 10**10
     for epsilon in (0.5, 1.0, 4.0):
-        exact_value = exact("q90", RandomizedResponseSignMean(radius=10), law, n, PureDP(epsilon))
+        exact_value = exact(
+            "q90", RandomizedResponseSignMean(radius=10, sigma=1), law, n, PureDP(epsilon)
+        )
         limit = special.ndtri(0.95) * math.sqrt(math.pi / 2 / n) / math.tanh(epsilon / 2)
         assert exact_value == pytest.approx(limit, rel=1e-3)
         # At small n the records that locate the centre cost more than 3 per cent of the error.
         assert exact(
-            "q90", RandomizedResponseSignMean(radius=10), law, 10**3, PureDP(epsilon)
+            "q90", RandomizedResponseSignMean(radius=10, sigma=1), law, 10**3, PureDP(epsilon)
         ) > 1.03 * (limit * math.sqrt(n / 10**3))

@@ -17,7 +17,9 @@ def test_only_random_bins_are_without_bias() -> None:
     x = rng(1).normal(0.25, 1.0, (20_000, 400))
     z = []
     for random_bins in (True, False):
-        estimate = run(UnbiasedMean(clip=1.0, random_bins=random_bins), x, ApproxDP(1.0, 1 / 4000))
+        estimate = run(
+            UnbiasedMean(clip=1.0, random_bins=random_bins, sigma=1), x, ApproxDP(1.0, 1 / 4000)
+        )
         error = estimate.value - 0.25
         z.append(float(error.mean() / stats.sem(error)))
     assert abs(z[0]) < stats.norm.isf(5e-7)
@@ -26,7 +28,7 @@ def test_only_random_bins_are_without_bias() -> None:
 
 def test_no_release_without_a_full_bin() -> None:
     """A histogram of 16 records has its threshold at 1 + 2 ln(1/(2 delta)) = 27."""
-    estimate = run(UnbiasedMean(), np.zeros((100, 64)), ApproxDP(1.0, 1e-6))
+    estimate = run(UnbiasedMean(sigma=1), np.zeros((100, 64)), ApproxDP(1.0, 1e-6))
     assert np.isnan(estimate.value).mean() > 0.9  # a release has probability e^(-11/2)/2
 
 

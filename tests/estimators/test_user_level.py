@@ -25,7 +25,7 @@ def test_people_err_as_computed(
     Noise or a clip of half the size would give another share.
     """
     budget = PureDP(epsilon) if notion is PureDP else ZCDP(epsilon**2 / 2)
-    estimator = UserLevelMean(k=k, m=m, radius=5)
+    estimator = UserLevelMean(k=k, scale=1, m=m, radius=5)
     family = TwoPointFamily(k=k, c=[1], m=m, sampling=True)
     for name, law in family.members("f", n, budget).items():
         if name not in ("f/c=1", "f/coin"):
@@ -42,7 +42,7 @@ def test_the_exponents_in_m() -> None:
     budget = PureDP(1.0)
 
     def noise(n: int, m: int, k: float) -> float:
-        return UserLevelMean(k=k, m=m, radius=0).half_width(n, budget) / n
+        return UserLevelMean(k=k, scale=1, m=m, radius=0).half_width(n, budget) / n
 
     light = noise(10**5, 10**6, 6) / noise(10**5, 250_000, 6)
     assert light == pytest.approx(1 / 2)

@@ -250,19 +250,19 @@ SHIPPED: list[tuple[est.Estimator, Budget, int]] = [  # how many times all recor
     (est.TrimmedMean(fraction=0.1), NonPrivate(), 5),
     (est.ClippedMean(lower=-9, upper=9), PURE, 1),
     (est.BinaryMean(), PURE, 2),
-    (est.TunedClippedMean(k=2, radius=1), PURE, 1),
-    (est.LocalMean(k=2, radius=9), PURE, 1),
-    (est.LocalMean(k=2, radius=9, mechanism="randomised_response"), PURE, 2),
-    (est.LocalMean(k=2, radius=9, mechanism="three_values"), PURE, 2),
-    (est.NaiveGaussianMean(radius=10), PURE, 1),
-    (est.MedianThenClippedMean(radius=10), PureDP(10.0), 3),
-    (est.GaussianScoreMean(radius=10, share=0.5), PureDP(10.0), 3),
-    (est.ShrinkingIntervals(radius=10), PURE, 1),
-    (est.KarwaVadhanMean(radius=10), PURE, 2),
+    (est.TunedClippedMean(k=2, scale=1, radius=1), PURE, 1),
+    (est.LocalMean(k=2, scale=1, radius=9), PURE, 1),
+    (est.LocalMean(k=2, scale=1, radius=9, mechanism="randomised_response"), PURE, 2),
+    (est.LocalMean(k=2, scale=1, radius=9, mechanism="three_values"), PURE, 2),
+    (est.NaiveGaussianMean(radius=10, sigma=1), PURE, 1),
+    (est.MedianThenClippedMean(radius=10, sigma=1), PureDP(10.0), 3),
+    (est.GaussianScoreMean(radius=10, sigma=1, share=0.5), PureDP(10.0), 3),
+    (est.ShrinkingIntervals(radius=10, sigma=1), PURE, 1),
+    (est.KarwaVadhanMean(radius=10, sigma=1), PURE, 2),
     (est.KarwaVadhanGaussian(radius=10), PURE, 4),
-    (est.KSU20RangeEstimate(k=2, radius=10, alpha=0.5), PURE, 1),
-    (est.KSU20Mean(k=2, radius=10), PURE, 1),
-    (est.KSU20Mean(k=2, radius=10, constants="paper"), PURE, 1),
+    (est.KSU20RangeEstimate(k=2, scale=1, radius=10, alpha=0.5), PURE, 1),
+    (est.KSU20Mean(k=2, scale=1, radius=10), PURE, 1),
+    (est.KSU20Mean(k=2, scale=1, radius=10, constants="paper"), PURE, 1),
     (est.SubsampleAggregate(buckets=20, lower=-5, upper=5), PURE, 1),
     (est.SubsampleAggregate(buckets=2, lower=-5, upper=5, base="median"), PURE, 1),
     (est.SubsampleTest(buckets=21), PURE, 1),
@@ -305,7 +305,7 @@ def test_an_estimator_runs_as_on_records_that_are_held(
 @pytest.mark.usefixtures("streaming")
 def test_data_are_drawn_once_for_all_that_clip_at_a_distance(leaves: list[int]) -> None:
     law = Pareto(tail_index=2.5, unit_moment=2, location=1)
-    clip = est.TunedClippedMean(k=2, radius=1)
+    clip = est.TunedClippedMean(k=2, scale=1, radius=1)
     settings = [Setting("mean", est.EmpiricalMean(), NonPrivate())]
     settings += [Setting("clip", clip, PureDP(epsilon)) for epsilon in (0.3, 1.0, 3.0)]
     block = run_block(BlockTask((("law", law),), 10**5, tuple(settings), 0, 0, "cell"))

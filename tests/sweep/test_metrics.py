@@ -98,7 +98,7 @@ def _weights(rows: Floats, radius: float) -> float:
 def test_the_core_is_its_share_of_the_records(threshold: float) -> None:
     """Also where nothing is released, which is in some or in all trials."""
     law = laws.MultivariateContaminatedGaussian(d=3, eta=0.3, gap=1e3)
-    core = FriendlyCoreMean(radius=4.0, threshold=threshold)
+    core = FriendlyCoreMean(radius=4.0, sigma=1, threshold=threshold)
     task = task_of(MEAN, Setting("core", core, ApproxDP(4.0, 1e-3)), law=law, n=30)
     values, sample = run_block(task).values, data_of(task, law)
     assert isinstance(sample, DenseSample)

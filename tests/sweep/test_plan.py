@@ -37,7 +37,10 @@ PAIR = {"kind": "two_point_family", "k": [2, 3], "c": [0, 1]}
 T = {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2}
 SPEC: dict[str, Any] = {
     "families": {"pair": PAIR, "t": T},
-    "estimators": {"minimax": {"kind": "tuned_clipped_mean"}, "mean": {"kind": "empirical_mean"}},
+    "estimators": {
+        "minimax": {"kind": "tuned_clipped_mean", "scale": 1},
+        "mean": {"kind": "empirical_mean"},
+    },
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": [0.1, 1.0]}},
     "parts": {"all": {"n": [1000], "trials": 250}},
 }
@@ -90,8 +93,8 @@ def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
         families={"plane": {"kind": "multivariate_gaussian", "d": 2}, "coin": COIN},
         estimators={
             "covariance": {"kind": "coinpress_covariance", "bound": 2},
-            "mean": {"kind": "coinpress_mean", "radius": 1},
-            "local": {"kind": "local_mean", "k": 2},
+            "mean": {"kind": "coinpress_mean", "sigma": 1, "radius": 1},
+            "local": {"kind": "local_mean", "scale": 1, "k": 2},
         },
         budgets={"zcdp": {"kind": "zcdp", "rho": 1e-4}},
         parts={
@@ -269,7 +272,7 @@ def test_data_that_are_drawn_again_may_be_large_but_not_held() -> None:
     assert [task.trials for task in cell.tasks(0)] == [1] * 50
     assert largest_n(cell.family, 10, MEAN) == MAX_STREAMED_RECORDS
     function = {"kind": "subsample_aggregate", "buckets": 9, "lower": 0, "upper": 1}
-    friendly = {"kind": "friendly_core_mean"}
+    friendly = {"kind": "friendly_core_mean", "sigma": 1}
     held = "t draws every record and e takes all at once; at most"
     for n, estimator, line in (
         (10**12 + 1, mean, "t draws every record; at most 1000000000000"),

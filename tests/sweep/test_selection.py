@@ -77,8 +77,8 @@ def test_rows_under_a_budget() -> None:
 
 
 ESTIMATORS = {
-    "minimax": {"kind": "tuned_clipped_mean", "k": [2, 3], "policy": "minimax"},
-    "naive": {"kind": "naive_gaussian_mean", "radius": [10, 1e6]},
+    "minimax": {"kind": "tuned_clipped_mean", "scale": 1, "k": [2, 3], "policy": "minimax"},
+    "naive": {"kind": "naive_gaussian_mean", "sigma": 1, "radius": [10, 1e6]},
     "mean": {"kind": "empirical_mean"},
 }
 FAMILIES = {"coin": {"kind": "bernoulli", "p": [0.5, 0.1]}, "numbers": {"kind": "gaussian"}}

@@ -99,7 +99,7 @@ def own_randomness(sample: Sample, ledger: Ledger) -> Estimate:
 
 
 def failure_is_zero(sample: Sample, ledger: Ledger) -> Estimate:
-    found = KarwaVadhanMean(radius=None).estimate(sample, ledger)
+    found = KarwaVadhanMean(radius=None, sigma=1).estimate(sample, ledger)
     return Estimate(np.nan_to_num(found.value), found.before_noise)
 
 

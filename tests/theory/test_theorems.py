@@ -116,7 +116,7 @@ NUMBERS = {
     "sampling_constant": 1.0,
     "heavy_tail_guarantee": 1.0,  # the error over alpha
     "interval_coverage": KarwaVadhanInterval(radius=1.0).beta,
-    "coverage": ShrinkingIntervals(radius=1.0).beta,
+    "coverage": ShrinkingIntervals(radius=1.0, sigma=1).beta,
     "range_margin": 2.0 / 2.0,  # within 3r of the middle and r inside: 2r over 2r
     "covariance_alpha": 2.0,
     **dict.fromkeys(["within", "range_outside", "analytic_delta", "noise_ratio"], math.nan),

@@ -208,7 +208,7 @@ def errors_by_seed() -> list[dict[str, Floats]]:
     """Errors of clipped and karwa_vadhan under pure DP, of as few trials as may be."""
     estimators = {
         "clipped": {"kind": "clipped_mean", "lower": -4, "upper": 6},
-        "karwa_vadhan": {"kind": "karwa_vadhan_mean", "radius": 50},
+        "karwa_vadhan": {"kind": "karwa_vadhan_mean", "sigma": 1, "radius": 50},
     }
     law = {"gaussian": {"kind": "gaussian", "location": 1}}
     sweep = sweep_of(families=law, estimators=estimators, n=[100], trials=MIN_BOOTSTRAP_TRIALS)

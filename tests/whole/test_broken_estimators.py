@@ -42,7 +42,7 @@ def test_a_budget_that_is_not_wholly_spent_is_named() -> None:
     spec = {
         "families": {"gaussian": {"kind": "gaussian"}},
         "estimators": {
-            "thrifty": _Thrifty(k=2), "whole": TunedClippedMean(k=2),
+            "thrifty": _Thrifty(k=2), "whole": TunedClippedMean(k=2, scale=1),
             "mean": {"kind": "empirical_mean"},
             "nothing": {"kind": "clipped_mean", "lower": None, "upper": 1},
         },

@@ -75,9 +75,9 @@ def test_company_changes_no_row(bench: Bench) -> None:
     """More estimators, one budget more, another label: parameters name the streams."""
     bench.done("out=one")
     more = {
-        "a_first": {"kind": "local_mean"},
+        "a_first": {"kind": "local_mean", "scale": 1},
         "nearly": {"kind": "median_of_means"},
-        "zz": {"kind": "tuned_clipped_mean", "policy": "all"},
+        "zz": {"kind": "tuned_clipped_mean", "scale": 1, "policy": "all"},
     }
 
     def change(spec: dict[str, Any]) -> None:

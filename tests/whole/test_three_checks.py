@@ -30,11 +30,12 @@ from dpbench.tracking.check import find_suspects
 CLAIMED = PureDP(1.0)  # in the audit
 KINDS: dict[str, dict[str, Any]] = {
     "binary": {"kind": "binary_mean"},
-    "minimax": {"kind": "tuned_clipped_mean", "k": 2},
+    "minimax": {"kind": "tuned_clipped_mean", "scale": 1, "k": 2},
     "buckets": {"kind": "subsample_aggregate", "aggregate": "mean", "buckets": 20, "lower": -1,
                 "upper": 1},
     "vector": {"kind": "l2_clipped_mean", "radius": 1, "mechanism": "additive"},
-    "range": {"kind": "ksu20_range_estimate", "k": 2, "alpha": 10 / 256, "radius": 2.0**20},
+    "range": {"kind": "ksu20_range_estimate", "scale": 1, "k": 2, "alpha": 10 / 256,
+                 "radius": 2.0**20},
 }  # fmt: skip
 STUDY: dict[str, Any] = {
     "families": {"coins": {"kind": "bernoulli", "p": 0.3},

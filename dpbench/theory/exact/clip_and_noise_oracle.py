@@ -110,7 +110,8 @@ def _tuned_step(e: est.TunedClippedMean, setting: ReleaseSetting) -> ClipAndNois
     """Return the clip and the noise of `TunedClippedMean`: records are clipped to +-(R + T).
 
     R bounds the absolute value of the mean, and k is the order of the bounded moment. T is the
-    estimator's threshold. If the threshold is not set, T depends on the estimator's `policy`:
+    estimator's threshold. If the threshold is not set, T depends on the estimator's `policy`. In
+    units of the estimator's `scale`, the k-th root of the bound on the moment:
 
     - ``all``: T = (n/beta)^(1/k), for the estimator's beta.
     - ``rate``: T = c (n epsilon')^(1/k), for the estimator's constant c. Here epsilon' is
@@ -119,16 +120,17 @@ def _tuned_step(e: est.TunedClippedMean, setting: ReleaseSetting) -> ClipAndNois
     - ``minimax``: T is the best threshold (`best_clip_threshold`).
     """
     n, k = setting.n, e.k
-    if e.threshold or e.policy == "minimax":
+    if e.threshold:
+        return box_step(setting, e.radius + e.threshold, 0.0)
+    if e.policy == "minimax":
         unit_noise = additive(setting.budget, 2 / n, 2 / n)
-        return box_step(
-            setting,
-            e.radius + (e.threshold or best_clip_threshold(k, e.radius, e.beta, unit_noise)),
-            0.0,
-        )
-    effective = n * np.log(1 / e.beta) / unit_noise_quantile(setting.budget, e.beta)
-    t = (n / e.beta) ** (1 / k) if e.policy == "all" else e.c * effective ** (1 / k)
-    return box_step(setting, e.radius + t, 0.0)
+        t = best_clip_threshold(k, e.radius / e.scale, e.beta, unit_noise)
+    elif e.policy == "all":
+        t = (n / e.beta) ** (1 / k)
+    else:
+        effective = n * np.log(1 / e.beta) / unit_noise_quantile(setting.budget, e.beta)
+        t = e.c * effective ** (1 / k)
+    return box_step(setting, e.radius + e.scale * t, 0.0)
 
 
 @step_for(est.LocalMean)
@@ -137,14 +139,15 @@ def _local_step(e: est.LocalMean, setting: ReleaseSetting) -> ClipAndNoise | Non
 
     In the local model each record is clipped to +-C and released with its own noise. The noise of
     the average is normal up to order 1/n. The clip C is R + T, where R bounds the absolute value of
-    the mean. T depends on the estimator's `policy`:
+    the mean. T depends on the estimator's `policy`. In units of the estimator's `scale`:
 
     - ``minimax``: T is the best threshold (`best_clip_threshold`).
     - Otherwise T = (n epsilon'^2)^(1/(2k)), where k is the order of the bounded moment. Here
       epsilon' is ln(1/beta)/q, and q is the 1 - beta quantile of |noise| at sensitivity 1.
 
     Randomised response releases +-C/tanh(epsilon/2) for each record. The variance of this release
-    is C^2/tanh(epsilon/2)^2 less the square of the record. The square, about R^2 + 1, is neglected.
+    is C^2/tanh(epsilon/2)^2 less the square of the record. The square, about R^2 + scale^2, is
+    neglected.
     The result is None for the mechanism ``three_values``, because its noise depends on the records.
     """
     if e.mechanism == "three_values":
@@ -159,13 +162,14 @@ def _local_step(e: est.LocalMean, setting: ReleaseSetting) -> ClipAndNoise | Non
         variance = ((odds + 1) / (odds - 1)) ** 2
     unit_noise = Gaussian(float(np.sqrt(variance / setting.n)))
     if e.policy == "minimax":
-        half_width = e.radius + best_clip_threshold(e.k, e.radius, e.beta, unit_noise)
+        t = best_clip_threshold(e.k, e.radius / e.scale, e.beta, unit_noise)
     else:
         mechanism_budget = (
             PureDP(setting.budget.epsilon) if isinstance(setting.budget, PureDP) else setting.budget
         )
         epsilon = np.log(1 / e.beta) / unit_noise_quantile(mechanism_budget, e.beta)
-        half_width = e.radius + float((setting.n * epsilon**2) ** (0.5 / e.k))
+        t = float((setting.n * epsilon**2) ** (0.5 / e.k))
+    half_width = e.radius + e.scale * t
     return ClipAndNoise(Gaussian(unit_noise.sd * half_width), half_width, 0.0, setting.n)
 
 
@@ -229,7 +233,7 @@ def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
         )
         records = (setting.n - averaged) // ksu20_groups(e)
     elif isinstance(e, est.UserLevelMean):
-        r = float(np.sqrt(2 / e.m))
+        r = e.scale * float(np.sqrt(2 / e.m))
         number = 1 + 2 * np.ceil(e.radius / (2 * r))
         return Histogram(
             -r, 2 * r, float(number), setting.n - _count_averaged_users(e, setting), setting.budget
@@ -451,11 +455,12 @@ def _half_bin(e: est.KSU20Mean | est.KSU20RangeEstimate, alpha: float) -> float:
 
     Let alpha be the error sought, and k the order of the bounded moment. The half-width depends on
     the constants: 10 alpha^(-1/(k-1)) for ``paper``, 2 alpha^(-1/(k-1)) for ``practical``, and
-    2^(1/k) for ``tuned``.
+    2^(1/k) for ``tuned``. It is in units of the estimator's `scale`, and the returned number in the
+    unit of the records.
     """
     if e.constants == "tuned":
-        return float(np.exp2(1 / e.k))
-    return float((10 if e.constants == "paper" else 2) * alpha ** (-1 / (e.k - 1)))
+        return e.scale * float(np.exp2(1 / e.k))
+    return e.scale * float((10 if e.constants == "paper" else 2) * alpha ** (-1 / (e.k - 1)))
 
 
 def _ksu20_half_bin(e: est.KSU20Mean, n: int, budget: Budget) -> float:
@@ -472,8 +477,9 @@ def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
 
     It is the estimator's own alpha, if given. Otherwise it is the smallest alpha for which the
     records suffice. Let k be the order of the bounded moment, and R the bound on the absolute value
-    of the mean. Let q be the 0.9 quantile of |noise| at sensitivity 1. The number of records that
-    an error alpha needs depends on the estimator's `constants`:
+    of the mean, both in units of the estimator's `scale`. Let q be the 0.9 quantile of |noise| at
+    sensitivity 1. The number of records that an error alpha needs depends on the estimator's
+    `constants`:
 
     - ``paper``: each group of each half needs 90/alpha^2 + 180 q alpha^(-k/(k-1)) records, plus
       those for the histogram (`_count_histogram_records`).
@@ -494,7 +500,7 @@ def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
     Returns
     -------
     float
-        Error alpha, in units of the k-th root of the moment. Unless the estimator sets it, it is
+        Error alpha, in units of the estimator's `scale`. Unless the estimator sets it, it is
         at most 1/16 for ``paper``, and at most 1 otherwise.
     """
     paper, mean_budget = e.constants == "paper", _laplace_for(budget)
@@ -508,7 +514,9 @@ def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
             return (
                 90 / alpha**2 + 180 * q * power + _count_histogram_records(e, alpha, size, budget)
             )
-        rare = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (e.radius or 0.0))
+        rare = (
+            budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (e.radius or 0.0) / e.scale)
+        )
         return 1 / alpha**2 + q / float(np.log(10)) * power + unit_noise_quantile(mean_budget, rare)
 
     alpha = e.alpha or (1 / 16 if paper else 1.0)
@@ -548,31 +556,26 @@ def _ksu20_step(e: est.KSU20Mean, setting: ReleaseSetting) -> ClipAndNoise | Non
     r = _ksu20_half_bin(e, setting.n, setting.budget)
     if e.constants == "paper":
         return box_step(mean_setting, 3 * r, rows=rows)
-    centre_error = r + 4 ** (1 / e.k)
+    centre_error = r / e.scale + 4 ** (1 / e.k)  # in units of the scale, as the threshold
     if e.constants == "tuned":
         noise = additive(mean_setting.budget, 2 / rows, 2 / rows)
-        return box_step(
-            mean_setting,
-            centre_error + best_clip_threshold(e.k, centre_error, e.beta, noise),
-            rows=rows,
-        )
-    threshold = (
-        (e.k - 1)
-        / e.k
-        * (rows / (2 * unit_noise_quantile(mean_setting.budget, e.beta))) ** (1 / e.k)
-    )
-    return box_step(mean_setting, centre_error + threshold, rows=rows)
+        threshold = best_clip_threshold(e.k, centre_error, e.beta, noise)
+    else:
+        effective = rows / (2 * unit_noise_quantile(mean_setting.budget, e.beta))
+        threshold = (e.k - 1) / e.k * effective ** (1 / e.k)
+    return box_step(mean_setting, e.scale * (centre_error + threshold), rows=rows)
 
 
 def _count_averaged_users(e: est.UserLevelMean, setting: ReleaseSetting) -> int:
     """Return the number of users that `UserLevelMean` averages; the others fill its histogram.
 
     Let R be the bound on the absolute value of the mean, and m the number of records of a user. The
-    mean of m records has standard deviation at most 1/sqrt(m). In units of 1/sqrt(m) the bound is R
-    sqrt(m). So the result is the number of records that `KSU20Mean` averages for this bound and k =
-    2, the order of the bounded moment.
+    mean of m records has standard deviation at most s/sqrt(m), for the estimator's `scale` s. In
+    units of s/sqrt(m) the bound is R sqrt(m)/s. So the result is the number of records that
+    `KSU20Mean` averages for this bound and k = 2, the order of the bounded moment.
     """
-    user_mean = est.KSU20Mean(k=2, radius=e.radius * float(np.sqrt(e.m)), constants="tuned")
+    radius = e.radius / e.scale * float(np.sqrt(e.m))
+    user_mean = est.KSU20Mean(k=2, scale=1.0, radius=radius, constants="tuned")
     return _count_averaged(user_mean, setting.n, setting.budget)
 
 
@@ -582,7 +585,7 @@ def _user_step(e: est.UserLevelMean, setting: ReleaseSetting) -> ClipAndNoise:
 
     Each of N averaged users contributes the mean of m records. This mean is clipped to an interval
     around the middle of a private bin. The half-width of the interval is r + 2/sqrt(m) + max(sqrt(2
-    ln(N/q)/m), T/m).
+    ln(N/q)/m), T/m), in units of the estimator's `scale`.
 
     1. r = sqrt(2/m) is half the width of a bin.
     2. q is the 1 - beta quantile of |noise| at sensitivity 1. N/q counts as at least 2.718.
@@ -594,9 +597,8 @@ def _user_step(e: est.UserLevelMean, setting: ReleaseSetting) -> ClipAndNoise:
     )
     noise = additive(setting.budget, 2 / (users * e.m), 2 / (users * e.m))
     heavy = best_clip_threshold(e.k, 0.0, e.beta, noise) / np.sqrt(e.m)
-    return box_step(
-        setting, float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m)), rows=users
-    )
+    half_width = float(np.sqrt(2) + 2 + max(light, heavy)) / float(np.sqrt(e.m))
+    return box_step(setting, e.scale * half_width, rows=users)
 
 
 @step_for(est.KSU20BallMean)
@@ -606,7 +608,8 @@ def _ball_step(e: est.KSU20BallMean, setting: ReleaseSetting) -> ClipAndNoise | 
     Records are averaged in a ball of radius sqrt(d) (1 + T) around a private centre. Records
     outside the ball are discarded or projected. The sensitivity is a constant times the radius over
     the number of averaged records. The constant is 8/3 if records are discarded, and 2 if they are
-    projected. The number T balances bias and noise. It depends on the `constants` of the estimator:
+    projected. Lengths are in units of the estimator's `scale`. The number T balances bias and
+    noise. It depends on the `constants` of the estimator:
 
     1. The bias is at most B T^-(k-1), where k is the order of the bounded moment. B is 1 if records
        are discarded, and (1 - 1/k)^k/(k-1) if they are projected.
@@ -642,6 +645,7 @@ def _ball_step(e: est.KSU20BallMean, setting: ReleaseSetting) -> ClipAndNoise | 
         slope = step * root * noise(1.0).norm_quantile(setting.d, 1 - e.beta) / rows
         power = 1.0 if e.constants == "practical" else 0.5
         r = root * (1 + ((k - 1) ** power * bias / slope) ** (1 / k))
+    r *= e.scale
     return ClipAndNoise(noise(step * r / rows), r, None, rows)
 
 
@@ -650,14 +654,14 @@ def _count_averaged_vectors(e: est.KSU20BallMean, setting: ReleaseSetting) -> in
 
     The number is half of n, or more for the constants ``tuned``. In the tuned version a fiftieth of
     the records locates the ball. If two histograms for each coordinate need more records, they get
-    more, but at most half. If the bound on the mean is at most 1, all records are averaged, because
-    a histogram would be no more precise than this bound.
+    more, but at most half. If the bound on the mean is at most the `scale`, all records are
+    averaged, because a histogram would be no more precise than this bound.
     """
     if e.constants != "tuned":
         return setting.n // 2
-    if e.radius is not None and e.radius <= 1:
+    if e.radius is not None and e.radius <= e.scale:
         return setting.n
-    coordinate_mean = est.KSU20Mean(k=e.k, radius=e.radius, constants="tuned")
+    coordinate_mean = est.KSU20Mean(k=e.k, scale=e.scale, radius=e.radius, constants="tuned")
     histogram_records = 2 * _count_histogram_records(
         coordinate_mean, np.nan, setting.n, setting.budget.fraction(1 / setting.d)
     )

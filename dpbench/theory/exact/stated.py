@@ -81,7 +81,7 @@ def exact_stated(
         and metric == "error_over_guarantee_q90"
     ):
         alpha = ksu20_alpha(e, setting.n, setting.budget)
-        return q90 / alpha if alpha < 1 / 16 else NAN
+        return q90 / (e.scale * alpha) if alpha < 1 / 16 else NAN
     if (
         isinstance(e, est.KarwaVadhanGaussian)
         and metric == "tv_q90"

@@ -123,7 +123,7 @@ def _miss_bound(e: est.Estimator, law: dist.Distribution, setting: ReleaseSettin
         return 0.0
     bins = histogram(base, setting)
     # Two bins hold half of the records by Chebyshev's inequality, so one of them holds a quarter.
-    if isinstance(base, est.UserLevelMean) and bins and law.variance <= 1 / base.m:
+    if isinstance(base, est.UserLevelMean) and bins and law.variance <= base.scale**2 / base.m:
         return histogram_miss_probability(0.25, False, bins)
     likeliest = _likeliest_bin(e, law, setting)
     return (

@@ -40,10 +40,13 @@ CLOSE, FAR_VECTORS = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
 @pytest.mark.parametrize(
     ("estimator", "law"),
     [
-        (KarwaVadhanMean(radius=1e6), Gaussian(scale=100)),
-        (KarwaVadhanMean(radius=10), Gaussian(location=100)),
-        (MedianThenClippedMean(radius=1e6), Gaussian(scale=100)),
-        (KSU20RangeEstimate(k=2, alpha=1, radius=100, constants="practical"), Gaussian(scale=3)),
+        (KarwaVadhanMean(radius=1e6, sigma=1), Gaussian(scale=100)),
+        (KarwaVadhanMean(radius=10, sigma=1), Gaussian(location=100)),
+        (MedianThenClippedMean(radius=1e6, sigma=1), Gaussian(scale=100)),
+        (
+            KSU20RangeEstimate(k=2, scale=1, alpha=1, radius=100, constants="practical"),
+            Gaussian(scale=3),
+        ),
         (KarwaVadhanGaussian(radius=10), Gaussian()),
     ],
     ids=name,
@@ -69,18 +72,30 @@ def test_how_often_a_fuller_bin_is_overtaken() -> None:
 
 EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, unit_moment=2)
 MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
-    (KarwaVadhanMean(radius=1e6), EDGE, 92, PureDP(1.0), 3.0),
-    (KarwaVadhanMean(radius=1e6), EDGE, 18, ZCDP(0.5), 3.0),
-    (KarwaVadhanMean(radius=None), EDGE, 115, ApproxDP(1.0, 1e-6), 3.0),
-    (MedianThenClippedMean(radius=1e6), EDGE, 105, PureDP(1.0), 3.0),
-    (MedianThenClippedMean(radius=1e6), EDGE, 40, ZCDP(0.5), 3.0),
-    (MedianThenClippedMean(radius=1e6), EDGE, 40, GDP(1.0), 3.0),
-    (KSU20RangeEstimate(k=2, alpha=10 / 256, radius=2.0**40), T3, 85, PureDP(1.0), 512.0),
-    (KSU20RangeEstimate(k=2, alpha=10 / 256, radius=2.0**40), T3, 160, ZCDP(0.005), 512.0),
-    (KSU20RangeEstimate(k=2, alpha=10 / 256, radius=None), T3, 50, ApproxDP(1.0, 1e-6), 512.0),
-    (FriendlyCoreMean(), MultivariateGaussian(d=2), 113, ApproxDP(1.0, 1e-6), 1e9),
-    (FriendlyCoreMean(), OUTLIERS, 250, APPROX, 1e9),
-    (FriendlyCoreMean(composition="zcdp"), MultivariateGaussian(d=2), 85, ApproxDP(1.0, 1e-6), 1e9),
+    (KarwaVadhanMean(radius=1e6, sigma=1), EDGE, 92, PureDP(1.0), 3.0),
+    (KarwaVadhanMean(radius=1e6, sigma=1), EDGE, 18, ZCDP(0.5), 3.0),
+    (KarwaVadhanMean(radius=None, sigma=1), EDGE, 115, ApproxDP(1.0, 1e-6), 3.0),
+    (MedianThenClippedMean(radius=1e6, sigma=1), EDGE, 105, PureDP(1.0), 3.0),
+    (MedianThenClippedMean(radius=1e6, sigma=1), EDGE, 40, ZCDP(0.5), 3.0),
+    (MedianThenClippedMean(radius=1e6, sigma=1), EDGE, 40, GDP(1.0), 3.0),
+    (KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=2.0**40), T3, 85, PureDP(1.0), 512.0),
+    (KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=2.0**40), T3, 160, ZCDP(0.005), 512.0),
+    (
+        KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=None),
+        T3,
+        50,
+        ApproxDP(1.0, 1e-6),
+        512.0,
+    ),
+    (FriendlyCoreMean(sigma=1), MultivariateGaussian(d=2), 113, ApproxDP(1.0, 1e-6), 1e9),
+    (FriendlyCoreMean(sigma=1), OUTLIERS, 250, APPROX, 1e9),
+    (
+        FriendlyCoreMean(composition="zcdp", sigma=1),
+        MultivariateGaussian(d=2),
+        85,
+        ApproxDP(1.0, 1e-6),
+        1e9,
+    ),
 ]
 
 

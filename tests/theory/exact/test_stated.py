@@ -23,26 +23,28 @@ TRIALS = 2000
 NORMAL, WIDE = Gaussian(location=0.3), Gaussian(location=-2, scale=3)
 TAILS, SKEWED = StudentT(tail_index=2.5, unit_moment=2), Pareto(tail_index=3.5, unit_moment=3)
 PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
-ROUNDS = ShrinkingIntervals(radius=100, rounds=4)
+ROUNDS = ShrinkingIntervals(radius=100, sigma=1, rounds=4)
 
 CASES: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("width_q50", ROUNDS, NORMAL, 400, PURE),
-    ("width_q50", ShrinkingIntervals(radius=100, rounds=4, reported_round=2), NORMAL, 400, APPROX),
-    ("width_q50", CoinPressMean(radius=100, rounds=3), NORMAL, 400, RHO),
+    ("width_q50", ShrinkingIntervals(radius=100, sigma=1, rounds=4, reported_round=2), NORMAL,
+     400, APPROX),
+    ("width_q50", CoinPressMean(radius=100, sigma=1, rounds=3), NORMAL, 400, RHO),
     ("width_q50", CoinPressMean(radius=100, rounds=3, sigma=3, reported_round=1), WIDE, 400,
      APPROX),
-    ("width_q50", KSU20RangeEstimate(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
-    ("width_q50", KSU20RangeEstimate(k=3, alpha=0.05, radius=9, constants="practical"), SKEWED,
-     3000, RHO),
-    ("error_over_guarantee_q90", KSU20RangeEstimate(k=2, alpha=0.04, radius=1000), TAILS, 3000,
-     PURE),  # the mean is at an edge of a bin
-    ("error_over_guarantee_q90", KSU20RangeEstimate(k=3, alpha=0.05, radius=1e3), SKEWED, 3000,
-     APPROX),
-    ("error_over_guarantee_q90", KSU20Mean(k=2, radius=1, constants="paper", beta=0.9),
+    ("width_q50", KSU20RangeEstimate(k=2, scale=1, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
+    ("width_q50", KSU20RangeEstimate(k=3, scale=1, alpha=0.05, radius=9, constants="practical"),
+     SKEWED, 3000, RHO),
+    ("error_over_guarantee_q90", KSU20RangeEstimate(k=2, scale=1, alpha=0.04, radius=1000), TAILS,
+     3000, PURE),  # the mean is at an edge of a bin
+    ("error_over_guarantee_q90", KSU20RangeEstimate(k=3, scale=1, alpha=0.05, radius=1e3), SKEWED,
+     3000, APPROX),
+    ("error_over_guarantee_q90", KSU20Mean(k=2, scale=1, radius=1, constants="paper", beta=0.9),
      TwoPoint(p=1e-5, k=2, location=0.3), 2 * 10**9, PURE),
-    ("miss_rate", ShrinkingIntervals(radius=3, rounds=1), NORMAL, 300, PURE),
-    ("miss_rate", ShrinkingIntervals(radius=100, rounds=4, reported_round=1), NORMAL, 300, RHO),
-    ("miss_rate", CoinPressMean(radius=5, rounds=1, b=0.5), NORMAL, 200, RHO),
+    ("miss_rate", ShrinkingIntervals(radius=3, sigma=1, rounds=1), NORMAL, 300, PURE),
+    ("miss_rate", ShrinkingIntervals(radius=100, sigma=1, rounds=4, reported_round=1), NORMAL,
+     300, RHO),
+    ("miss_rate", CoinPressMean(radius=5, sigma=1, rounds=1, b=0.5), NORMAL, 200, RHO),
     ("tv_q90", KarwaVadhanGaussian(radius=10, sigma=3), WIDE, 1000, PURE),
     ("tv_q90", KarwaVadhanGaussian(radius=10), WIDE, 10_000, RHO),
 ]  # fmt: skip
@@ -88,13 +90,19 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("error_over_guarantee_q90", ROUNDS, NORMAL, 400, PURE),
     (
         "error_over_guarantee_q90",
-        KSU20RangeEstimate(k=2, alpha=0.05, radius=1.0),
+        KSU20RangeEstimate(k=2, scale=1, alpha=0.05, radius=1.0),
         NORMAL,
         3000,
         PURE,
     ),  # the mean is in the middle of a bin
-    ("outside_q90", KSU20RangeEstimate(k=2, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
-    ("error_over_guarantee_q90", KSU20Mean(k=2, radius=1, constants="paper"), TAILS, 10**6, PURE),
+    ("outside_q90", KSU20RangeEstimate(k=2, scale=1, alpha=0.05, radius=1e3), TAILS, 3000, PURE),
+    (
+        "error_over_guarantee_q90",
+        KSU20Mean(k=2, scale=1, radius=1, constants="paper"),
+        TAILS,
+        10**6,
+        PURE,
+    ),
     ("tv_q90", KarwaVadhanGaussian(radius=10, sigma=4), WIDE, 1000, PURE),
     ("tv_q90", KarwaVadhanGaussian(radius=10), TAILS, 10_000, RHO),
 ]

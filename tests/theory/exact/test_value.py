@@ -60,8 +60,8 @@ TRIALS = 4000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
 STAIRS = PureDP(4.0, "staircase")
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
-TUNED_BALL = KSU20BallMean(k=3, radius=1, outside="project", constants="tuned")
-RESPONSE = LocalMean(k=2, mechanism="randomised_response")
+TUNED_BALL = KSU20BallMean(k=3, scale=1, radius=1, outside="project", constants="tuned")
+RESPONSE = LocalMean(k=2, scale=1, mechanism="randomised_response")
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
 TRIMMED = SmoothSensitivityTrimmedMean(
     lower=-100, upper=1e3, trimmed_records=20, smoothness_share=0.5
@@ -76,51 +76,55 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (ClippedMean(lower=-1, upper=2), NORMAL, 50, APPROX, "noise q90 private_q90"),
     (ClippedMean(lower=-1, upper=2), VECTORS, 50, PURE, "noise"),
     (ClippedMean(lower=-1, upper=2), NORMAL, 50, STAIRS, "noise q90"),
-    (LocalMean(k=2), RARE, 500, STAIRS, "noise"),
-    (NaiveGaussianMean(radius=2), NORMAL, 60, RHO, "noise q90"),
-    (ShrinkingIntervals(radius=50, rounds=3), NORMAL, 400, MU, "noise"),
-    (CoinPressMean(radius=50, rounds=3), VECTORS, 200, MU, "noise"),
+    (LocalMean(k=2, scale=1), RARE, 500, STAIRS, "noise"),
+    (NaiveGaussianMean(radius=2, sigma=1), NORMAL, 60, RHO, "noise q90"),
+    (ShrinkingIntervals(radius=50, sigma=1, rounds=3), NORMAL, 400, MU, "noise"),
+    (CoinPressMean(radius=50, sigma=1, rounds=3), VECTORS, 200, MU, "noise"),
     (GradientDescentMean(clip=7, steps=8), NORMAL, 100, RHO, "noise q90 private_q90"),
     (GradientDescentMean(clip=12, steps=3), VECTORS, 100, APPROX, "noise q90"),
-    (KSU20BallMean(k=2, radius=5), VECTORS, 400, MU, "noise"),
-    (KSU20Mean(k=2, radius=5), NORMAL, 300, MU, "noise"),
-    (TunedClippedMean(k=2), RARE, 500, PureDP(0.1), "noise q90 private_q90"),
-    (TunedClippedMean(k=3, policy="rate"), RARE, 500, RHO, "noise q90 private_q90"),
-    (TunedClippedMean(k=2, policy="all", radius=1), RARE, 300, APPROX, "noise q90 private_q90"),
-    (TunedClippedMean(k=2), Pareto(tail_index=2.5, unit_moment=2), 1000, PureDP(0.1), "noise q90"),
-    (LocalMean(k=2), RARE, 500, PURE, "noise q90 private_q90"),
-    (LocalMean(k=2, policy="rate"), RARE, 500, PURE, "noise q90 private_q90"),
+    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 400, MU, "noise"),
+    (KSU20Mean(k=2, scale=1, radius=5), NORMAL, 300, MU, "noise"),
+    (TunedClippedMean(k=2, scale=1), RARE, 500, PureDP(0.1), "noise q90 private_q90"),
+    (TunedClippedMean(k=3, scale=1, policy="rate"), RARE, 500, RHO, "noise q90 private_q90"),
+    (TunedClippedMean(k=2, scale=1, policy="all", radius=1), RARE, 300, APPROX,
+     "noise q90 private_q90"),
+    (TunedClippedMean(k=2, scale=1), Pareto(tail_index=2.5, unit_moment=2), 1000, PureDP(0.1),
+     "noise q90"),
+    (LocalMean(k=2, scale=1), RARE, 500, PURE, "noise q90 private_q90"),
+    (LocalMean(k=2, scale=1, policy="rate"), RARE, 500, PURE, "noise q90 private_q90"),
     (RESPONSE, RARE, 500, PureDP(0.1), "noise q90 private_q90"),
     (ClippedMean(lower=-1, upper=2), VECTORS, 50, RHO, "noise"),
     (L2ClippedMean(radius=2), Hypercube(d=4), 20, PURE, "noise q90"),
     (L2ClippedMean(radius=2, mechanism="l2"), Hypercube(d=4), 20, PURE, "noise q90"),
     (L2ClippedMean(radius=2), VECTORS, 20, APPROX, "noise"),
-    (KarwaVadhanMean(radius=5), NORMAL, 200, PURE, "noise q90"),
-    (MedianThenClippedMean(radius=5), NORMAL, 200, RHO, "noise q90"),
-    (GaussianScoreMean(radius=5), NORMAL, 100, RHO, "q90"),
+    (KarwaVadhanMean(radius=5, sigma=1), NORMAL, 200, PURE, "noise q90"),
+    (MedianThenClippedMean(radius=5, sigma=1), NORMAL, 200, RHO, "noise q90"),
+    (GaussianScoreMean(radius=5, sigma=1), NORMAL, 100, RHO, "q90"),
     (GaussianScoreMean(radius=5, sigma=2), Gaussian(location=-4, scale=2), 150, PURE, "q90"),
-    (ShrinkingIntervals(radius=50, rounds=3), NORMAL, 400, PURE, "noise"),
-    (CoinPressMean(radius=50, rounds=3), VECTORS, 200, APPROX, "noise"),
+    (ShrinkingIntervals(radius=50, sigma=1, rounds=3), NORMAL, 400, PURE, "noise"),
+    (CoinPressMean(radius=50, sigma=1, rounds=3), VECTORS, 200, APPROX, "noise"),
     (CoordinateWise(base=ClippedMean(lower=-1, upper=2)), VECTORS, 50, PURE, "noise"),
-    (KSU20Mean(k=2, radius=5), NORMAL, 300, RHO, "noise"),
-    (KSU20Mean(k=2, radius=1), RARE, 20_000, PureDP(0.01), "noise q90"),
-    (KSU20Mean(k=2, radius=1, constants="tuned"), RARE, 20_000, PureDP(0.01), "noise q90"),
-    (KSU20Mean(k=2, radius=1, constants="paper", beta=0.9), RARE, 10**7, PURE, "q90"),
+    (KSU20Mean(k=2, scale=1, radius=5), NORMAL, 300, RHO, "noise"),
+    (KSU20Mean(k=2, scale=1, radius=1), RARE, 20_000, PureDP(0.01), "noise q90"),
+    (KSU20Mean(k=2, scale=1, radius=1, constants="tuned"), RARE, 20_000, PureDP(0.01), "noise q90"),
+    (KSU20Mean(k=2, scale=1, radius=1, constants="paper", beta=0.9), RARE, 10**7, PURE, "q90"),
     (KarwaVadhanGaussian(radius=5, sigma=1), NORMAL, 400, PureDP(1.0), "noise q90"),
-    (CoinPressMean(radius=5, rounds=2), NORMAL, 400, RHO, "noise q90 private_q90"),
-    (FriendlyCoreMean(), MultivariateGaussian(d=2), 250, APPROX, "noise"),
-    (FriendlyCoreMean(threshold=0), OUTLIERS, 400, ApproxDP(1.0, 1e-6, "analytic"), "noise"),
+    (CoinPressMean(radius=5, sigma=1, rounds=2), NORMAL, 400, RHO, "noise q90 private_q90"),
+    (FriendlyCoreMean(sigma=1), MultivariateGaussian(d=2), 250, APPROX, "noise"),
+    (FriendlyCoreMean(threshold=0, sigma=1), OUTLIERS, 400, ApproxDP(1.0, 1e-6, "analytic"),
+     "noise"),
     (SubsampleAggregate(buckets=300, aggregate="friendly_core", friends_within=2), FEW_OUTLIERS,
      1500, APPROX, "noise"),
     (SubsampleAggregate(buckets=20, lower=-1, upper=1, aggregate="mean"), NORMAL, 60, PURE,
      "noise q90"),
-    (KSU20BallMean(k=2, radius=5), VECTORS, 400, RHO, "noise"),
-    (KSU20BallMean(k=3, radius=5, outside="project"), VECTORS, 400, RHO, "noise"),
-    (KSU20BallMean(k=2, radius=5), VECTORS, 400, PURE, "noise"),
-    (KSU20BallMean(k=3, radius=5, constants="tuned"), VECTORS, 400, PURE, "noise"),
-    (KSU20BallMean(k=2, radius=1), LONG, 10_000, RHO, "q90 private_q90"),
+    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 400, RHO, "noise"),
+    (KSU20BallMean(k=3, scale=1, radius=5, outside="project"), VECTORS, 400, RHO, "noise"),
+    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 400, PURE, "noise"),
+    (KSU20BallMean(k=3, scale=1, radius=5, constants="tuned"), VECTORS, 400, PURE, "noise"),
+    (KSU20BallMean(k=2, scale=1, radius=1), LONG, 10_000, RHO, "q90 private_q90"),
     (TUNED_BALL, LONG, 10_000, RHO, "noise q90 private_q90"),
-    (KSU20BallMean(k=2, radius=1, outside="project"), LONG, 10_000, RHO, "q90 private_q90"),
+    (KSU20BallMean(k=2, scale=1, radius=1, outside="project"), LONG, 10_000, RHO,
+     "q90 private_q90"),
     (CoinPressCovariance(bound=3, rounds=4), THREE, 2000, ZCDP(0.5), "noise q90"),
     (CoinPressCovariance(bound=2, rounds=1), THREE, 1000, ZCDP(0.5), "noise"),
     (CoinPressCovariance(bound=1), MultivariateGaussian(d=1), 500, ZCDP(0.5), "noise q90"),
@@ -128,7 +132,8 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (WhitenedCoinPressMean(radius=3, bound=4, covariance_rounds=1), THREE, 2000, ZCDP(0.5),
      "noise"),
     (InstanceOptimalMean(radius=60), EIGHT, 150, ZCDP(2.0), "noise"),
-    (PlanMean(radius=20, rounds=8), STRETCHED, 250, ZCDP(4.0), "noise"),
+    (PlanMean(radius=20, sigma_low=1e-3, sigma_high=1e3, rounds=8), STRETCHED, 250,
+     ZCDP(4.0), "noise"),
     (TRIMMED, RARE, 500, PureDP(0.3), "noise q90"),
     (TRIMMED, TwoPoint(p=0.05, k=2, sign=-1), 500, RHO, "noise q90"),
     (InverseSensitivity(lower=-1, upper=9), RARE, 500, PureDP(0.1), "noise q90"),
@@ -169,17 +174,17 @@ def test_what_estimators_do(
 
 
 CLOSE, FAR_VECTORS = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
-FREE = KarwaVadhanMean(radius=None)
+FREE = KarwaVadhanMean(radius=None, sigma=1)
 UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     # a rare miss of a private centre may be as large as R
-    ("mean_error", KarwaVadhanMean(radius=1e6), NORMAL, 150, CLOSE),
-    ("noise_q90", GaussianScoreMean(radius=5), NORMAL, 150, CLOSE),
+    ("mean_error", KarwaVadhanMean(radius=1e6, sigma=1), NORMAL, 150, CLOSE),
+    ("noise_q90", GaussianScoreMean(radius=5, sigma=1), NORMAL, 150, CLOSE),
     # records with an unexpected mean or standard deviation
-    ("q90", CoinPressMean(radius=3), FAR_VECTORS, 1000, RHO),
-    ("q90", GaussianScoreMean(radius=5), Gaussian(scale=0.5), 1000, CLOSE),
+    ("q90", CoinPressMean(radius=3, sigma=1), FAR_VECTORS, 1000, RHO),
+    ("q90", GaussianScoreMean(radius=5, sigma=1), Gaussian(scale=0.5), 1000, CLOSE),
     ("q90", GradientDescentMean(clip=6), NORMAL, 1000, RHO),
-    ("q90", CoinPressMean(radius=0), FAR_VECTORS, 1000, RHO),
-    ("q90", CoinPressMean(radius=3), MultivariateGaussian(d=10, scale=1.7), 1000, RHO),
+    ("q90", CoinPressMean(radius=0, sigma=1), FAR_VECTORS, 1000, RHO),
+    ("q90", CoinPressMean(radius=3, sigma=1), MultivariateGaussian(d=10, scale=1.7), 1000, RHO),
     ("q90", CoinPressCovariance(bound=1), FAR_VECTORS, 2000, RHO),
     ("q90", CoinPressCovariance(bound=0.5, rounds=1), THREE, 2000, RHO),
     ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1e6), THREE, 2000, RHO),
@@ -187,26 +192,26 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     # a histogram that releases nothing, or another bin
     ("noise_q90", FREE, ContaminatedGaussian(eta=0.01, gap=3), 20, APPROX),
     ("noise_q90", CoordinateWise(base=FREE), VECTORS, 60, APPROX),
-    ("noise_q90", KSU20BallMean(k=2, radius=None), THREE, 60, APPROX),
-    ("q90", KSU20Mean(k=2, radius=5, alpha=1), Gaussian(location=2.7), 60, CLOSE),
+    ("noise_q90", KSU20BallMean(k=2, scale=1, radius=None), THREE, 60, APPROX),
+    ("q90", KSU20Mean(k=2, scale=1, radius=5, alpha=1), Gaussian(location=2.7), 60, CLOSE),
     # too few records, or too few records that are not zero
     (
         "q90",
-        KSU20BallMean(k=2, radius=1, outside="project"),
+        KSU20BallMean(k=2, scale=1, radius=1, outside="project"),
         SignedTwoPoint(d=8, p=4e-5, k=2),
         10_000,
         ZCDP(500.0),
     ),
-    ("noise_q90", KSU20Mean(k=2, radius=3), NORMAL, 1, CLOSE),
-    ("noise_q90", KSU20BallMean(k=2, radius=3), THREE, 1, RHO),
+    ("noise_q90", KSU20Mean(k=2, scale=1, radius=3), NORMAL, 1, CLOSE),
+    ("noise_q90", KSU20BallMean(k=2, scale=1, radius=3), THREE, 1, RHO),
     ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1), THREE, 1, RHO),
     ("q90", KarwaVadhanGaussian(radius=3), NORMAL, 1, CLOSE),
     ("mean_error", SubsampleTest(buckets=11), Gaussian(location=1), 5, CLOSE),
     # no variance; noise that is not Gaussian
-    ("q90", TunedClippedMean(k=2), StudentT(tail_index=1.5), 1000, CLOSE),
+    ("q90", TunedClippedMean(k=2, scale=1), StudentT(tail_index=1.5), 1000, CLOSE),
     # outliers that may be friends of other records, or form the core
-    ("noise_q90", FriendlyCoreMean(), replace(OUTLIERS, gap=9.0), 1000, APPROX),
-    ("noise_q90", FriendlyCoreMean(threshold=0), replace(OUTLIERS, eta=0.5), 1000, APPROX),
+    ("noise_q90", FriendlyCoreMean(sigma=1), replace(OUTLIERS, gap=9.0), 1000, APPROX),
+    ("noise_q90", FriendlyCoreMean(threshold=0, sigma=1), replace(OUTLIERS, eta=0.5), 1000, APPROX),
 ]
 
 
@@ -219,13 +224,13 @@ def test_what_is_not_known(
 
 def test_the_ends_of_the_numbers() -> None:
     wide, wider = (
-        exact("noise_q90", CoinPressMean(radius=radius, rounds=2), NORMAL, 100, RHO)
+        exact("noise_q90", CoinPressMean(radius=radius, sigma=1, rounds=2), NORMAL, 100, RHO)
         for radius in (1e200, 1e300)
     )
     assert wider == pytest.approx(1e100 * wide)
     law = Gaussian(scale=1e-10)
     assert exact("noise_q90", ShrinkingIntervals(radius=1e300, sigma=1e-10), law, 10**4, RHO) > 0
-    assert exact("noise_q90", KarwaVadhanMean(radius=0), NORMAL, 1000, CLOSE) > 0
+    assert exact("noise_q90", KarwaVadhanMean(radius=0, sigma=1), NORMAL, 1000, CLOSE) > 0
 
 
 @pytest.mark.parametrize("upper", [3e4, 1e5, 1e6])
