@@ -29,6 +29,9 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.registry import from_mapping
 from dpbench.samples import Bins
 
+# These data contradict assumptions on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::dpbench.errors.AssumptionWarning")
+
 Floats = NDArray[np.float64]
 APPROX = ApproxDP(1.0, 1e-6)
 BUDGETS = (PureDP(0.01), ZCDP(0.5), ZCDP(1e-4), APPROX, ApproxDP(0.1, 1e-12), ApproxDP(4.0, 1e-3))

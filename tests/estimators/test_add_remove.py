@@ -23,6 +23,9 @@ from dpbench.theory.exact.ratio import vector_rmse
 from dpbench.theory.exact.value import exact
 from tests.support import Floats
 
+# These data contradict assumptions on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::dpbench.errors.AssumptionWarning")
+
 AR: dict[str, Any] = {"neighbours": "add_remove"}
 BOTH: list[Estimator] = [TransformedNoiseMean(), NormalizedSumMean()]
 

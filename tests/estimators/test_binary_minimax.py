@@ -14,6 +14,9 @@ from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample, DenseSample
 from tests.support import assert_frequencies, rng
 
+# These data contradict assumptions on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::dpbench.errors.AssumptionWarning")
+
 
 @pytest.mark.parametrize("budget", [PureDP(0.7), ApproxDP(0.7, 1e-6)])
 def test_the_law_of_a_release(budget: Budget) -> None:
