@@ -224,7 +224,9 @@ class Assuming(Protocol):
         """Return the assumptions about n records of d coordinates."""
 
 
-def warn_of_contradictions(estimator: Assuming, data: Floats, stacklevel: int) -> None:
+def warn_of_contradictions(
+    estimator: Assuming, data: Floats, stacklevel: int, place: str = ""
+) -> None:
     """Warn of each assumption of an estimator that the data contradict.
 
     Parameters
@@ -235,6 +237,8 @@ def warn_of_contradictions(estimator: Assuming, data: Floats, stacklevel: int) -
         Finite records. Of more than 10,000 records, as many are drawn at random and tested.
     stacklevel : int
         Number of calls between the reader's line and this function, plus 1.
+    place : str
+        Words before the warning that say where the data stand in a table, by default none.
     """
     assumptions = estimator.assumptions(len(data), data[0].size)
     if not assumptions:
@@ -248,7 +252,7 @@ def warn_of_contradictions(estimator: Assuming, data: Floats, stacklevel: int) -
         if text is not None:
             warnings.warn(
                 to_one_line(
-                    f"{name}: {text}; choose the parameter from public knowledge of the records. "
+                    f"{place}{name}: {text}; choose the parameter from public knowledge of the records. "
                     "(This warning looks at the data, so it is not private and for simulation "
                     "only. Silence it by warnings.filterwarnings('ignore', "
                     "category=dpbench.AssumptionWarning).)"

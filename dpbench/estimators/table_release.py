@@ -175,8 +175,9 @@ def release_table(
         raise ConfigError(f"columns: {reason}")
     values = _read_columns(frame, columns)
     for group in np.unique(labels):
-        for column, estimator in zip(values.T, table.columns.values(), strict=True):
-            warn_of_contradictions(estimator, column[labels == group], stacklevel=2)
+        for column, name in zip(values.T, columns, strict=True):
+            place = f"{name}, {names[group]}: "
+            warn_of_contradictions(table.columns[name], column[labels == group], 2, place)
     if not sizes_are_public:
         values = np.column_stack([labels, values])
     ledger = Ledger(budget, rng)

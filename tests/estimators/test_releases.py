@@ -104,8 +104,8 @@ INTERVALS = [
     est.KarwaVadhanInterval(radius=50.0, sigma=2.0),
     est.NoisyvarInterval(lower=0.0, upper=10.0, draws=19),
     est.ParametricBootstrapInterval(lower=0.0, upper=10.0, draws=19),
-    est.ShrinkingIntervals(radius=50.0, rounds=2),
-    est.KSU20RangeEstimate(k=2, alpha=0.5, radius=50.0, constants="practical"),
+    est.ShrinkingIntervals(radius=50.0, sigma=2.0, rounds=2),
+    est.KSU20RangeEstimate(k=2, scale=2.0, alpha=0.5, radius=50.0, constants="practical"),
 ]
 
 
@@ -149,6 +149,7 @@ def test_an_interval_is_a_frozen_float_with_a_short_text() -> None:
     assert np.asarray(many).tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.filterwarnings("ignore::dpbench.errors.AssumptionWarning")
 def test_a_failure_is_an_interval_of_nan() -> None:
     spread = np.arange(100.0) * 1e6  # no bin of the histogram is full enough to be released
     estimator = est.KarwaVadhanInterval(radius=None, sigma=1.0)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import dpbench
+from dpbench.errors import AssumptionWarning
 from dpbench.estimators import (
     ClippedMean,
     KarwaVadhanInterval,
@@ -21,6 +22,9 @@ from dpbench.estimators import (
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError
 from tests.support import rng
+
+# These data contradict assumptions on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::dpbench.errors.AssumptionWarning")
 
 REGIONS = ["north", "south", "west"]
 PEOPLE = pd.DataFrame(
@@ -174,3 +178,12 @@ def test_types_that_are_refused() -> None:
     ):
         with pytest.raises(TypeError, match=text):
             table(**options)
+
+
+def test_columns_that_contradict_their_estimator_are_named() -> None:
+    """Ages up to 100 contradict the bound 50; incomes satisfy theirs."""
+    with pytest.warns(AssumptionWarning) as warned:
+        table()
+    assert [str(warning.message).split(", but")[0] for warning in warned] == [
+        f"age, {region}: ClippedMean: it assumes records in [0, 50]" for region in REGIONS[:2]
+    ]

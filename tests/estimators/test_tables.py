@@ -169,7 +169,10 @@ def test_estimators_of_other_neighbours_are_refused(
         ({"split": {"x": 1.0, "y": 0.0}}, "split"),
         ({"units": {"z": 1.0}}, "units: 'z': no such column"),
         (
-            {"split": "sensitivity", "columns": {"x": {"kind": "karwa_vadhan_mean", "radius": 1}}},
+            {
+                "split": "sensitivity",
+                "columns": {"x": {"kind": "karwa_vadhan_mean", "radius": 1, "sigma": 1}},
+            },
             r"x \(KarwaVadhanMean\) lacks; give a mapping",
         ),
     ],
