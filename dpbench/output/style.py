@@ -23,7 +23,7 @@ else:  # drawing libraries are imported with the first figure
     Axes = Axis = Canvas = Any
 
 __all__ = [
-    "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Axes", "Axis", "Canvas", "Font",
+    "BAND", "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Axes", "Axis", "Canvas", "Font",
     "Width", "display_name", "is_beside", "legend", "line_styles", "natural_sort_key", "new_canvas",
     "number_text", "panel_width", "panels", "save", "style",
 ]  # fmt: skip
@@ -66,6 +66,7 @@ DOTS = (0, (1, 3))
 THEORY: dict[str, Any] = {"color": "black", "linestyle": DOTS, "linewidth": 1.1, "zorder": 2.5}
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 1.8}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
+BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}  # intervals around a curve, in its colour
 GUIDE_DASHES = ("-", (0, (4, 1)), (0, (1, 1)))
 # Printed names by their spelling in labels.
 NAMES = {

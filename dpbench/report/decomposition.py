@@ -14,6 +14,7 @@ from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.estimators.heavy_tailed import TunedClippedMean, worst_clipping_bias
 from dpbench.output.axes import set_horizontal_ticks
+from dpbench.output.curves import draw_curve, draw_guide, mark_guide
 from dpbench.output.style import THEORY, Axes, line_styles, number_text
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
@@ -82,7 +83,7 @@ class Decomposition(SelectingFigure):
         study, styles = words.study, line_styles(self.PARTS.values())
         for part, worst in rows.groupby("threshold")[list(self.PARTS)].max().items():
             name = self.PARTS[str(part)]
-            ax.plot(worst.index, worst, label=name, **styles[name])
+            draw_curve(ax, worst.index, worst, label=name, look=styles[name])
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
         set_horizontal_ticks(ax, [])
         ax.set_title(words.family(family), pad=22)
@@ -91,8 +92,9 @@ class Decomposition(SelectingFigure):
         budget = next(budget for budget in budgets if rows_of_budget(rows, budget).any())
         thresholds = np.sort(rows["threshold"].unique())
         bias = [worst_clipping_bias(t, rows["k"].iloc[0]) for t in thresholds]
-        ax.plot(thresholds, bias, label="theory", **THEORY)
-        ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
+        noise = 2 * thresholds / self.n * budget.noise_quantile(BETA)
+        for theory in (bias, noise):
+            draw_guide(ax, thresholds, theory, label="theory", look=THEORY)
         # A bias of zero is measured as a rounding error, which must stay below the frame.
         ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
         self._mark_thresholds(family, budget, words, ax)
@@ -112,7 +114,7 @@ class Decomposition(SelectingFigure):
             (threshold, name) for name, threshold in thresholds.items() if low < threshold < high
         )
         for i, (threshold, name) in enumerate(shown):
-            ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
+            mark_guide(ax, ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1))
             style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
             offset: dict[str, Any] = {"xytext": (0, 1 + 8 * (i % 2)), "textcoords": "offset points"}
             ax.annotate(name, (threshold, 1), xycoords=ax.get_xaxis_transform(), **offset, **style)

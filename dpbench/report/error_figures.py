@@ -18,8 +18,8 @@ from dpbench.analysis.study import Study
 from dpbench.analysis.summary import NORMAL
 from dpbench.arrays import Floats
 from dpbench.output.axes import set_horizontal_ticks
+from dpbench.output.curves import draw_bound, draw_curve, draw_guide, mark_guide
 from dpbench.output.style import (
-    BOUND,
     GUIDE,
     GUIDE_DASHES,
     THEORY,
@@ -30,7 +30,7 @@ from dpbench.output.style import (
 )
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import Looks, Panel, SelectingFigure
+from dpbench.report.figures import Looks, NamedLooks, Panel, SelectingFigure
 from dpbench.report.labels import Labels, axis_label, metric_text, plain_text
 from dpbench.sweep.metrics import METRICS, VARIABLES, MetricName
 from dpbench.sweep.selection import BUDGET, KEY, rows_of_budget, swept_columns
@@ -39,7 +39,6 @@ from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 __all__ = ["GUIDES", "AgainstParameter", "ErrorAgainstN", "axis_scale", "check_one_budget"]
 __all__ += ["check_sizes", "intervals_text"]
 
-MAX_MARKERS = 15  # markers on a curve
 MAX_ERROR_RATIO = 1e9  # largest ratio of two errors in a panel; larger errors leave the frame
 BOUNDED_COLUMN = "q90"  # column to which lower bounds apply
 
@@ -140,7 +139,13 @@ def axis_scale(rows: pd.DataFrame, metric: str) -> str:
 
 
 def _draw_curve(
-    ax: Axes, rows: pd.DataFrame, metric: str, parameter: str, style: Any, result: Result
+    ax: Axes,
+    rows: pd.DataFrame,
+    metric: str,
+    parameter: str,
+    label: str,
+    look: dict[str, Any],
+    result: Result,
 ) -> None:
     """Draw the largest value of a metric at each position on the horizontal axis, as a curve.
 
@@ -148,11 +153,7 @@ def _draw_curve(
     lines with the slopes that claims predict. An infinite value leaves a gap in the curve.
     """
     worst = rows.loc[rows.groupby("x")[metric].idxmax()]
-    shown, marker_step = worst[metric].replace(np.inf, np.nan), -(-len(worst) // MAX_MARKERS)
-    ax.plot(worst["x"], shown, markevery=marker_step, **style)
-    if worst["low"].notna().any():  # an empty band would give an axis without points a range
-        band = {"color": style["color"], "alpha": 0.2, "linewidth": 0}
-        ax.fill_between(worst["x"], worst["low"], worst["high"], **band)
+    draw_curve(ax, worst["x"], worst[metric], worst["low"], worst["high"], label=label, look=look)
     _draw_slopes(ax, worst, metric, parameter, result)
 
 
@@ -190,7 +191,7 @@ def _draw_slopes(
             scale = np.exp(np.mean(np.log(shown[metric] / shape)))
             slope = "slowest slope by theory" if theorem.at_most else "slope by theory"
             label = slope if np.isnan(claim["at_these_n"]) else "exact slope at these n"
-            ax.plot(shown["x"], scale * shape, label=label, **THEORY)
+            draw_guide(ax, shown["x"], scale * shape, label=label, look=THEORY)
 
 
 @validated
@@ -235,7 +236,7 @@ class ErrorAgainstN(SelectingFigure):
             law = words.family(family, *(["k"] if self.by == "k" else [])) if several else ""
             lines[label, family] = ", ".join(filter(None, [words.estimator(label), law]))
         styles = line_styles(lines.values())
-        looks = {curve: {"label": line, **styles[line]} for curve, line in lines.items()}
+        looks = {curve: (line, styles[line]) for curve, line in lines.items()}
         yscale = axis_scale(rows, self.metric)
         for title, panel in parts:
             yield partial(
@@ -262,7 +263,12 @@ class ErrorAgainstN(SelectingFigure):
                 yield "" if pd.isna(value) else f"$k = {value:g}$", panel
 
     def _draw_panel(
-        self, rows: pd.DataFrame, options: dict[str, str], looks: Any, result: Result, ax: Axes
+        self,
+        rows: pd.DataFrame,
+        options: dict[str, str],
+        looks: NamedLooks,
+        result: Result,
+        ax: Axes,
     ) -> None:
         positive = rows.loc[np.isfinite(rows[self.metric]) & (rows[self.metric] > 0), self.metric]
         top = MAX_ERROR_RATIO * positive.min()
@@ -271,11 +277,12 @@ class ErrorAgainstN(SelectingFigure):
             columns = [self.metric, "low", "high"]
             rows = rows.assign(**{name: rows[name].clip(upper=10 * top) for name in columns})
         for key, curve in rows.groupby(["estimator", "family"]):
-            _draw_curve(ax, curve, self.metric, "n", looks[key], result)
+            _draw_curve(ax, curve, self.metric, "n", *looks[key], result)
         if self.metric == BOUNDED_COLUMN:
             self._draw_bound(ax, rows, min(positive.max(), top))
             for n in _crossings(rows, result.study):
-                ax.axvline(n, label="sampling overtakes privacy", **GUIDE | {"linewidth": 1})
+                line = ax.axvline(n, label="sampling overtakes privacy", **GUIDE | {"linewidth": 1})
+                mark_guide(ax, line)
         ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **options)
         set_horizontal_ticks(ax, rows["n"])
 
@@ -295,7 +302,7 @@ class ErrorAgainstN(SelectingFigure):
         highest = 2 * max(bound[np.isfinite(bound)].max(), highest)
         bottom, bound = bound.min() / 2, bound.clip(upper=10 * highest)
         ground = bound / MAX_ERROR_RATIO  # low enough if panels share a lower frame
-        ax.plot(bound.index, bound, label="lower bound", **BOUND)
+        draw_bound(ax, bound.index, bound, label="lower bound")
         ax.fill_between(bound.index, bound, ground, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, highest)
 
@@ -456,8 +463,8 @@ class AgainstParameter(SelectingFigure):
     ) -> None:
         finite = _add_interval(rows, metric).dropna(subset=[metric])
         for line, points in finite.groupby("line"):
-            style = {"label": line, **looks[str(line)]}
-            _draw_curve(ax, points, metric, self.parameter, style, result)
+            label = str(line)
+            _draw_curve(ax, points, metric, self.parameter, label, looks[label], result)
         self._draw_guides(ax, rows)
         ax.set(xlabel=axis_label(self.parameter), ylabel=METRICS[metric].words, **options)
         if self.logarithmic:
@@ -474,4 +481,5 @@ class AgainstParameter(SelectingFigure):
             for _, line in needed.groupby(others) if others else [((), needed)]:
                 points = line.sort_values("x")
                 height = guide.formula(**points[guide.needs].astype(float))
-                ax.plot(points["x"], height, label=guide.label, **GUIDE | {"linestyle": dash})
+                look = GUIDE | {"linestyle": dash}
+                draw_guide(ax, points["x"], height, label=guide.label, look=look)

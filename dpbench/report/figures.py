@@ -16,10 +16,11 @@ from dpbench.registry import ConfigError, validated
 from dpbench.report.labels import Labels
 from dpbench.sweep.selection import Choice, Selection, Variant, select_labels
 
-__all__ = ["DrawnFigure", "Looks", "Panel", "SelectingFigure", "chosen_labels"]
+__all__ = ["DrawnFigure", "Looks", "NamedLooks", "Panel", "SelectingFigure", "chosen_labels"]
 
 Panel = Callable[[Axes], None]
 Looks = Mapping[str, dict[str, Any]]
+NamedLooks = Mapping[Any, tuple[str, dict[str, Any]]]  # text in the legend, and look, by series
 
 
 @validated
