@@ -23,9 +23,9 @@ else:  # drawing libraries are imported with the first figure
     Axes = Axis = Canvas = Any
 
 __all__ = [
-    "BAND", "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Axes", "Axis", "Canvas", "Font",
-    "Width", "display_name", "is_beside", "legend", "line_styles", "natural_sort_key", "new_canvas",
-    "number_text", "panel_width", "panels", "save", "style",
+    "BAND", "BOUND", "GUIDE", "GUIDE_DASHES", "NOTE", "NOTIONS", "THEORY", "Axes", "Axis",
+    "Canvas", "Font", "Width", "display_name", "is_beside", "legend", "line_styles",
+    "natural_sort_key", "new_canvas", "number_text", "panel_width", "panels", "save", "style",
 ]  # fmt: skip
 
 # Width of a figure: the page, or one of its two columns.
@@ -67,6 +67,8 @@ THEORY: dict[str, Any] = {"color": "black", "linestyle": DOTS, "linewidth": 1.1,
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 1.8}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
 BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}  # intervals around a curve, in its colour
+NOTE = "0.3"  # colour of a mark in the legend that stands for several series
+FREE = "0.45"  # colour of curves without privacy
 GUIDE_DASHES = ("-", (0, (4, 1)), (0, (1, 1)))
 # Printed names by their spelling in labels.
 NAMES = {
@@ -160,17 +162,32 @@ def natural_sort_key(label: str) -> list[str | float]:
     return [float(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
-def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the colour, marker and line style of the curve with each label.
+def line_styles(labels: Iterable[str], free: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the look of the curve with each label: colour, marker and dashes.
 
-    The order of the labels does not change the result.
+    The order of the labels does not change the result. Curves may coincide. Therefore dashes
+    differ, and the markers of every second curve are hollow. Widths and sizes are
+    equal, because a wider curve would look more important.
+
+    Parameters
+    ----------
+    labels : iterable of str
+        Labels of the curves.
+    free : iterable of str
+        Labels of curves without privacy, which are grey.
     """
     import seaborn as sns
 
-    ordered = sorted(set(labels), key=natural_sort_key)
+    ordered, grey = sorted(set(labels), key=natural_sort_key), set(free)
     colours = sns.color_palette("colorblind", max(len(ordered), 1))
     looks = zip(ordered, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
-    return {label: {"color": c, "marker": m, "linestyle": dash} for label, c, m, dash in looks}
+    return {
+        label: {
+            "color": FREE if label in grey else c, "marker": m, "linestyle": dash,
+            **({"markerfacecolor": "none"} if i % 2 else {}),
+        }
+        for i, (label, c, m, dash) in enumerate(looks)
+    }  # fmt: skip
 
 
 def display_name(label: str) -> str:
@@ -225,7 +242,7 @@ def new_canvas(
 
 
 def panels(
-    count: int, on: Axes | None = None, ratios: Sequence[float] = ()
+    count: int, on: Axes | None = None, ratios: Sequence[float] = (), across: int = 0
 ) -> tuple[Canvas, list[Axes]]:
     """Create the panels of a figure: rows of axes on a canvas.
 
@@ -243,6 +260,8 @@ def panels(
     ratios : sequence of float, optional
         Relative heights of the rows. If given, panels in one column share their horizontal axis. By
         default all rows are equally high.
+    across : int
+        Number of panels in a row. By default, and if so many do not fit, the width determines it.
 
     Returns
     -------
@@ -252,7 +271,9 @@ def panels(
     import matplotlib as mpl
 
     width = mpl.rcParams["figure.figsize"][0] if on is None else panel_width(on)
-    columns = max(1, min(count, 2 if count == 4 else 3, int(width / MIN_PANEL_WIDTH)))
+    most = int(width / MIN_PANEL_WIDTH)
+    columns = max(1, min(count, 2 if count == 4 else 3, most))
+    columns = across if 0 < across <= most else columns
     heights = ratios or (1,) * max(1, -(-count // columns))
     if ratios:
         columns, height = count // len(ratios), min(4.4, width)
@@ -327,9 +348,9 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         entries |= {label: h for h, label in zip(handles, labels, strict=True)}
 
     def order(label: str) -> tuple[bool, list[str | float]]:
-        # Theory, bounds and guides are black or grey; measured curves have colours.
+        # Theory, bounds, guides and notes are black or grey; measured curves have other colours.
         colour = getattr(entries[label], "get_color", str)()
-        return colour in {"black", GUIDE["color"]}, natural_sort_key(label)
+        return colour in {"black", GUIDE["color"], NOTE}, natural_sort_key(label)
 
     ordered = sorted(entries, key=order)
     owner, place, columns = canvas if on is None else on, _legend_position(on, axes), 1

@@ -64,7 +64,7 @@ class Exponents(DrawnFigure):
     def describe(self) -> tuple[str, str]:
         return "fitted exponents against the moment order k, and measured minus theory", BARS
 
-    def rows(self, result: Result) -> pd.DataFrame:
+    def summary_rows(self, result: Result) -> pd.DataFrame:
         summary = result.summary
         mask = pd.Series(data=False, index=summary.index)
         for claim in self._claims(result.study).values():
@@ -154,8 +154,8 @@ class _RequestFigure(SelectingFigure):
         requested = study.select_rows(study.sample_complexity[self.request], keys)
         super().check(study, keys[requested], where)
 
-    def rows(self, result: Result) -> pd.DataFrame:
-        rows, study = super().rows(result), result.study
+    def summary_rows(self, result: Result) -> pd.DataFrame:
+        rows, study = super().summary_rows(result), result.study
         return rows[study.select_rows(study.sample_complexity[self.request], rows)]
 
     def _select_samples(self, result: Result) -> pd.DataFrame:

@@ -51,7 +51,7 @@ class Factors(SelectingFigure):
         )
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        factors = result.factors_of(self.rows(result))
+        factors = result.factors_of(self.summary_rows(result))
         families = list(factors["distribution"].unique())  # all panels share the rows and labels
         for _, group in factors.groupby("privacy", sort=False):
             yield partial(self._draw_panel, group, families, words)

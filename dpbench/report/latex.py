@@ -177,7 +177,7 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
     str
         The paragraph in LaTeX.
     """
-    rows, study = figure.rows(result), result.study
+    rows, study = figure.summary_rows(result), result.study
     shown, intervals = figure.describe()
     entries = {text.get_text() for legend in canvas.legends for text in legend.get_texts()}
     lines = [text for label, text in LINES.items() if label in entries]

@@ -6,8 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+import pandas as pd
 from markupsafe import Markup
 
+from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.output.style import NOTIONS
 from dpbench.privacy import AMOUNTS
 from dpbench.report.page_run import RunFolder
@@ -61,10 +63,24 @@ def build_errors(run: RunFolder) -> Section | None:
         note=NOTE,
         tables=[run.table("summary", caption, columns=COLUMNS)],
         question=_question(run, rows),
-        findings=describe_failures(rows),
+        findings=[*describe_failures(rows), *_describe_fallbacks(rows)],
         fallback=_describe_errors(finite) if finite else "",
         rank=3,
     )
+
+
+def _describe_fallbacks(rows: Sequence[Row]) -> list[str]:
+    """Describe the rows in which an estimator answers the mean of the distribution without data."""
+    columns = ("q50", "sampling_q90")
+    table = pd.DataFrame({name: [as_number(row.get(name)) for row in rows] for name in columns})
+    found = answers_without_data(table.assign(privacy=[row["privacy"] for row in rows]))
+    pairs = [
+        (row["estimator"], row["distribution"]) for row, hit in zip(rows, found, strict=True) if hit
+    ]
+    return [
+        f"{estimator} on {law}: {FALLBACK_NOTE}. Errors near 0 say nothing about other means"
+        for estimator, law in dict.fromkeys(pairs)
+    ]
 
 
 def _question(run: RunFolder, rows: Sequence[Row]) -> str:
