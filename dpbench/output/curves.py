@@ -100,19 +100,26 @@ def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> N
 
 def draw_bound(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str) -> None:
     """Draw a lower bound as a black line through the points (x, y)."""
-    (line,) = ax.plot(x, y, label=label, **BOUND)
+    (line,) = ax.plot(x, y, label=label, **_widen(BOUND))
     line.set_gid(f"bound:{_next_index(ax)}")
 
 
 def draw_guide(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
     """Draw a line of theory, or another line for comparison, through the points (x, y)."""
-    (line,) = ax.plot(x, y, label=label, **look)
+    (line,) = ax.plot(x, y, label=label, **_widen(look))
     mark_guide(ax, line)
 
 
 def mark_guide(ax: Axes, line: Any) -> None:
     """Give the tag of a guide to a line that is already on the axes."""
     line.set_gid(f"guide:{_next_index(ax)}")
+
+
+def _widen(look: dict[str, Any]) -> dict[str, Any]:
+    """Return a look with a line as wide as the style asks for, if its curves are wide."""
+    import matplotlib as mpl
+
+    return look | {"linewidth": look["linewidth"] * max(1, mpl.rcParams["lines.linewidth"] / 1.3)}
 
 
 def _next_index(ax: Axes) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from dpbench.errors import ConfigError
 from dpbench.output.files import Stamps, atomic
 
 if TYPE_CHECKING:
@@ -23,13 +24,14 @@ else:  # drawing libraries are imported with the first figure
     Axes = Axis = Canvas = Any
 
 __all__ = [
-    "BAND", "BOUND", "GUIDE", "GUIDE_DASHES", "NOTE", "NOTIONS", "THEORY", "Axes", "Axis",
-    "Canvas", "Font", "Width", "display_name", "is_beside", "legend", "line_styles",
-    "natural_sort_key", "new_canvas", "number_text", "panel_width", "panels", "save", "style",
+    "BAND", "BOUND", "COLOUR_BAR", "GUIDE", "GUIDE_DASHES", "NOTE", "NOTIONS", "THEORY", "Axes",
+    "Axis", "Canvas", "Font", "Width", "check_math", "display_name", "is_beside", "legend",
+    "line_styles", "natural_sort_key", "new_canvas", "number_text", "panel_width", "panels", "save",
+    "style",
 ]  # fmt: skip
 
-# Width of a figure: the page, or one of its two columns.
-Width = Literal["page", "column"]
+# Width of a figure: the page, one of its two columns, or a slide, whose height is fixed, too.
+Width = Literal["page", "column", "slide"]
 Font = Literal["sans", "serif"]
 # Lengths in inches, sizes in points, as on paper: printed figures are not scaled. Hinting is off,
 # because hinted text would be wider in print than in the layout.
@@ -50,7 +52,18 @@ IN_COLUMN: dict[Any, Any] = {
     **{f"{x}tick.{name}": size for x in "xy" for name, size in
        {"labelsize": 7.5, "major.pad": 2, "major.size": 3, "major.width": 0.8}.items()},
 }  # fmt: skip
+# 16:9; shown full screen, the type is as large as that of a page with 7 inches at 16 points.
+ON_SLIDE: dict[Any, Any] = {
+    "axes.labelsize": 16, "axes.linewidth": 1.2, "axes.titlesize": 16,
+    "figure.figsize": (13.33, 7.5), "font.size": 16, "grid.linewidth": 0.8,
+    "legend.fontsize": 15, "lines.linewidth": 2.4, "lines.markersize": 7,
+    **{f"{x}tick.{name}": size for x in "xy" for name, size in
+       {"labelsize": 14, "major.size": 6, "major.width": 1.2, "minor.size": 3}.items()},
+}  # fmt: skip
+IN_SIZE: dict[Width, dict[Any, Any]] = {"page": {}, "column": IN_COLUMN, "slide": ON_SLIDE}
+SLIDE_SCALE = 2.0  # type on a slide is about twice as large as on a page
 SERIF: dict[Any, Any] = {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
+COLOUR_BAR = "colour bar"  # label of the axes of a colour bar, which is no panel
 MARKERS = "osD^vPX<>hp*"
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 MIN_TITLE_SCALE = 0.8  # titles that need a smaller scale are broken into two lines
@@ -89,8 +102,9 @@ def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
 
     Parameters
     ----------
-    width : {"page", "column"}
-        Width of figures: 7 inches (default) or 3.4 inches.
+    width : {"page", "column", "slide"}
+        Width of figures: 7 inches (default) or 3.4 inches. A slide has 13.33 by 7.5 inches (16:9)
+        and large type.
     font : {"sans", "serif"}
         Font of all text. ``"sans"`` by default.
     """
@@ -101,7 +115,7 @@ def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
         mpl.rcdefaults()
         # Colour codes are global: a new meaning of "b" would outlast this context.
         sns.set_theme(context="paper", style="ticks", palette="colorblind", color_codes=False)
-        mpl.rcParams.update(SETTINGS | (IN_COLUMN if width == "column" else {}))
+        mpl.rcParams.update(SETTINGS | IN_SIZE[width])
         mpl.rcParams.update(SERIF if font == "serif" else {})
         yield
 
@@ -195,6 +209,21 @@ def display_name(label: str) -> str:
     return PROPER.sub(lambda name: NAMES[name[0]], label.replace("_", " "))
 
 
+def check_math(text: str, where: str) -> None:
+    """Raise ConfigError if the mathematics in a text, between dollar signs, cannot be drawn.
+
+    `where` is the place of the text in the configuration, for the message.
+    """
+    if "$" in text:
+        from matplotlib.mathtext import MathTextParser
+
+        try:
+            MathTextParser("path").parse(text)
+        except ValueError as error:
+            message = f"{where}: {text!r}: not valid mathematical text: {error}"
+            raise ConfigError(message) from error
+
+
 def number_text(value: float) -> str:
     """Return a number as LaTeX text with three significant digits.
 
@@ -271,7 +300,8 @@ def panels(
     import matplotlib as mpl
 
     width = mpl.rcParams["figure.figsize"][0] if on is None else panel_width(on)
-    most = int(width / MIN_PANEL_WIDTH)
+    slide = on is None and _is_slide()
+    most = int(width / MIN_PANEL_WIDTH / (SLIDE_SCALE if slide else 1))
     columns = max(1, min(count, 2 if count == 4 else 3, most))
     columns = across if 0 < across <= most else columns
     heights = ratios or (1,) * max(1, -(-count // columns))
@@ -284,11 +314,19 @@ def panels(
     if on is not None:
         insets = [on] if count <= 1 else _insets(on, count, columns, heights, share=bool(ratios))
         return on.figure.figure, insets
+    height = mpl.rcParams["figure.figsize"][1] if slide else height
     sharex: Any = "col" if ratios else False
     canvas, _ = new_canvas(height, len(heights), columns, height_ratios=heights, sharex=sharex)
     for spare in canvas.axes[max(count, 1) :]:
         spare.remove()
     return canvas, canvas.axes
+
+
+def _is_slide() -> bool:
+    """Return whether the current style is that of slides, whose height is fixed."""
+    import matplotlib as mpl
+
+    return list(mpl.rcParams["figure.figsize"]) == list(ON_SLIDE["figure.figsize"])
 
 
 def _insets(
@@ -341,7 +379,8 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         Axes that the caller gave to `panels`. If given, only these axes or their insets get the
         legend.
     """
-    axes = canvas.axes if on is None else cast("list[Axes]", on.child_axes) or [on]
+    insets = [] if on is None else [ax for ax in on.child_axes if ax.get_label() != COLOUR_BAR]
+    axes = canvas.axes if on is None else cast("list[Axes]", insets) or [on]
     entries: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
@@ -360,7 +399,7 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         if columns == 1 or drawn.get_window_extent().width <= owner.bbox.width:
             break
         drawn.remove()
-    if on is None:
+    if on is None and not _is_slide():
         # A legend of more than two rows makes the canvas higher, so that panels keep their height.
         extra_rows = max(0, -(-len(ordered) // columns) - 2)
         canvas.set_figheight(canvas.get_figheight() + LEGEND_ROW_HEIGHT * extra_rows)

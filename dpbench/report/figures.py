@@ -11,7 +11,7 @@ import pandas as pd
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Figure, Names, Study
 from dpbench.output.axes import share_axes
-from dpbench.output.style import Axes, Canvas, legend, panels
+from dpbench.output.style import Axes, Canvas, check_math, legend, panels
 from dpbench.registry import ConfigError, validated
 from dpbench.report.labels import Labels
 from dpbench.sweep.selection import Choice, Selection, Variant, select_labels
@@ -41,14 +41,7 @@ class DrawnFigure(Figure, ABC):
     HEIGHTS: ClassVar[tuple[float, ...]] = ()
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
-        if "$" in self.ylabel:  # mathematical text
-            from matplotlib.mathtext import MathTextParser
-
-            try:
-                MathTextParser("path").parse(self.ylabel)
-            except ValueError as error:
-                text = f"{where}.ylabel: {self.ylabel!r}: not valid mathematical text"
-                raise ConfigError(f"{text}: {error}") from error
+        check_math(self.ylabel, f"{where}.ylabel")
 
     @abstractmethod
     def summary_rows(self, result: Result) -> pd.DataFrame:

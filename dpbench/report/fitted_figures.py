@@ -118,7 +118,7 @@ class Exponents(DrawnFigure):
         # Differences at equal k are drawn side by side, because theory is horizontal there.
         spacing = 0.42 / ax.figure.figure.get_figwidth() if difference else 0.0
         for i, (label, points) in enumerate(rows.groupby("label")):
-            look = {**looks[str(label)], "linestyle": "none", "capsize": 2, "markersize": 3}
+            look = {**looks[str(label)], "linestyle": "none", "capsize": 2}
             shift = spacing * (i - (rows["label"].nunique() - 1) / 2)
             level = points["theorem"] if difference else 0
             draw_curve(
@@ -224,7 +224,7 @@ class SampleComplexityCurves(_RequestFigure):
         heights = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(heights) / 4, max(heights) * 4)
         ax.set(xscale="log", yscale="log", xlabel=rf"${unit or 1}/\alpha$", ylabel="smallest $n$")
-        ax.set_title(title, fontsize=8)
+        ax.set_title(title, fontsize="medium")
         set_horizontal_ticks(ax, [])
 
 

@@ -29,6 +29,7 @@ COLUMNS = (
     "failure_rate", "budget_fraction_spent", "trimmed_mean", "q90", "q90_low", "q90_high",
     "lower_bound",
 )  # fmt: skip
+MAX_NAMED = 3  # estimators that answer a mean without data, by name
 NOTE = Markup(
     "Errors are absolute errors, or l2 norms for vectors. q90 is their 0.9 quantile over trials; "
     "q90_low and q90_high are the ends of its 95% interval. trimmed_mean leaves out the least and "
@@ -74,13 +75,10 @@ def _describe_fallbacks(rows: Sequence[Row]) -> list[str]:
     columns = ("q50", "sampling_q90")
     table = pd.DataFrame({name: [as_number(row.get(name)) for row in rows] for name in columns})
     found = answers_without_data(table.assign(privacy=[row["privacy"] for row in rows]))
-    pairs = [
-        (row["estimator"], row["distribution"]) for row, hit in zip(rows, found, strict=True) if hit
-    ]
-    return [
-        f"{estimator} on {law}: {FALLBACK_NOTE}. Errors near 0 say nothing about other means"
-        for estimator, law in dict.fromkeys(pairs)
-    ]
+    hits = [row for row, hit in zip(rows, found, strict=True) if hit]
+    pairs = list(dict.fromkeys(f"{row['estimator']} on {row['distribution']}" for row in hits))
+    more = f" and {len(pairs) - MAX_NAMED} more" if len(pairs) > MAX_NAMED else ""
+    return [f"{', '.join(pairs[:MAX_NAMED])}{more}: {FALLBACK_NOTE}"] if pairs else []
 
 
 def _question(run: RunFolder, rows: Sequence[Row]) -> str:
