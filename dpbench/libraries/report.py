@@ -12,7 +12,8 @@ from dpbench.analysis.claims import count_claim_verdicts
 from dpbench.audit.report import select_strongest
 from dpbench.libraries.hostile import CASES
 from dpbench.libraries.replay import CONTROL
-from dpbench.output.axes import set_horizontal_ticks, share_axes, widen_covered_curves
+from dpbench.output.axes import set_horizontal_ticks, share_axes
+from dpbench.output.curves import draw_curve
 from dpbench.output.style import (
     BOUND,
     Axes,
@@ -373,7 +374,8 @@ def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
             "estimator", sort=False
         ):
             line = estimator_rows[estimator_rows["size"] > 0].sort_values(name)
-            ax.plot(line[name], line["size"], label=display_name(str(label)), **styles[str(label)])
+            text, look = display_name(str(label)), styles[str(label)]
+            draw_curve(ax, line[name], line["size"], label=text, look=look)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlabel(f"${AXES[name]}$ (${AXES[other]} = {fixed:g}$)")
@@ -382,6 +384,4 @@ def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
         set_horizontal_ticks(ax, law_rows[name])
     share_axes(axes)
     legend(canvas)
-    for ax in axes:
-        widen_covered_curves(ax)
     return canvas

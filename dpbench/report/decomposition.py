@@ -14,10 +14,11 @@ from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.estimators.heavy_tailed import TunedClippedMean, worst_clipping_bias
 from dpbench.output.axes import set_horizontal_ticks
+from dpbench.output.curves import draw_curve, draw_guide, mark_guide
 from dpbench.output.style import THEORY, Axes, line_styles, number_text
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
-from dpbench.report.error_figures import check_one_budget, check_sizes, intervals_text
+from dpbench.report.error_curves import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
 from dpbench.sweep.selection import Choice, rows_of_budget, select_labels
@@ -70,19 +71,19 @@ class Decomposition(SelectingFigure):
         shown = "0.9 quantiles of the error and its parts against the clipping threshold"
         return shown, intervals_text([])
 
-    def rows(self, result: Result) -> pd.DataFrame:
-        rows = super().rows(result)
+    def summary_rows(self, result: Result) -> pd.DataFrame:
+        rows = super().summary_rows(result)
         return rows[rows["n"] == self.n]
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        for family, rows in self.rows(result).groupby("family", sort=False):
+        for family, rows in self.summary_rows(result).groupby("family", sort=False):
             yield partial(self._draw_panel, str(family), rows, words)
 
     def _draw_panel(self, family: str, rows: pd.DataFrame, words: Labels, ax: Axes) -> None:
         study, styles = words.study, line_styles(self.PARTS.values())
         for part, worst in rows.groupby("threshold")[list(self.PARTS)].max().items():
             name = self.PARTS[str(part)]
-            ax.plot(worst.index, worst, label=name, **styles[name])
+            draw_curve(ax, worst.index, worst, label=name, look=styles[name])
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
         set_horizontal_ticks(ax, [])
         ax.set_title(words.family(family), pad=22)
@@ -92,8 +93,9 @@ class Decomposition(SelectingFigure):
         thresholds = np.sort(rows["threshold"].unique())
         scale = getattr(study.estimator(rows["estimator"].iloc[0], family), "scale", 1.0)
         bias = [scale * worst_clipping_bias(t / scale, rows["k"].iloc[0]) for t in thresholds]
-        ax.plot(thresholds, bias, label="theory", **THEORY)
-        ax.plot(thresholds, 2 * thresholds / self.n * budget.noise_quantile(BETA), **THEORY)
+        noise = 2 * thresholds / self.n * budget.noise_quantile(BETA)
+        for theory in (bias, noise):
+            draw_guide(ax, thresholds, theory, label="theory", look=THEORY)
         # A bias of zero is measured as a rounding error, which must stay below the frame.
         ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
         self._mark_thresholds(family, budget, words, ax)
@@ -113,7 +115,7 @@ class Decomposition(SelectingFigure):
             (threshold, name) for name, threshold in thresholds.items() if low < threshold < high
         )
         for i, (threshold, name) in enumerate(shown):
-            ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1)
-            style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
+            mark_guide(ax, ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1))
+            style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": "small"}
             offset: dict[str, Any] = {"xytext": (0, 1 + 8 * (i % 2)), "textcoords": "offset points"}
             ax.annotate(name, (threshold, 1), xycoords=ax.get_xaxis_transform(), **offset, **style)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from dpbench.analysis.result import Result
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.study import Study
 from dpbench.output.axes import set_horizontal_ticks
+from dpbench.output.curves import draw_curve, draw_guide, mark_guide
 from dpbench.output.style import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
@@ -25,16 +26,7 @@ __all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
 
 # Description of the intervals in captions.
 BARS = "bars: 95 per cent intervals, bootstrap over trials"
-
-
-def _errorbar(ax: Axes, x: Any, y: Any, rows: pd.DataFrame, column: str, **style: Any) -> None:
-    """Draw points at (x, y), with the interval of each point as an error bar.
-
-    `column` holds the measured numbers of `rows`, the columns ``low`` and ``high`` the ends of
-    their intervals. A point with an unknown interval has no bar.
-    """
-    lengths = rows[["low", "high"]].sub(rows[column], axis=0).abs()
-    ax.errorbar(x, y, yerr=lengths.fillna(0).to_numpy(float).T, elinewidth=1, **style)
+ENDS = ("low", "high")  # columns with the ends of the intervals
 
 
 @validated
@@ -72,7 +64,7 @@ class Exponents(DrawnFigure):
     def describe(self) -> tuple[str, str]:
         return "fitted exponents against the moment order k, and measured minus theory", BARS
 
-    def rows(self, result: Result) -> pd.DataFrame:
+    def summary_rows(self, result: Result) -> pd.DataFrame:
         summary = result.summary
         mask = pd.Series(data=False, index=summary.index)
         for claim in self._claims(result.study).values():
@@ -115,22 +107,24 @@ class Exponents(DrawnFigure):
         if difference:
             tolerance = rows["tolerance"].max()
             ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
-            ax.axhline(0, **THEORY)
+            mark_guide(ax, ax.axhline(0, **THEORY))
             ax.set_ylabel("measured $-$ theory")
         else:
             k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)
             for curve in dict.fromkeys(tuple(claim.prediction(x) for x in k) for claim in claims):
-                ax.plot(k, curve, label="theory", **THEORY)
+                draw_guide(ax, k, curve, label="theory", look=THEORY)
             quantity, base, sign = exponent_text(claims[0].statement)
             ax.set_ylabel(rf"${sign}$ in $\mathit{{{quantity}}} \sim {base}^{sign}$")
         # Differences at equal k are drawn side by side, because theory is horizontal there.
         spacing = 0.42 / ax.figure.figure.get_figwidth() if difference else 0.0
         for i, (label, points) in enumerate(rows.groupby("label")):
-            style: dict[str, Any] = {key: looks[str(label)][key] for key in ("color", "marker")}
+            look = {**looks[str(label)], "linestyle": "none", "capsize": 2}
             shift = spacing * (i - (rows["label"].nunique() - 1) / 2)
-            height = points["measured"] - (points["theorem"] if difference else 0)
-            style |= {"label": label, "linestyle": "none", "capsize": 2, "markersize": 3}
-            _errorbar(ax, points["k"] + shift, height, points, "measured", **style)
+            level = points["theorem"] if difference else 0
+            draw_curve(
+                ax, points["k"] + shift, *(points[end] - level for end in ("measured", *ENDS)),
+                label=str(label), look=look, intervals="bars",
+            )  # fmt: skip
         ax.set_xticks(sorted(rows["k"].unique()))
         if ax.xaxis.get_tick_params()["labelbottom"]:  # false above another panel
             ax.set_xlabel("moment order $k$")
@@ -160,8 +154,8 @@ class _RequestFigure(SelectingFigure):
         requested = study.select_rows(study.sample_complexity[self.request], keys)
         super().check(study, keys[requested], where)
 
-    def rows(self, result: Result) -> pd.DataFrame:
-        rows, study = super().rows(result), result.study
+    def summary_rows(self, result: Result) -> pd.DataFrame:
+        rows, study = super().summary_rows(result), result.study
         return rows[study.select_rows(study.sample_complexity[self.request], rows)]
 
     def _select_samples(self, result: Result) -> pd.DataFrame:
@@ -213,22 +207,24 @@ class SampleComplexityCurves(_RequestFigure):
         for name, dash in zip(TERMS, GUIDE_DASHES, strict=True):
             term, style = terms[f"{name}_term"], GUIDE | {"linestyle": dash}
             if term.notna().any():
-                ax.plot(inverse, term, label=f"{name} term", **style)
+                draw_guide(ax, inverse, term, label=f"{name} term", look=style)
         if terms["privacy_term"].notna().any():
-            ax.plot(inverse, terms.sum(axis=1), label="theory, all terms", **THEORY)
+            total = terms.sum(axis=1)
+            draw_guide(ax, inverse, total, label="theory, all terms", look=THEORY)
         filled = {"marker": "o", "markersize": 3}
         hollow = {"marker": "D", "markersize": 5, "markerfacecolor": "none"}
         for label, group, style in (("measured", curve, filled), ("direct search", search, hollow)):
             points = group.dropna(subset=["samples"])
             if not points.empty:
                 style |= {"linestyle": "none", "color": "0.25"}
-                x, y = 1 / points["alpha"], points["samples"]
-                _errorbar(ax, x, y, points, "samples", label=label, **style)
+                values = (points[name] for name in ("samples", *ENDS))
+                x = 1 / points["alpha"]
+                draw_curve(ax, x, *values, label=label, look=style, intervals="bars")
         # The sum stays in the frame; a negligible term may leave it.
         heights = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(heights) / 4, max(heights) * 4)
         ax.set(xscale="log", yscale="log", xlabel=rf"${unit or 1}/\alpha$", ylabel="smallest $n$")
-        ax.set_title(title, fontsize=8)
+        ax.set_title(title, fontsize="medium")
         set_horizontal_ticks(ax, [])
 
 
@@ -288,8 +284,9 @@ class Thresholds(_RequestFigure):
             points = curve.sort_values("x")
             if points["x"].isna().all():
                 points = points.drop(columns="x").merge(ends, how="cross")
-            x, y, style = points["x"], points["samples"], {"label": series, **looks[str(series)]}
-            _errorbar(ax, x, y, points, "samples", **style)
+            values = (points[name] for name in ("x", "samples", *ENDS))
+            label = str(series)
+            draw_curve(ax, *values, label=label, look=looks[label], intervals="bars")
         top = rows.loc[rows["stays"], ["samples", "high"]].max().max()
         ax.set_ylim(0, 1.15 * top if np.isfinite(top) else None)
         if not variable.shows_x:

@@ -11,9 +11,10 @@ import pandas as pd
 from dpbench.analysis.factors import DATA_KEY, profile, scores
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
+from dpbench.output.curves import draw_curve, mark_guide
 from dpbench.output.style import Axes, line_styles
 from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import Looks, Panel, SelectingFigure
+from dpbench.report.figures import NamedLooks, Panel, SelectingFigure
 from dpbench.report.labels import Labels
 from dpbench.sweep.selection import BUDGET
 
@@ -63,18 +64,20 @@ class Profile(SelectingFigure):
         )
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        scored = scores(self.rows(result))
+        scored = scores(self.summary_rows(result))
         lines = {label: words.estimator(label) for label in scored["estimator"].unique()}
         styles = line_styles(lines.values())
-        looks = {label: {"label": line, **styles[line]} for label, line in lines.items()}
+        looks = {label: (line, styles[line]) for label, line in lines.items()}
         for privacy, group in scored.groupby("privacy", sort=False):
             yield partial(self._draw_panel, group, words.notion(str(privacy)), looks)
 
-    def _draw_panel(self, scored: pd.DataFrame, title: str, looks: Looks, ax: Axes) -> None:
+    def _draw_panel(self, scored: pd.DataFrame, title: str, looks: NamedLooks, ax: Axes) -> None:
+        steps = {"drawstyle": "steps-post", "markevery": slice(1, -1)}
         for label, (finite, share) in shares(scored).items():
             x = np.concatenate([[0.5], np.minimum(finite, OUTSIDE), [OUTSIDE]])
             y = np.concatenate([[0.0], share, share[-1:]]) if len(finite) else np.zeros(2)
-            ax.step(x, y, where="post", markevery=slice(1, -1), **looks[label])
-        ax.axvline(1, color="black", linewidth=1.2)
+            text, look = looks[label]
+            draw_curve(ax, x, y, label=text, look=look | steps)
+        mark_guide(ax, ax.axvline(1, color="black", linewidth=1.2))
         ax.set(xscale="log", xlim=(0.8, MAX_SCORE), ylim=(0, 1.02), title=title)
         ax.set(xlabel="error over the limit", ylabel="share of problems")

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from dpbench.analysis.factors import profile
 from dpbench.arrays import Floats
+from dpbench.output.curves import draw_curve
 from dpbench.output.style import BOUND, Axes, Canvas, display_name, legend, line_styles, panels
 from dpbench.suite.problems import Problem
 
@@ -244,16 +245,10 @@ def _draw_profiles(
     )
     for name, look in looks.items():
         entry_rows, line = rows[rows["entry"] == name], {**look, "marker": "", "linewidth": 2.2}
-        ax.plot(
-            scores, profile(entry_rows["score"], len(ids), scores), label=display_name(name), **line
-        )
-        ax.fill_between(
-            scores,
-            *profile_band(entry_rows, len(ids), scores),
-            color=look["color"],
-            alpha=0.25,
-            linewidth=0,
-        )
+        draw_curve(
+            ax, scores, profile(entry_rows["score"], len(ids), scores),
+            *profile_band(entry_rows, len(ids), scores), label=display_name(name), look=line,
+        )  # fmt: skip
     ax.axvline(1, **BOUND)
     ax.set(xscale="log", xlim=(0.8, MAX_PLOTTED_SCORE), ylim=(0, 1.02))
     ax.set(xlabel="error over the bound", ylabel="share of problems")
