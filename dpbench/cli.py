@@ -16,7 +16,7 @@ from dpbench.commands import command, commands
 from dpbench.commands.command_line import parse_flags
 from dpbench.errors import ConfigError, RenamedWarning
 from dpbench.jobs.help import help_text, unknown_command
-from dpbench.output.terminal import command_line
+from dpbench.output.terminal import command_line, help_page
 from dpbench.package import __version__
 
 __all__ = ["run"]
@@ -78,7 +78,7 @@ def _run(argv: Sequence[str]) -> int:
     if argv and argv[0] in commands():
         module = command(argv[0])
         if {"--help", "-h"} & set(argv):
-            print(module.USAGE)
+            print(help_page(module.USAGE))
             return DONE
         signals.install_interrupt_handlers()
         code: int = module.main(argv[1:])
@@ -90,7 +90,8 @@ def _run(argv: Sequence[str]) -> int:
         print(f"dpbench {__version__}")
         return DONE
     if flags.help is not None or flags.schema:
-        print(help_text(flags, commands().values()))
+        text = help_text(flags, commands().values())
+        print(text if flags.schema else help_page(text))
         return DONE
     from dpbench.jobs.composition import compose, expand_multirun
 
