@@ -16,12 +16,14 @@ from dpbench.commands import command, commands
 from dpbench.commands.command_line import parse_flags
 from dpbench.errors import ConfigError, RenamedWarning
 from dpbench.jobs.help import help_text, unknown_command
-from dpbench.output.terminal import command_line, help_page
+from dpbench.output.help_page import help_page
+from dpbench.output.terminal import command_line
 from dpbench.package import __version__
 
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
+HELP_FLAGS = {"--help", "-h"}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -75,9 +77,12 @@ def _show_warning(
 
 
 def _run(argv: Sequence[str]) -> int:
-    if argv and argv[0] in commands():
-        module = command(argv[0])
-        if {"--help", "-h"} & set(argv):
+    if argv[:1] == ["help"]:
+        argv = ["--help", *argv[1:]]
+    name = next((word for word in argv[:2] if word not in HELP_FLAGS), "")
+    if name in commands() and (argv[0] == name or len(argv) == 2):
+        module = command(name)
+        if HELP_FLAGS & set(argv):
             print(help_page(module.USAGE))
             return DONE
         signals.install_interrupt_handlers()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpbench.commands.command_line import read_words
 from dpbench.errors import ConfigError
-from dpbench.output.terminal import help_page
+from dpbench.output.help_page import help_page
 from dpbench.planner.answer import ReleasePlan
 from dpbench.planner.explanations import format_records
 from dpbench.planner.question import Question, answer_question

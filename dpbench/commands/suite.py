@@ -19,9 +19,10 @@ from pydantic import AfterValidator
 from dpbench.commands.command_line import Task, run_task
 from dpbench.errors import choose_from
 from dpbench.output.files import atomic, check_writable
+from dpbench.output.help_page import help_page
 from dpbench.output.run_folder import only_writer
 from dpbench.output.style import save, style
-from dpbench.output.terminal import WIDTH, command_line, help_page, say
+from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns
 from dpbench.output.verdicts import AUDIT
 from dpbench.package import checkout

@@ -108,7 +108,7 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
     Parameters
     ----------
     topic : {'sweep', 'kind', 'figure'}
-        Topic of the help text.
+        Topic of the help text. A name of a sweep, kind or figure may take its place.
     name : str or None
         Name of a sweep, kind or figure; for a kind also a search word. If None, the text describes
         the keys of all sweeps, or lists all kinds or all figures.
@@ -129,6 +129,8 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
     files = find_sweeps(folders)
     topics: dict[str, Mapping[str, Any]]
     topics = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
+    if topic not in topics and name is None:  # the name of a sweep, kind or figure alone
+        topic, name = next((key for key in topics if topic in topics[key]), topic), topic
     if topic not in topics:
         raise ConfigError(f"--help: {topic!r}: {choose_from(topic, topics)}")
     names = topics[topic]

@@ -122,10 +122,22 @@ def unknown_command(word: str, commands: Iterable[str]) -> ConfigError:
     -------
     ConfigError
     """
+    sweeps = find_sweeps([conf_folder()])
+    more = "; write sweep=NAME to run a sweep, or --help for all"
+    for names, problem, remedy in (
+        (sweeps, "a sweep", "write sweep={}"),
+        (_kinds(), "a kind", "write --help kind {}"),
+    ):
+        if word in names:
+            return ConfigError(f"{word}: is {problem}; {remedy.format(word)}")
     from difflib import get_close_matches  # imported here, because no run needs it
 
-    sweeps = [path.stem for path in (conf_folder() / "sweep").glob("*.yaml")]
     for name in get_close_matches(word, sweeps, n=1, cutoff=0.8):
-        problem = "is a sweep" if name == word else "no such command, nor sweep"
-        return ConfigError(f"{word}: {problem}; write sweep={name}")
-    return ConfigError(f"{word}: no such command; {choose_from(word, commands)}")
+        return ConfigError(f"{word}: no such command, nor sweep; write sweep={name}")
+    return ConfigError(f"{word}: no such command; {choose_from(word, commands)}{more}")
+
+
+def _kinds() -> set[str]:
+    """Return the names of the files of estimators and distributions that dpbench comes with."""
+    folders = (conf_folder() / group for group in ("estimator", "distribution"))
+    return {path.stem for folder in folders for path in folder.glob("*.yaml")}
