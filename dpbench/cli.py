@@ -14,7 +14,7 @@ from typing import TextIO
 from dpbench import signals
 from dpbench.commands import command, commands
 from dpbench.commands.command_line import parse_flags
-from dpbench.errors import ConfigError, RenamedWarning
+from dpbench.errors import ConfigError, ErrorCollector, RenamedWarning
 from dpbench.jobs.help import help_text, unknown_command
 from dpbench.output.help_page import help_page
 from dpbench.output.terminal import command_line
@@ -45,7 +45,7 @@ def run(argv: Sequence[str]) -> int:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         if isinstance(error, ConfigError):
-            print(f"dpbench: {error}", file=sys.stderr)
+            print(*(f"dpbench: {line}" for line in error.lines), sep="\n", file=sys.stderr)
             return UNUSABLE
         first, *_ = str(error).splitlines() or [""]
         message, code = f"{type(error).__name__}: {first}", FAILED
@@ -111,7 +111,12 @@ def _run(argv: Sequence[str]) -> int:
         return DONE
     from dpbench.jobs.prepare import make_job
 
-    jobs = [make_job(compose(overrides, flags.config_dir), flags.config_dir) for overrides in runs]
+    errors, jobs = ErrorCollector(), []
+    for overrides in runs:
+        with errors.step():
+            config = compose(overrides, flags.config_dir, errors)
+            jobs.append(make_job(config, flags.config_dir))
+    errors.raise_all()
     folder = [] if flags.config_dir is None else ["--config-dir", str(flags.config_dir)]
     words = (
         [[*folder, *overrides_of_run] for overrides_of_run in runs] if flags.multirun else [argv]

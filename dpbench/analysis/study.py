@@ -19,6 +19,7 @@ from dpbench.analysis.claims import Claim
 from dpbench.analysis.kinds import KINDS, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
+from dpbench.errors import ErrorCollector
 from dpbench.registry import (
     ConfigError,
     Label,
@@ -246,8 +247,8 @@ class Study(Sweep):
         Raises
         ------
         ConfigError
-            If a claim, request or figure cannot be evaluated. The message names the place of the
-            first of them in the configuration.
+            If a claim, request or figure cannot be evaluated. The messages name their places in the
+            configuration.
         """
         cells = make_cells(self, trials=trials)
         keys = key_table(self, cells, bounds=False)
@@ -256,9 +257,11 @@ class Study(Sweep):
         claims, figures = (
             self._collect_entries(section).values() for section in ("claims", "figures")
         )
+        errors = ErrorCollector()
         for where, entry in (*claims, *searched, *figures):
-            with as_config_error(where):
+            with errors.step(), as_config_error(where):
                 entry.check(self, keys, where)
+        errors.raise_all()
         return SweepPlan(self, cells, self._kept_masks(keys))
 
     def _kept_masks(self, keys: pd.DataFrame) -> dict[str, Bools]:

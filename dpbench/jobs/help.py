@@ -127,6 +127,7 @@ def unknown_command(word: str, commands: Iterable[str]) -> ConfigError:
     for names, problem, remedy in (
         (sweeps, "a sweep", "write sweep={}"),
         (_kinds(), "a kind", "write --help kind {}"),
+        (top_keys(), "a key", "write {}=VALUE"),
     ):
         if word in names:
             return ConfigError(f"{word}: is {problem}; {remedy.format(word)}")
@@ -135,6 +136,13 @@ def unknown_command(word: str, commands: Iterable[str]) -> ConfigError:
     for name in get_close_matches(word, sweeps, n=1, cutoff=0.8):
         return ConfigError(f"{word}: no such command, nor sweep; write sweep={name}")
     return ConfigError(f"{word}: no such command; {choose_from(word, commands)}{more}")
+
+
+def top_keys() -> list[str]:
+    """Return the top-level keys of a configuration, such as ``seed``."""
+    lines = (conf_folder() / "config.yaml").read_text("utf-8").splitlines()
+    keys = [line.partition(":")[0] for line in lines if line[:1].isalpha() and ":" in line]
+    return ["sweep", "runner", *keys[1:]]
 
 
 def _kinds() -> set[str]:
