@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import sys
@@ -77,6 +78,7 @@ def _show_warning(
 
 
 def _run(argv: Sequence[str]) -> int:
+    """Run a command, print a text that a flag asks for, or run sweeps; return the exit code."""
     if argv[:1] == ["help"]:
         argv = ["--help", *argv[1:]]
     name = next((word for word in argv[:2] if word not in HELP_FLAGS), "")
@@ -90,14 +92,41 @@ def _run(argv: Sequence[str]) -> int:
         return code
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
         raise unknown_command(argv[0], commands())
-    flags = parse_flags(argv)
+    text = _completion(argv)
+    if text is None:
+        flags = parse_flags(argv)
+        text = _text_of_flags(flags)
+        if text is None:
+            return _run_sweeps(argv, flags)
+    if text:  # a shell completes files if nothing is printed
+        print(text)
+    return DONE
+
+
+def _completion(argv: Sequence[str]) -> str | None:
+    """Return what ``--completion SHELL`` or ``--complete WORD ...`` prints; None without these."""
+    if argv[:1] not in (["--completion"], ["--complete"]):
+        return None
+    from dpbench.commands.completion import complete, completion_script
+
+    flag, *words = argv
+    return (
+        completion_script(" ".join(words)) if flag == "--completion" else "\n".join(complete(words))
+    )
+
+
+def _text_of_flags(flags: argparse.Namespace) -> str | None:
+    """Return the text that flags such as ``--version`` ask for; None if sweeps are to be run."""
     if flags.version:
-        print(f"dpbench {__version__}")
-        return DONE
+        return f"dpbench {__version__}"
     if flags.help is not None or flags.schema:
         text = help_text(flags, commands().values())
-        print(text if flags.schema else help_page(text))
-        return DONE
+        return text if flags.schema else help_page(text)
+    return None
+
+
+def _run_sweeps(argv: Sequence[str], flags: argparse.Namespace) -> int:
+    """Run sweeps, or print their configurations; return the exit code."""
     from dpbench.jobs.composition import compose, expand_multirun
 
     runs = expand_multirun(flags.overrides) if flags.multirun else [flags.overrides]
@@ -111,6 +140,9 @@ def _run(argv: Sequence[str]) -> int:
         return DONE
     from dpbench.jobs.prepare import make_job
 
+    if not argv:
+        advice = f"for all else: {command_line(['--help'])}"
+        print(f"dpbench: runs sweep=quick; {advice}", file=sys.stderr)
     errors, jobs = ErrorCollector(), []
     for overrides in runs:
         with errors.step():

@@ -150,7 +150,7 @@ def collect(
 
 
 def _natural_ranks(column: pd.Series) -> pd.Series:
-    """Return numbers that sort a column: labels by the numbers in them, ``clip9`` before ``clip10``.
+    """Return numbers that sort a column: labels by their numbers, ``clip9`` before ``clip10``.
 
     A column of numbers is returned unchanged.
     """

@@ -308,6 +308,11 @@ def _composition_error(error: Exception) -> str:
         return f"{error.override}: {problem}; {advice}"
     if isinstance(error, RecursionError):
         return "defaults: a file includes itself, directly or through others; remove that entry"
+    return _known_problem(lines) or " ".join(lines[:4])
+
+
+def _known_problem(lines: Sequence[str]) -> str:
+    """Return a message with advice for a known text of Hydra, or blank text."""
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
     if unknown and unknown[1] in SECTIONS:
         return f"{unknown[1]}: {_label_advice(unknown[1], 'NAME')}"
@@ -324,7 +329,7 @@ def _composition_error(error: Exception) -> str:
         section = re.match(r"\+*sweep\.(families|estimators|budgets)=", merged[1])
         choice = "; a part chooses by ++sweep.parts.NAME.KEY=[NAME]" if section else ""
         return f"{merged[1]}: expected a mapping{choice}"
-    return " ".join(lines[:4])
+    return ""
 
 
 def _find_file(group: str, name: str, options: Sequence[str]) -> str:

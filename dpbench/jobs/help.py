@@ -82,9 +82,7 @@ def help_text(flags: argparse.Namespace, commands: Iterable[str]) -> str:
         for group in ("runner", "estimator", "distribution"):
             names = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
             lists[f"{group}s"] = ", ".join(sorted(names))
-        headers = {
-            name: read_header(path) for name, path in find_sweeps(folders).items()
-        }
+        headers = {name: read_header(path) for name, path in find_sweeps(folders).items()}
         lists["sweeps"] = "\n".join(
             f"  {name:23}  {header.cost:13}  {header.title}".rstrip()
             for name, header in headers.items()

@@ -46,8 +46,10 @@ def _check_plugins(names: Any) -> Any:
     if isinstance(names, str):
         raise ValueError(f"expected a list: [{Path(names).name.removesuffix('.py')}]")
     for name in names if isinstance(names, list | tuple) else ():
-        if not isinstance(name, str) or re.fullmatch(r"[A-Za-z_][\w.]*", name) is None or (
-            name.endswith(".py")
+        if (
+            not isinstance(name, str)
+            or re.fullmatch(r"[A-Za-z_][\w.]*", name) is None
+            or (name.endswith(".py"))
         ):
             path = Path(str(name))
             module = re.sub(r"\W", "_", path.name.removesuffix(".py"))

@@ -229,7 +229,8 @@ def test_all_errors_of_selections_are_told_at_once(bench: Bench) -> None:
     bench.write(break_all)
     _, _, err = bench.run()
     assert [line.split(": ")[1] for line in err.splitlines()] == [
-        "sweep.parts.worst.estimators", "sweep.parts.worst.families", "sweep.estimators.rate.policy",
+        "sweep.parts.worst.estimators", "sweep.parts.worst.families",
+        "sweep.estimators.rate.policy",
     ]  # fmt: skip
 
 

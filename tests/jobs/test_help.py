@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench import __version__, cli
+from dpbench.jobs import prepare
 from tests.bench import Bench
 
 
@@ -34,7 +37,9 @@ def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["clipped_mean"]) == 2
     assert capsys.readouterr().err.endswith(": is a kind; write --help kind clipped_mean\n")
     assert cli.run(["nonsense"]) == 2
-    assert capsys.readouterr().err.endswith("suite; write sweep=NAME to run a sweep, or --help for all\n")
+    assert capsys.readouterr().err.endswith(
+        "suite; write sweep=NAME to run a sweep, or --help for all\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,8 +56,22 @@ def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
         ("help error_against_n", "kind: error_against_n"),
     ],
 )
-def test_ways_to_ask_for_help(
-    words: str, first: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ways_to_ask_for_help(words: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(words.split()) == 0
     assert capsys.readouterr().out.startswith(first)
+
+
+def test_no_word_runs_the_default_sweep_and_names_help(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Nothing:
+        folder, stores = Path("results/quick"), None
+
+        def run(self, words: list[str]) -> int:
+            assert words == []
+            return 0
+
+    monkeypatch.setattr(prepare, "make_job", lambda config, _: Nothing())
+    assert cli.run([]) == 0
+    told = "dpbench: runs sweep=quick; for all else: python -m dpbench --help\n"
+    assert capsys.readouterr() == ("", told)

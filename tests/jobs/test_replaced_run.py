@@ -13,9 +13,7 @@ def test_another_configuration_is_told_before_it_is_computed(bench: Bench) -> No
     assert "replaces the report" not in first.out
     assert "replaces the report" not in bench.done().out  # a rerun
     told = bench.done("sweep.budgets.pure.epsilon=0.2", "seed=1").out
-    assert told.startswith(
-        f"{LINE}  sweep.budgets.pure.epsilon: 0.1, now 0.2\n  seed: 0, now 1\n"
-    )
+    assert told.startswith(f"{LINE}  sweep.budgets.pure.epsilon: 0.1, now 0.2\n  seed: 0, now 1\n")
     assert "replaces" in bench.done().out  # back
     assert "replaces" not in bench.done("seed=1", "out=other").out
 

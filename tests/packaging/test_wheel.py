@@ -36,7 +36,9 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     assert {"dpbench/conf/sweep/heavy_tail.yaml", "dpbench/conf/sweep.schema.json"} < set(names)
     assert {"dpbench/templates/accuracy.yml", "dpbench/templates/my_mean.py"} < set(names)
     assert "dpbench/estimators/catalogue.yaml" in names
-    assert {f"dpbench/results/archive/{SUITE}.parquet", "dpbench/docs/howto/benchmark.md"} < set(names)
+    assert {f"dpbench/results/archive/{SUITE}.parquet", "dpbench/docs/howto/benchmark.md"} < set(
+        names
+    )
     assert not [name for name in names if not name.startswith("dpbench")]
     target, work = tmp_path / "site", tmp_path / "work"
     work.mkdir()
