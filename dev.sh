@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up this checkout's own environment in .venv and runs something in it, from any folder:
+# Sets up this checkout's own environment in .venv, or in the folder DPBENCH_VENV, and runs something
+# in it, from any folder:
 #   bash dev.sh bench [OVERRIDE ...]   dpbench, with results below the current folder
 #   bash dev.sh test [OPTION ...]      formatter, linter, types, then pytest with these options;
 #                                      --slow runs the tests marked as slow, too
@@ -9,7 +10,8 @@
 #   bash dev.sh python [ARGUMENT ...]  the environment's Python
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-venv=$here/.venv
+venv=${DPBENCH_VENV:-$here/.venv}
+[[ $venv == /* ]] || venv=$PWD/$venv
 
 find_python() {
     local name
@@ -31,6 +33,10 @@ set_up() { # $1: the extras, each of which has those before it: dask; dev; dev,d
     "$wanted $1 for $1" | "$wanted dev for dask" | "$wanted dev,docs for "*) return ;;
     "$wanted "*) echo "dev.sh: adding $1 to $venv" >&2 ;;
     *)
+        if ! { mkdir -p "$venv" && [ -w "$venv" ]; } 2>/dev/null; then
+            echo "dev.sh: $venv: cannot be written; set DPBENCH_VENV=DIR, or copy the checkout" >&2
+            exit 2
+        fi
         echo "dev.sh: setting up $venv" >&2
         "$(find_python)" -m venv --clear "$venv"
         ;;
@@ -68,7 +74,7 @@ test)
 libraries)
     set_up dask
     cd "$here"
-    exec "$venv/bin/python" -m dpbench libraries "$@"
+    DPBENCH_COMMAND="bash $0 bench" exec "$venv/bin/python" -m dpbench libraries "$@"
     ;;
 docs)
     set_up dev,docs

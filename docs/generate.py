@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 
@@ -24,6 +24,7 @@ from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius
 from dpbench.estimators.catalogue import catalogue, keywords
 from dpbench.jobs import describe
+from dpbench.jobs.sweep_header import read_header
 from dpbench.privacy import Budget
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
@@ -231,25 +232,22 @@ def _facts(name: str, kind: type[Estimator]) -> str:
 def _sweeps() -> str:
     rows, sections = [], []
     for path in sorted((ROOT / "conf" / "sweep").glob("*.yaml")):
-        text = path.read_text("utf-8")
-        comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
-        _, headline, *description = [
-            line.removeprefix("#")[1:] for line in comment
-        ]  # the first line names the schema
-        config = yaml.safe_load(text)
+        header = read_header(path)
+        headline, *description = header.lines
+        config = yaml.safe_load(path.read_text("utf-8"))
         kinds_of_sections = [
             f"{title}: {', '.join(_link(kind) for kind in _used_kinds(config.get(key, {})))}."
             for title, key in (("Families", "families"), ("Estimators", "estimators"))
             if config.get(key)
         ]
-        rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escape(headline)))
+        rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escape(headline), header.cost))
         parts = (escape(headline), "\n".join(docstring_to_rst(description)), *kinds_of_sections)
         command = f"``python -m dpbench sweep={path.stem}``"
         sections.append(section(path.stem, *parts, command, label=f"sweep-{path.stem}"))
     return page(
         "Sweeps",
         "The shipped sweeps are in ``conf/sweep/``.",
-        table(["sweep", "subject"], rows),
+        table(["sweep", "subject", "on two cores"], rows),
         *sections,
     )
 
@@ -304,7 +302,7 @@ def _commands() -> str:
 
 
 def _capture_output(*words: str) -> str:
-    with redirect_stdout(StringIO()) as page:
+    with redirect_stdout(StringIO()) as page, patch.dict("os.environ", COLUMNS="80"):
         cli.run(words)
     return page.getvalue()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import sys
@@ -14,14 +15,16 @@ from typing import TextIO
 from dpbench import signals
 from dpbench.commands import command, commands
 from dpbench.commands.command_line import parse_flags
-from dpbench.errors import ConfigError, RenamedWarning
+from dpbench.errors import ConfigError, ErrorCollector, RenamedWarning
 from dpbench.jobs.help import help_text, unknown_command
+from dpbench.output.help_page import help_page
 from dpbench.output.terminal import command_line
 from dpbench.package import __version__
 
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
+HELP_FLAGS = {"--help", "-h"}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -43,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         if isinstance(error, ConfigError):
-            print(f"dpbench: {error}", file=sys.stderr)
+            print(*(f"dpbench: {line}" for line in error.lines), sep="\n", file=sys.stderr)
             return UNUSABLE
         first, *_ = str(error).splitlines() or [""]
         message, code = f"{type(error).__name__}: {first}", FAILED
@@ -75,23 +78,55 @@ def _show_warning(
 
 
 def _run(argv: Sequence[str]) -> int:
-    if argv and argv[0] in commands():
-        module = command(argv[0])
-        if {"--help", "-h"} & set(argv):
-            print(module.USAGE)
+    """Run a command, print a text that a flag asks for, or run sweeps; return the exit code."""
+    if argv[:1] == ["help"]:
+        argv = ["--help", *argv[1:]]
+    name = next((word for word in argv[:2] if word not in HELP_FLAGS), "")
+    if name in commands() and (argv[0] == name or len(argv) == 2):
+        module = command(name)
+        if HELP_FLAGS & set(argv):
+            print(help_page(module.USAGE))
             return DONE
         signals.install_interrupt_handlers()
         code: int = module.main(argv[1:])
         return code
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
         raise unknown_command(argv[0], commands())
-    flags = parse_flags(argv)
+    text = _completion(argv)
+    if text is None:
+        flags = parse_flags(argv)
+        text = _text_of_flags(flags)
+        if text is None:
+            return _run_sweeps(argv, flags)
+    if text:  # a shell completes files if nothing is printed
+        print(text)
+    return DONE
+
+
+def _completion(argv: Sequence[str]) -> str | None:
+    """Return what ``--completion SHELL`` or ``--complete WORD ...`` prints; None without these."""
+    if argv[:1] not in (["--completion"], ["--complete"]):
+        return None
+    from dpbench.commands.completion import complete, completion_script
+
+    flag, *words = argv
+    return (
+        completion_script(" ".join(words)) if flag == "--completion" else "\n".join(complete(words))
+    )
+
+
+def _text_of_flags(flags: argparse.Namespace) -> str | None:
+    """Return the text that flags such as ``--version`` ask for; None if sweeps are to be run."""
     if flags.version:
-        print(f"dpbench {__version__}")
-        return DONE
+        return f"dpbench {__version__}"
     if flags.help is not None or flags.schema:
-        print(help_text(flags, commands().values()))
-        return DONE
+        text = help_text(flags, commands().values())
+        return text if flags.schema else help_page(text)
+    return None
+
+
+def _run_sweeps(argv: Sequence[str], flags: argparse.Namespace) -> int:
+    """Run sweeps, or print their configurations; return the exit code."""
     from dpbench.jobs.composition import compose, expand_multirun
 
     runs = expand_multirun(flags.overrides) if flags.multirun else [flags.overrides]
@@ -105,7 +140,15 @@ def _run(argv: Sequence[str]) -> int:
         return DONE
     from dpbench.jobs.prepare import make_job
 
-    jobs = [make_job(compose(overrides, flags.config_dir), flags.config_dir) for overrides in runs]
+    if not argv:
+        advice = f"for all else: {command_line(['--help'])}"
+        print(f"dpbench: runs sweep=quick; {advice}", file=sys.stderr)
+    errors, jobs = ErrorCollector(), []
+    for overrides in runs:
+        with errors.step():
+            config = compose(overrides, flags.config_dir, errors)
+            jobs.append(make_job(config, flags.config_dir))
+    errors.raise_all()
     folder = [] if flags.config_dir is None else ["--config-dir", str(flags.config_dir)]
     words = (
         [[*folder, *overrides_of_run] for overrides_of_run in runs] if flags.multirun else [argv]

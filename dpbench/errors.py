@@ -5,11 +5,13 @@ This file imports nothing slow, because an error must appear at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = [
-    "AssumptionWarning", "ConfigError", "RenamedWarning", "choose_from", "reject_unknown_keywords",
+    "AssumptionWarning", "ConfigError", "ErrorCollector", "RenamedWarning", "choose_from",
+    "reject_unknown_keywords",
     "to_one_line",
 ]  # fmt: skip
 
@@ -20,10 +22,45 @@ def to_one_line(text: str) -> str:
 
 
 class ConfigError(ValueError):
-    """Error in a configuration, a command line or an argument, with a message of one line."""
+    """Errors in a configuration, a command line or an argument, each with a message of one line.
 
-    def __init__(self, text: str) -> None:
-        super().__init__(to_one_line(text))
+    Parameters
+    ----------
+    *texts : str
+        Message of each error; nearly always one.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        Messages of one line each.
+    """
+
+    def __init__(self, *texts: str) -> None:
+        self.lines = tuple(to_one_line(text) for text in texts)
+        super().__init__("\n".join(self.lines))
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, ...]]:
+        return type(self), self.lines
+
+
+class ErrorCollector:
+    """Collect errors of several steps, to raise all of them as one `ConfigError`."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, None] = {}  # a set that keeps the order
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Collect the error of a ``with`` block, and go on after the block."""
+        try:
+            yield
+        except ConfigError as error:
+            self._lines |= dict.fromkeys(error.lines)
+
+    def raise_all(self) -> None:
+        """Raise a `ConfigError` with all collected errors, each once, if there are any."""
+        if self._lines:
+            raise ConfigError(*self._lines)
 
 
 class AssumptionWarning(UserWarning):

@@ -1,11 +1,16 @@
-"""Version of the package, and the folders of the package and of its configurations."""
+"""Version of the package, its files, and the command with which a user starts it."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
 __version__ = "0.1.0"
 PACKAGE = Path(__file__).parent
+MODULE_COMMAND = "python -m dpbench"  # command that usage texts in the source contain
 
 
 def conf_folder() -> Path:
@@ -16,3 +21,64 @@ def conf_folder() -> Path:
     package = Path(__file__).resolve().parent
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"
+
+
+def checkout() -> Path | None:
+    """Return the folder of the checkout from which dpbench runs; None if dpbench is installed."""
+    root = conf_folder().parent
+    return root if (root / "pyproject.toml").is_file() else None
+
+
+def cache_folder() -> Path:
+    """Return the folder in which dpbench keeps what it downloads for this user.
+
+    The folder is ``dpbench`` below XDG_CACHE_HOME. If this environment variable is not set, it is
+    below the platform's folder for caches: ``~/Library/Caches`` on macOS, else ``~/.cache``.
+    """
+    caches = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or caches).expanduser() / "dpbench"
+
+
+def note_script(word: str) -> None:
+    """Set the environment variable DPBENCH_COMMAND if the script ``dpbench`` was started.
+
+    A variable that is set already, as by ``dev.sh``, is kept. Processes that this one starts
+    inherit the variable.
+
+    Parameters
+    ----------
+    word : str
+        First word of the command line, ``sys.argv[0]``.
+    """
+    if Path(word).name == "dpbench":
+        on_path = shutil.which("dpbench")
+        is_found = on_path is not None and os.path.realpath(on_path) == os.path.realpath(word)
+        os.environ.setdefault("DPBENCH_COMMAND", "dpbench" if is_found else shlex.quote(word))
+
+
+def command_in_use() -> str:
+    """Return the shell command that starts dpbench.
+
+    It is the value of the environment variable DPBENCH_COMMAND, which ``dev.sh`` and the script
+    ``dpbench`` set. If the variable is not set, it is ``python -m dpbench``.
+    """
+    return os.environ.get("DPBENCH_COMMAND", MODULE_COMMAND)
+
+
+def as_typed(text: str) -> str:
+    """Return a help text with the command in use, and with pages of the docs where they lie.
+
+    Parameters
+    ----------
+    text : str
+        Text with ``python -m dpbench`` as the command, and with paths such as ``docs/howto/run.md``
+        of the checkout. An installed dpbench has these pages in its own folder.
+
+    Returns
+    -------
+    str
+    """
+    pages = "docs/howto/"
+    if checkout() is None:
+        text = text.replace(pages, f"{PACKAGE / pages}{os.sep}")
+    return text.replace(MODULE_COMMAND, command_in_use())

@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from dpbench.errors import ConfigError, RenamedWarning, choose_from
+from dpbench.errors import ConfigError, ErrorCollector, RenamedWarning, choose_from
 
 __all__ = [
     "LABEL",
@@ -131,7 +131,7 @@ def _shorten_validation_errors(cls: Any) -> None:
         try:
             checked_init(self, *args, **kwargs)
         except ValidationError as error:
-            raise ConfigError(_describe_error(error, "", cls)) from None
+            raise ConfigError(*_describe_errors(error, "", cls)) from None
 
     cls.__init__ = init
 
@@ -154,20 +154,38 @@ def as_config_error(where: str) -> Iterator[None]:
         raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
 
 
-def _describe_error(error: ValidationError, where: str, cls: type[Any]) -> str:
-    """Describe a validation error as ``key: value: what is allowed``.
+UNKNOWN_KEY_TYPES = {"unexpected_keyword_argument", "extra_forbidden"}
+MISSING_KEY_TYPES = {"missing", "missing_argument"}
+POSITIONAL = "unexpected_positional_argument"
 
-    If there are several problems, describe one; unknown keys come first.
+
+def _describe_errors(error: ValidationError, where: str, cls: type[Any]) -> list[str]:
+    """Describe a validation error: a line ``key: value: what is allowed`` for each field.
+
+    Unknown keys come first. If there are any, missing keys are not told, because an unknown key may
+    be a missing one, misspelt. A field of several possible types has a problem with each of
+    them, of which the first is told.
     """
-    unknown_key_types = {"unexpected_keyword_argument", "extra_forbidden"}
-    positional = "unexpected_positional_argument"
-    first = min(
-        error.errors(), key=lambda problem: problem["type"] not in {*unknown_key_types, positional}
+    problems = sorted(
+        error.errors(), key=lambda problem: problem["type"] not in {*UNKNOWN_KEY_TYPES, POSITIONAL}
     )
+    if problems[0]["type"] in {*UNKNOWN_KEY_TYPES, POSITIONAL}:
+        problems = [one for one in problems if one["type"] not in MISSING_KEY_TYPES]
+    first_of_field = {one["loc"][:1]: one for one in reversed(problems)}
+    return [
+        line
+        for one in problems
+        if first_of_field[one["loc"][:1]] is one
+        for line in _describe_problem(one, where, cls)
+    ]
+
+
+def _describe_problem(first: Any, where: str, cls: type[Any]) -> list[str]:
+    """Describe a problem that pydantic found: a line, or several of an entry inside."""
     steps, names = [str(step) for step in first["loc"]], [field.name for field in fields(cls)]
-    unknown = first["type"] in unknown_key_types
-    if first["type"] == positional:
-        return f"{cls.__name__}: {_quote_value(first['input'])}: name it, of {', '.join(names)}"
+    unknown = first["type"] in UNKNOWN_KEY_TYPES
+    if first["type"] == POSITIONAL:
+        return [f"{cls.__name__}: {_quote_value(first['input'])}: name it, of {', '.join(names)}"]
     if first["loc"] and isinstance(first["loc"][0], int):  # the argument has no name in the call
         steps[0] = names[first["loc"][0]]
     last = [steps.pop()] if unknown else []  # the user's spelling
@@ -175,15 +193,15 @@ def _describe_error(error: ValidationError, where: str, cls: type[Any]) -> str:
     path = [step for step in steps if re.fullmatch(r"[a-z0-9_]+", step)] + last
     key = _join_keys(where, *path) or cls.__name__
     inner = first.get("ctx", {}).get("error")
-    if isinstance(inner, ConfigError):  # its text begins with the inner key
-        return f"{key}.{inner}"
-    if first["type"] in {"missing", "missing_argument"}:
-        return f"{key}: this key is required" + _describe_field(cls, path[-1])
+    if isinstance(inner, ConfigError):  # its lines begin with the inner key
+        return [f"{key}.{line}" for line in inner.lines]
+    if first["type"] in MISSING_KEY_TYPES:
+        return [f"{key}: this key is required{_describe_field(cls, path[-1])}"]
     if unknown:
-        return f"{key}: no such key; {choose_from(last[0], names)}"
+        return [f"{key}: no such key; {choose_from(last[0], names)}"]
     value = first["input"]
     if first["type"] in {"list_type", "tuple_type"} and isinstance(value, str | int | float):
-        return f"{key}: {_quote_value(value)}: expected a list: [{value}]"
+        return [f"{key}: {_quote_value(value)}: expected a list: [{value}]"]
     message = first["msg"].removeprefix("Value error, ")
     for limit in first.get("ctx", {}).values():  # pydantic writes limits without exponent
         if isinstance(limit, float):
@@ -191,7 +209,7 @@ def _describe_error(error: ValidationError, where: str, cls: type[Any]) -> str:
             message = re.sub(r" \S+$", f" {number}", message)
     message = message[:1].lower() + message[1:]
     quotable = isinstance(value, str | int | float | list | None)
-    return f"{key}: {_quote_value(value)}: {message}" if quotable else f"{key}: {message}"
+    return [f"{key}: {_quote_value(value)}: {message}" if quotable else f"{key}: {message}"]
 
 
 def _describe_field(cls: type[Any], name: str) -> str:
@@ -245,7 +263,7 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
     except (ConfigError, ValidationError) as error:
         cause = error if isinstance(error, ValidationError) else error.__context__
         assert isinstance(cause, ValidationError)
-        raise ConfigError(_describe_error(cause, where, cls)) from None
+        raise ConfigError(*_describe_errors(cause, where, cls)) from None
 
 
 def _replace_old_keys(cls: type[Any], spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -375,7 +393,13 @@ def labelled_entries(
             raise ValueError("expected a mapping of names")
         if len(entries) < least:
             raise ValueError("at least one entry is needed")
-        return {check_label(name): make(entry, str(name)) for name, entry in entries.items()}
+        errors, built = ErrorCollector(), dict[str, Any]()
+        for name, entry in entries.items():
+            label = check_label(name)
+            with errors.step():
+                built[label] = make(entry, str(name))
+        errors.raise_all()
+        return built
 
     return Nested(of=classes, check=PlainValidator(build), by_label=True, **metadata)
 
@@ -539,7 +563,8 @@ class Registered:
             If `spec` names no class, or a class that is abstract or not validated.
         """
         if not isinstance(spec, Mapping):
-            raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'")
+            example = f", as {{kind: {spec}}}" if isinstance(spec, str) else ""
+            raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'{example}")
         kind = cls.find(spec)
         if kind is not None:
             return _require_validated(kind, where)

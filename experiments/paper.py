@@ -8,9 +8,9 @@ runs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field
@@ -19,12 +19,14 @@ import dpbench
 from dpbench.analysis.result import Result
 from dpbench.cli import DONE, UNUSABLE, run
 from dpbench.errors import choose_from
+from dpbench.jobs.composition import compose
 from dpbench.output.files import atomic
 from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import save, style
 from dpbench.registry import ConfigError, from_mapping, labelled_entries, validated
 from dpbench.report.figures import chosen_labels
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
+from dpbench.runner.settings import Settings
 from dpbench.signals import INTERRUPTED
 from dpbench.sweep.selection import Choice
 from experiments.audit import draw_audit
@@ -103,8 +105,8 @@ def main(words: Sequence[str]) -> int:
     if {"--help", "-h"} & set(words):
         print(_help(known_sources))
         return DONE
-    names = [word for word in words if word.isidentifier()]
-    argv = [word for word in words if word not in names]
+    argv = [word for word in words if "=" in word or word.startswith(("-", "~"))]
+    names = [word for word in words if word not in argv]
     for name in names:
         if name not in known_sources:
             return _refuse(f"{name}: no such source; {choose_from(name, known_sources)}")
@@ -112,6 +114,10 @@ def main(words: Sequence[str]) -> int:
     fixed = [word for word in argv if word.startswith(FIXED_OVERRIDES)]
     if fixed:
         return _refuse(f"{fixed[0]}: each source has its own sweeps, in results/<sweep>")
+    try:
+        compose_sweeps(selected.values(), argv)
+    except ConfigError as error:
+        return _refuse(str(error))
     codes: dict[str, int] = {}
     for i, (label, source) in enumerate(selected.items(), 1):
         for j, sweep in enumerate(source.sweeps, 1):
@@ -125,6 +131,35 @@ def main(words: Sequence[str]) -> int:
                 _refuse(f"{sweep}: ended with exit code {codes[sweep]}; its figures are not drawn")
         codes[f"{label}: figures"] = _draw(label, source, codes)
     return max(codes.values())
+
+
+def compose_sweeps(
+    selected: Iterable[Source], overrides: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Compose the configuration of every sweep of some sources, and run nothing.
+
+    Parameters
+    ----------
+    selected : iterable of Source
+        Sources whose sweeps are composed.
+    overrides : sequence of str
+        Overrides for every sweep.
+
+    Returns
+    -------
+    dict of str to dict
+        Configurations, keyed by sweep.
+
+    Raises
+    ------
+    ConfigError
+        At the first sweep that cannot be composed with the overrides, or has an invalid option.
+    """
+    sweeps = {sweep: None for source in selected for sweep in source.sweeps}
+    configs = {sweep: compose([f"sweep={sweep}", *overrides]) for sweep in sweeps}
+    for config in configs.values():
+        from_mapping(Settings, config, "")
+    return configs
 
 
 def _refuse(text: str) -> int:

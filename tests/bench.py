@@ -246,10 +246,11 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 
 
 def unusable(result: Result, *words: str) -> None:
-    """Assert exit code 2 and one line on standard error that has the words."""
+    """Assert exit code 2, and a line for each error on standard error; they have the words."""
     assert result.code == 2, result
-    assert result.err.startswith("dpbench: ")
     assert result.err.endswith("\n")
-    assert result.err.count("\n") == 1, result.err
+    lines = result.err.splitlines()
+    assert all(line.startswith("dpbench: ") for line in lines), result.err
+    assert len(set(lines)) == len(lines), result.err
     assert not [word for word in words if word not in result.err], result.err
     assert result.out == ""

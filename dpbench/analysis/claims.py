@@ -190,7 +190,7 @@ class Claim(Selection):
         chosen.summary = self._add_names(chosen.summary, sweep)
         curves, draws = self._curves(chosen, sweep)
         rows = []
-        for _, curve in curves.groupby(self._curve_columns, dropna=False):
+        for _, curve in curves.groupby(self._curve_columns, dropna=False, sort=False):
             row = self._make_row(curve, self._measure(curve, draws[curve.index]))
             early = row["theorem_verdict"] == EARLY
             start = self._asymptotic_from(curve, chosen.summary, sweep) if early else np.nan

@@ -14,6 +14,7 @@ import pandas as pd
 from dpbench.analysis.claims import add_theorem_columns
 from dpbench.analysis.factors import factors
 from dpbench.analysis.oracle import exact_values
+from dpbench.analysis.overview import check_values, describe, describe_as_html
 from dpbench.analysis.results import Failure
 from dpbench.analysis.scoreboard import render
 from dpbench.analysis.study import Figure, Study
@@ -28,7 +29,7 @@ from dpbench.sweep.selection import add_missing_columns
 __all__ = ["Result", "read_result"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """Tables of a run of a study, and the errors of its trials.
 
@@ -93,15 +94,20 @@ class Result:
         Raises
         ------
         KeyError
-            If the summary has no column of a selected name.
+            If the summary has no column of a selected name, or no row with a selected value; the
+            message lists the names or values that there are.
         """
         keys = key_table(self.study, self.cells, bounds=False)
-        mask = pd.Series(data=True, index=keys.index)
+        values_of: dict[str, list[Any]] = {}
         for name, value in selected.items():
             if name not in keys:
-                raise KeyError(f"{name!r}: no such column; choose from {', '.join(map(str, keys))}")
+                raise KeyError(f"{name!r}: no such column; {choose_from(name, map(str, keys))}")
             is_single = value is None or np.isscalar(value)
-            mask &= keys[name].isin([value] if is_single else list(value))
+            values_of[name] = [value] if is_single else list(value)
+        check_values(keys, values_of)
+        mask = pd.Series(data=True, index=keys.index)
+        for name, values in values_of.items():
+            mask &= keys[name].isin(values)
         tables, first = [keys.iloc[:0].assign(trial=0, **dict.fromkeys(ERRORS, np.nan))], 0
         for cell in self.cells:
             last = first + len(cell.members) * len(cell.settings)
@@ -111,8 +117,8 @@ class Result:
                 trials = np.arange(task.trials) + index * task.trials
                 in_run = trials < cell.trials
                 table = keys.iloc[np.repeat(first + places, in_run.sum())].reset_index(drop=True)
-                values = {name: v[places][:, in_run].ravel() for name, v in block.values.items()}
-                tables.append(table.assign(trial=np.tile(trials[in_run], places.size), **values))
+                columns = {name: v[places][:, in_run].ravel() for name, v in block.values.items()}
+                tables.append(table.assign(trial=np.tile(trials[in_run], places.size), **columns))
             first = last
         return pd.concat(tables[1:] or tables, ignore_index=True)
 
@@ -206,6 +212,12 @@ class Result:
 
     def __str__(self) -> str:
         return self.scoreboard
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    def _repr_html_(self) -> str:
+        return describe_as_html(self)
 
 
 def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Result:

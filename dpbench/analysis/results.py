@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpbench.analysis.summary import mean_and_se, quantile, statistics
 from dpbench.arrays import Bools, Floats
+from dpbench.output.style import natural_sort_key
 from dpbench.sweep.block import Block, replay_name
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.sweep.plan import Cell, Sweep, key_table
@@ -140,12 +141,23 @@ def collect(
     first = [name for name in KEY if name != "mu"]  # mu stands last, because it was added later
     bound = ["lower_bound"] if bounds else []
     table = table[[*dict.fromkeys([*first, *common, *bound, *extras, *keys])]]
-    order = table.sort_values(SORT_COLUMNS, kind="stable").index.to_numpy()
+    order = table.sort_values(SORT_COLUMNS, kind="stable", key=_natural_ranks).index.to_numpy()
     return Results(
         table.iloc[order].reset_index(drop=True),
         {name: [of_rows[i] for i in order] for name, of_rows in kept_values.items()},
         [failure for index in range(len(cells)) for failure in failures[index]],
     )
+
+
+def _natural_ranks(column: pd.Series) -> pd.Series:
+    """Return numbers that sort a column: labels by their numbers, ``clip9`` before ``clip10``.
+
+    A column of numbers is returned unchanged.
+    """
+    if pd.api.types.is_numeric_dtype(column):
+        return column
+    ordered = sorted(column.unique(), key=natural_sort_key)
+    return column.map({label: rank for rank, label in enumerate(ordered)})
 
 
 def _batches(
@@ -220,7 +232,8 @@ def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats
     worst : ndarray of shape (len(curves), draws)
         For each of these rows, the largest values over the members of the family.
     """
-    code = table.groupby([*CURVE, "n"], dropna=False).ngroup().to_numpy()
+    # Groups are in the order of the table, because labels sort by the numbers in them.
+    code = table.groupby([*CURVE, "n"], dropna=False, sort=False).ngroup().to_numpy()
     order = np.argsort(code, kind="stable")
     _, starts = np.unique(code[order], return_index=True)
     curves = table.iloc[order[starts]].reset_index(drop=True)

@@ -135,7 +135,7 @@ def smallest_n(
     draws = np.stack([results.replicate_cache[key] for key in keys])
     points, worst = worst_case(table, draws)
     crossings, rows = [], list[Row]()
-    for _, curve in points.groupby(CURVE, dropna=False):
+    for _, curve in points.groupby(CURVE, dropna=False, sort=False):
         n, first = curve["n"].to_numpy(float), curve.iloc[0]
         for alpha in alphas:
             rng = stream("bootstrap", "between", _stream_name(first, sweep), str(alpha))

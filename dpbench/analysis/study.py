@@ -19,7 +19,7 @@ from dpbench.analysis.claims import Claim
 from dpbench.analysis.kinds import KINDS, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
-from dpbench.errors import choose_from
+from dpbench.errors import ErrorCollector, choose_from
 from dpbench.output.style import check_math
 from dpbench.registry import (
     ConfigError,
@@ -253,8 +253,8 @@ class Study(Sweep):
         Raises
         ------
         ConfigError
-            If a claim, request or figure cannot be evaluated. The message names the place of the
-            first of them in the configuration.
+            If a claim, request or figure cannot be evaluated. The messages name their places in the
+            configuration.
         """
         self._check_names()
         cells = make_cells(self, trials=trials)
@@ -264,9 +264,11 @@ class Study(Sweep):
         claims, figures = (
             self._collect_entries(section).values() for section in ("claims", "figures")
         )
+        errors = ErrorCollector()
         for where, entry in (*claims, *searched, *figures):
-            with as_config_error(where):
+            with errors.step(), as_config_error(where):
                 entry.check(self, keys, where)
+        errors.raise_all()
         return SweepPlan(self, cells, self._kept_masks(keys))
 
     def _check_names(self) -> None:

@@ -16,8 +16,9 @@ __all__ = ["main"]
 USAGE = f"""\
 usage: python -m dpbench libraries [NAME ...]
 
-Installs libraries for sweep=libraries, by default all, each into an environment of its own, below
-.libraries of the checkout or in the folder DPBENCH_LIBRARIES.
+Installs libraries for sweep=libraries, by default all, each into an environment of its own. The
+environments are below .libraries of the checkout or, without a checkout, below the user's folder
+for caches. The environment variable DPBENCH_LIBRARIES names another folder.
 
 libraries: {", ".join(REQUIREMENTS)}"""
 

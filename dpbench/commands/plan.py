@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpbench.commands.command_line import read_words
 from dpbench.errors import ConfigError
+from dpbench.output.help_page import help_page
 from dpbench.planner.answer import ReleasePlan
 from dpbench.planner.explanations import format_records
 from dpbench.planner.question import Question, answer_question
@@ -63,7 +64,7 @@ def main(words: Sequence[str]) -> int:
         If a key or value cannot be used, or the figure cannot be written.
     """
     if not words:
-        print(USAGE)
+        print(help_page(USAGE))
         return 0
     _, options = read_words("plan", words, "", Options, kind="law")
     out, answer = Path(options.out), answer_question(options)

@@ -16,7 +16,7 @@ from pathlib import Path
 from dpbench.commands.command_line import read_words
 from dpbench.output.files import check_writable
 from dpbench.output.terminal import say
-from dpbench.package import conf_folder
+from dpbench.package import checkout
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.settings import PathText
 from dpbench.suite.problems import SUITE, read_suite
@@ -55,9 +55,13 @@ def main(words: Sequence[str]) -> int:
         ``docs`` is missing.
     """
     _, options = read_words("site", words, "", Options)
-    docs, out = conf_folder().parent / "docs", Path(options.out)
-    if not (docs / "conf.py").exists():
-        raise ConfigError("site: the sources of its pages are in a checkout alone, in docs/")
+    root, out = checkout(), Path(options.out)
+    if root is None:
+        raise ConfigError(
+            "site: the sources of its pages are in a checkout alone; run it there: "
+            "bash dev.sh bench site"
+        )
+    docs = root / "docs"
     if any(
         find_spec(name) is None
         for name in ("sphinx", "numpydoc", "myst_parser", "furo", "latex2mathml")

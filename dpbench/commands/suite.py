@@ -19,11 +19,13 @@ from pydantic import AfterValidator
 from dpbench.commands.command_line import Task, run_task
 from dpbench.errors import choose_from
 from dpbench.output.files import atomic, check_writable
+from dpbench.output.help_page import help_page
 from dpbench.output.run_folder import only_writer
 from dpbench.output.style import save, style
 from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns
 from dpbench.output.verdicts import AUDIT
+from dpbench.package import checkout
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.origin import Origin
 from dpbench.runner.run import RunOptions
@@ -56,7 +58,7 @@ of run and archive:
   n_jobs=-1       processes; -1 for all cores; changes no number
 
 of compare:
-  archive=FILE    by default the suite's in results/archive of the checkout
+  archive=FILE    by default the scores that dpbench comes with
 
 How to write an entry: docs/howto/benchmark.md."""
 
@@ -125,7 +127,7 @@ def main(words: Sequence[str]) -> int:
         If a word, a file or an entry cannot be used.
     """
     if not words or words[0] == "help":
-        say(USAGE)
+        say(help_page(USAGE))
         return 0
     return run_task("suite", words, TASKS)
 
@@ -214,7 +216,9 @@ def _archive(_files: Sequence[str], options: ScoreOptions) -> int:
             "archive: quick= and problems= score a part only, and the archive holds all; "
             "give out=FILE"
         )
-    out = _scores_file(options, archive_path(suite.name))
+    own = checkout()
+    default = Path(f"{suite.name}.parquet") if own is None else archive_path(suite.name)
+    out = _scores_file(options, default)
     folder = Path("results") / "suite" / "archive"
     seed = _seed(options)
     say(f"seed={seed} repeats this run, or takes it up again")
@@ -331,7 +335,7 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
     suite = options.read_problems(options.suite)
     path = Path(options.archive) if options.archive else archive_path(suite.name)
     if not path.exists():
-        raise ConfigError(f"archive: '{path}': no such file; a checkout has it in results/archive")
+        raise ConfigError(f"archive: '{path}': no such file; omit it for the scores of dpbench")
     full_suite = read_suite(suite.name)
     archive, *mine = [Scores.read(file, full_suite) for file in (path, *map(Path, files))]
     repeated_names = [

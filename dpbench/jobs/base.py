@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpbench.errors import ConfigError
 from dpbench.jobs.finished_run import find_finished_run, print_next
+from dpbench.jobs.replaced_run import differences
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import (
     PAGE,
@@ -216,6 +217,8 @@ class FolderJob(Job):
         cost = Cost(trials=self.trials[0] if len(set(self.trials)) == 1 else None)
         with only_writer(self.folder):
             warnings = self._warn_of_fewer_trials()
+            for text in differences(self.folder, self.config):
+                say(text)
             texts = self._update_folder(argv, cost)
             record = read_manifest(self.folder)
         # All files are written and unlocked before printing, because a terminal may block.

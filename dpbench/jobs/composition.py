@@ -23,6 +23,7 @@ from hydra._internal.defaults_list import create_defaults_list
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -30,12 +31,14 @@ from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from dpbench.errors import ConfigError, choose_from
+from dpbench.errors import ConfigError, ErrorCollector, choose_from
 from dpbench.package import conf_folder
 
 __all__ = ["compose", "expand_multirun"]
 
 SHIPPED_DATA = Path(__file__).parents[1] / "data"
+# Sections of a sweep to which the files of a group add an entry.
+SECTIONS = {"estimator": "estimators", "distribution": "families"}
 MAX_RUNS = 1000  # largest number of runs of a command with --multirun
 
 
@@ -71,7 +74,11 @@ def expand_multirun(overrides: Sequence[str]) -> list[list[str]]:
     return runs
 
 
-def compose(overrides: Sequence[str], config_dir: Path | None = None) -> dict[str, Any]:
+def compose(
+    overrides: Sequence[str],
+    config_dir: Path | None = None,
+    errors: ErrorCollector | None = None,
+) -> dict[str, Any]:
     """Compose a configuration from dpbench's files, the user's files and overrides.
 
     If dpbench and the user have files of one name, dpbench's file is used. No function that the
@@ -84,6 +91,9 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> dict[st
         Overrides in Hydra's grammar: ``sweep=audit``, ``sweep.budgets.pure.epsilon=1``.
     config_dir : Path, optional
         Folder of the user's configurations; by default only shipped files are used.
+    errors : ErrorCollector, optional
+        Collects the errors of single overrides; the others are composed. By default all errors
+        are raised.
 
     Returns
     -------
@@ -93,32 +103,68 @@ def compose(overrides: Sequence[str], config_dir: Path | None = None) -> dict[st
     Raises
     ------
     ConfigError
-        If a file or override cannot be read or composed, or JSON cannot represent a value.
+        If files or overrides cannot be read or composed, or JSON cannot represent a value. A
+        file that cannot be read hides the errors of keys.
     """
+    collector = ErrorCollector() if errors is None else errors
+    usable = []
     for override in overrides:
-        if override.lstrip("+~").startswith("hydra"):
-            raise ConfigError(
-                f"{override}: Hydra's own settings are fixed; use out=DIR, or --config-dir DIR"
-            )
+        with collector.step(), _as_config_errors(override):
+            _check_grammar(override)
+            usable.append(override)
+    folders = [conf_folder(), *([config_dir] if config_dir else [])]
     try:
-        with _disable_resolvers():
-            config = _merge_files(overrides, [conf_folder(), *([config_dir] if config_dir else [])])
+        with _as_config_errors(" ".join(overrides)), _disable_resolvers():
+            config = _merge_files(usable, folders, collector)
             container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            values = _to_json_values(container, "")
+    except ConfigError as error:  # without these files nothing else can be checked
+        with collector.step():
+            raise error
+        collector.raise_all()
+    if errors is None:
+        collector.raise_all()
+    assert isinstance(values, dict)
+    return values
+
+
+@contextmanager
+def _as_config_errors(words: str) -> Iterator[None]:
+    """Turn the exceptions of Hydra and OmegaConf in a ``with`` block into a ConfigError.
+
+    If an exception names no key, the message names `words`, the overrides.
+    """
+    try:
+        yield
     except (ConfigError, MemoryError):
         raise
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(_composition_error(error)) from error
     except Exception as error:  # Hydra also raises plain exceptions, which name no key
-        raise ConfigError(f"{' '.join(overrides)}: {_composition_error(error)}") from error
-    values = _to_json_values(container, "")
-    assert isinstance(values, dict)
-    return values
+        raise ConfigError(f"{words}: {_composition_error(error)}") from error
 
 
-def _merge_files(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfig:
+def _check_grammar(override: str) -> None:
+    """Raise an error if an override cannot be parsed, has several values, or is Hydra's own."""
+    if override.lstrip("+~").startswith("hydra"):
+        raise ConfigError(
+            f"{override}: Hydra's own settings are fixed; use out=DIR, or --config-dir DIR"
+        )
+    key, equals, value = override.partition("=")
+    if equals and (key != key.strip() or not key or value != value.lstrip()):
+        spaced = f"{key.strip() or 'KEY'}={value.strip()}"
+        raise ConfigError(f"{override}: write a key and a value without spaces around =: {spaced}")
+    parsed = OverridesParser.create().parse_overrides([override])
+    ConfigLoaderImpl.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=False)
+
+
+def _merge_files(
+    overrides: Sequence[str], folders: Sequence[Path], errors: ErrorCollector
+) -> DictConfig:
     """Merge the files that ``config.yaml`` and the overrides choose, and apply the overrides.
 
     If several folders have a file of one name, the file in the first of these folders is used.
+    Collect the errors of single overrides of keys, and go on with the others.
     """
     version.setbase("1.3")
     search = ConfigSearchPathImpl()
@@ -129,7 +175,6 @@ def _merge_files(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfi
     search.append("schema", "structured://")  # Hydra requires this entry, which is empty
     loader = ConfigLoaderImpl(search)
     parsed, files = loader._parse_overrides_and_create_caching_repo("config", list(overrides))
-    loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=False)
     defaults = create_defaults_list(
         files, "config", parsed, prepend_hydra=False, skip_missing=False
     )
@@ -142,17 +187,24 @@ def _merge_files(overrides: Sequence[str], folders: Sequence[Path]) -> DictConfi
     config = loader._compose_config_from_defaults_list(defaults.defaults, files)
     OmegaConf.set_struct(config, True)
     for override in defaults.config_overrides:
-        if not override.is_delete():
-            key, value = override.key_or_group, override.value()
-            if not (override.is_add() or override.is_force_add()):
-                _check_key(key, config)
-            present = OmegaConf.select(config, key)
-            changes_type = OmegaConf.is_list(present) != isinstance(value, list)
-            # A list may replace a mapping, except at sweep.KEY, whose entries have names.
-            if changes_type and OmegaConf.is_config(present) and key.count(".") > 1:
-                OmegaConf.update(config, key, None, merge=False, force_add=True)
-        loader._apply_overrides_to_config([override], config)
+        with errors.step(), _as_config_errors(str(override.input_line)):
+            _prepare_key(override, config)
+            loader._apply_overrides_to_config([override], config)
     return config
+
+
+def _prepare_key(override: Override, config: DictConfig) -> None:
+    """Check that the key of an override exists, and clear a value of another type."""
+    if override.is_delete():
+        return
+    key, value = override.key_or_group, override.value()
+    if not (override.is_add() or override.is_force_add()):
+        _check_key(key, config)
+    present = OmegaConf.select(config, key)
+    changes_type = OmegaConf.is_list(present) != isinstance(value, list)
+    # A list may replace a mapping, except at sweep.KEY, whose entries have names.
+    if changes_type and OmegaConf.is_config(present) and key.count(".") > 1:
+        OmegaConf.update(config, key, None, merge=False, force_add=True)
 
 
 def _resolve_paths(config: Any, folder: Path) -> None:
@@ -229,6 +281,9 @@ def _check_packages(files: Sequence[ResultDefault]) -> None:
     """Raise ConfigError if a file sets keys that are not below ``sweep`` or ``runner``."""
     for entry in files:
         package = entry.package or ""
+        if not entry.primary and package in SECTIONS:
+            group, _, name = str(entry.config_path).rpartition("/")
+            raise ConfigError(f"{group}: {_label_advice(group, name)}")
         if not entry.primary and package.partition(".")[0] not in {"sweep", "runner"}:
             raise ConfigError(
                 f"{entry.config_path}: its package is {package or '_global_'!r}: a file can set "
@@ -239,25 +294,63 @@ def _check_packages(files: Sequence[ResultDefault]) -> None:
 def _composition_error(error: Exception) -> str:
     """Return the text of an error of Hydra or OmegaConf: key, value and choices in one line."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, name = error.missing_cfg_file.rpartition("/")
-        options = f"; {choose_from(name, sorted(error.options))}" if error.options else ""
-        return f"{group or 'defaults'}: {name!r}: no such configuration{options}"
+        group, _, name = error.missing_cfg_file.partition("/")
+        if not name:
+            group, name = "defaults", group
+        advice = _find_file(group, name, sorted(error.options or ()))
+        return f"{group}: {name!r}: no such configuration{advice}"
     message_lines = f"{error}\n{error.__cause__ or ''}".splitlines()
     lines = [line.strip() for line in message_lines if line.strip()]
     if isinstance(error, OverrideParseException):
-        advice = "not in Hydra's grammar; put the value in quotes of its own, \"KEY='VALUE'\""
-        return f"{error.override}: {advice if lines[0].startswith('Lexer') else lines[0]}"
+        quotes = "put the value in quotes of its own, \"KEY='VALUE'\""
+        problem = "not in Hydra's grammar" if lines[0].startswith("Lexer") else lines[0]
+        advice = quotes if "=" in str(error.override) else "write KEY=VALUE"
+        return f"{error.override}: {problem}; {advice}"
     if isinstance(error, RecursionError):
         return "defaults: a file includes itself, directly or through others; remove that entry"
+    return _known_problem(lines) or " ".join(lines[:4])
+
+
+def _known_problem(lines: Sequence[str]) -> str:
+    """Return a message with advice for a known text of Hydra, or blank text."""
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
+    if unknown and unknown[1] in SECTIONS:
+        return f"{unknown[1]}: {_label_advice(unknown[1], 'NAME')}"
     if unknown:
         return f"{unknown[1]}: no file is chosen there; to add one write +{unknown[1]}=..."
+    several = re.match(r"Ambiguous value for argument '(.*)'$", lines[0])
+    if several:
+        return (
+            f"{several[1]}: several values; a list has brackets: KEY=[1,2]; --multirun runs each "
+            "value, with an out= of its own: 'out=results/run-${seed}'"
+        )
     merged = re.match(r"Error merging override (\S+) Cannot merge DictConfig", " ".join(lines))
     if merged:
         section = re.match(r"\+*sweep\.(families|estimators|budgets)=", merged[1])
         choice = "; a part chooses by ++sweep.parts.NAME.KEY=[NAME]" if section else ""
         return f"{merged[1]}: expected a mapping{choice}"
-    return " ".join(lines[:4])
+    return ""
+
+
+def _find_file(group: str, name: str, options: Sequence[str]) -> str:
+    """Return advice for a configuration that was not found: the file that it may mean, or a list.
+
+    A file in the working folder is not read, because its folder is no folder of configurations.
+    """
+    stem = Path(name).name.removesuffix(".yaml")
+    if stem != name and stem in options:
+        return f"; write {group}={stem}"
+    if (Path(group) / f"{stem}.yaml").is_file():
+        return f"; for ./{group}/{stem}.yaml write {group}={stem} --config-dir ."
+    found = next(filter(Path.is_file, (Path(name), Path(f"{name}.yaml"))), None)
+    if found is not None:
+        return f"; move {found} to {group}/{stem}.yaml, then write {group}={stem} --config-dir ."
+    return f"; {choose_from(name, options)}" if options else ""
+
+
+def _label_advice(group: str, name: str) -> str:
+    """Return advice how to add an entry from a file of the group ``estimator`` or similar."""
+    return f"an entry needs a label; write +{group}@sweep.{SECTIONS[group]}.LABEL={name}"
 
 
 def _check_key(key: str, config: DictConfig) -> None:

@@ -25,6 +25,7 @@ from dpbench.errors import choose_from
 from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import GROUPS, catalogue, keywords, search
 from dpbench.jobs.prepare import KINDS, import_kind
+from dpbench.jobs.sweep_header import find_sweeps, read_header
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.runner.settings import Settings
 
@@ -107,7 +108,7 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
     Parameters
     ----------
     topic : {'sweep', 'kind', 'figure'}
-        Topic of the help text.
+        Topic of the help text. A name of a sweep, kind or figure may take its place.
     name : str or None
         Name of a sweep, kind or figure; for a kind also a search word. If None, the text describes
         the keys of all sweeps, or lists all kinds or all figures.
@@ -125,11 +126,11 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
         If there is no such topic or name.
     """
     everywhere = [registry for section in SECTIONS.values() for registry in section]
-    files = {
-        path.stem: path for item in folders for path in sorted((item / "sweep").glob("*.yaml"))
-    }
+    files = find_sweeps(folders)
     topics: dict[str, Mapping[str, Any]]
     topics = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
+    if topic not in topics and name is None:  # the name of a sweep, kind or figure alone
+        topic, name = next((key for key in topics if topic in topics[key]), topic), topic
     if topic not in topics:
         raise ConfigError(f"--help: {topic!r}: {choose_from(topic, topics)}")
     names = topics[topic]
@@ -146,9 +147,7 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
             f"kinds that match {name!r}:\n{_list_classes({kind: names[kind] for kind in matches})}"
         )
     if topic == "sweep":
-        lines = [line for line in names[name].read_text("utf-8").splitlines() if line[:2] == "# "]
-        header = [line[2:].strip() for line in lines if "yaml-language-server" not in line]
-        return "\n".join([*header, f"file: {names[name]}"])
+        return "\n".join([*read_header(names[name]).lines, "", f"file: {names[name]}"])
     entry = catalogue().get(name) or keywords().get(name) if topic == "kind" else None
     return "\n".join([f"kind: {name}", _describe(names[name]), *(entry.lines() if entry else [])])
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
-import textwrap
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 
 from dpbench.errors import ConfigError, choose_from
+from dpbench.jobs.sweep_header import find_sweeps, read_header
 from dpbench.package import conf_folder
 
 __all__ = ["help_text", "unknown_command"]
@@ -40,15 +38,23 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
 commands, each with a --help:
 {commands}
 
-flags: --help, --help sweep|kind|figure [NAME] (keys, types, defaults), --version,
---schema (the same for editors), --cfg job (print the configuration), --multirun
-(seed=1,2,3 runs three), --config-dir DIR (your own folder of configurations)
+flags:
+  --help TOPIC [NAME]  keys, types and defaults; TOPIC is sweep, kind or figure
+  --version            the version
+  --schema             all keys as a JSON schema, for editors
+  --cfg job            print the configuration, and run nothing
+  --multirun           one run for each value: --multirun seed=1,2 'out=results/run-${{seed}}'
+  --config-dir DIR     your own folder of configurations; DIR/sweep/NAME.yaml is sweep=NAME
+  --completion SHELL   print a script that completes words with Tab, in bash, zsh or fish
 
-sweeps (more of one: --help sweep NAME):
+sweeps, with run time on two cores and disk space (more of one: --help sweep NAME):
 {sweeps}
 
-estimators to add with +estimator@sweep.estimators.LABEL=NAME: {estimators}
-distributions to add with +distribution@sweep.families.LABEL=NAME: {distributions}
+estimators to add with +estimator@sweep.estimators.LABEL=NAME:
+  {estimators}
+
+distributions to add with +distribution@sweep.families.LABEL=NAME:
+  {distributions}
 """
 
 
@@ -74,13 +80,15 @@ def help_text(flags: argparse.Namespace, commands: Iterable[str]) -> str:
     folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     if not flags.schema and not flags.help:
         lists = {"commands": "\n".join(commands)}
-        for group in ("sweep", "runner", "estimator", "distribution"):
+        for group in ("runner", "estimator", "distribution"):
             names = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
             lists[f"{group}s"] = ", ".join(sorted(names))
-        listed = (
-            f"  {name:23} {_describe_sweep(folders, name)}" for name in lists["sweeps"].split(", ")
+        headers = {name: read_header(path) for name, path in find_sweeps(folders).items()}
+        lists["sweeps"] = "\n".join(
+            f"  {name:23}  {header.cost:13}  {header.title}".rstrip()
+            for name, header in headers.items()
         )
-        return HELP.format(**{**lists, "sweeps": "\n".join(listed)})
+        return HELP.format(**lists)
     if flags.overrides:
         from dpbench.jobs.composition import compose
         from dpbench.registry import from_mapping
@@ -99,19 +107,6 @@ def help_text(flags: argparse.Namespace, commands: Iterable[str]) -> str:
     return describe_topic(topic, " ".join(names) or None, folders)
 
 
-def _describe_sweep(folders: Sequence[Path], sweep: str) -> str:
-    """Return the first sentence of the comment in a sweep's file, cut to 54 characters."""
-    path = next(
-        candidate
-        for folder in folders
-        if (candidate := folder / "sweep" / f"{sweep}.yaml").exists()
-    )
-    lines = path.read_text("utf-8", errors="replace").splitlines()
-    comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
-    words = " ".join(line[1:].strip() for line in comment if "yaml-language-server" not in line)
-    return textwrap.shorten(words.split(". ")[0].rstrip("."), 54, placeholder=" ...")
-
-
 def unknown_command(word: str, commands: Iterable[str]) -> ConfigError:
     """Return the error for a word that is no command; it suggests a similar sweep or command.
 
@@ -126,10 +121,30 @@ def unknown_command(word: str, commands: Iterable[str]) -> ConfigError:
     -------
     ConfigError
     """
+    sweeps = find_sweeps([conf_folder()])
+    more = "; write sweep=NAME to run a sweep, or --help for all"
+    for names, problem, remedy in (
+        (sweeps, "a sweep", "write sweep={}"),
+        (_kinds(), "a kind", "write --help kind {}"),
+        (top_keys(), "a key", "write {}=VALUE"),
+    ):
+        if word in names:
+            return ConfigError(f"{word}: is {problem}; {remedy.format(word)}")
     from difflib import get_close_matches  # imported here, because no run needs it
 
-    sweeps = [path.stem for path in (conf_folder() / "sweep").glob("*.yaml")]
     for name in get_close_matches(word, sweeps, n=1, cutoff=0.8):
-        problem = "is a sweep" if name == word else "no such command, nor sweep"
-        return ConfigError(f"{word}: {problem}; write sweep={name}")
-    return ConfigError(f"{word}: no such command; {choose_from(word, commands)}")
+        return ConfigError(f"{word}: no such command, nor sweep; write sweep={name}")
+    return ConfigError(f"{word}: no such command; {choose_from(word, commands)}{more}")
+
+
+def top_keys() -> list[str]:
+    """Return the top-level keys of a configuration, such as ``seed``."""
+    lines = (conf_folder() / "config.yaml").read_text("utf-8").splitlines()
+    keys = [line.partition(":")[0] for line in lines if line[:1].isalpha() and ":" in line]
+    return ["sweep", "runner", *keys[1:]]
+
+
+def _kinds() -> set[str]:
+    """Return the names of the files of estimators and distributions that dpbench comes with."""
+    folders = (conf_folder() / group for group in ("estimator", "distribution"))
+    return {path.stem for folder in folders for path in folder.glob("*.yaml")}

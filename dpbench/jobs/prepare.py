@@ -9,6 +9,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpbench.errors import ErrorCollector
+
 if TYPE_CHECKING:  # slow to load
     from dpbench.jobs.base import Job
     from dpbench.jobs.finished_run import FinishedRun
@@ -52,23 +54,36 @@ def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finish
     Raises
     ------
     ConfigError
-        At the first key that cannot be used.
+        If keys cannot be used, with a line for each of them that was found.
     """
     from dpbench.jobs.finished_run import FinishedRun
 
     run = FinishedRun.of(config)
     if run is not None and run.has_exactly(config):
         return run
-    from dpbench.registry import from_mapping  # slow to load
-    from dpbench.runner.settings import Settings
-
-    settings = from_mapping(Settings, config, "")
+    settings = _check_settings(config, config_dir)
     if run is not None:
         return run
     default_folder = "" if settings.report else settings.sweep.get("name", "sweep")
     return prepare_job(
         settings, config, config_dir, Path(settings.out or f"results/{default_folder}")
     )
+
+
+def _check_settings(config: Mapping[str, Any], config_dir: Path | None) -> Settings:
+    """Return the checked top-level keys; if they are wrong, tell the errors of the sweep, too."""
+    from dpbench.registry import from_mapping  # slow to load
+    from dpbench.runner.settings import Settings
+
+    errors = ErrorCollector()
+    with errors.step():
+        return from_mapping(Settings, config, "")
+    if isinstance(config.get("sweep"), Mapping):
+        others = {key: config[key] for key in ("sweep", "plugins") if key in config}
+        with errors.step():
+            prepare_job(from_mapping(Settings, others, ""), others, config_dir, None)
+    errors.raise_all()
+    raise AssertionError  # the first step has raised an error
 
 
 def prepare_job(

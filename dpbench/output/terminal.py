@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dpbench.output.verdicts import AHEAD, BAD, GOOD, PRINTED, UNSURE, Tone
+from dpbench.package import command_in_use
 
 __all__ = [
     "count_verdicts", "fit_columns", "format_count", "progress", "say", "shorten", "table",
@@ -223,10 +224,9 @@ def progress(
 def command_line(words: Sequence[str]) -> str:
     """Return the shell command that runs dpbench with these words of the command line.
 
-    It begins with ``python -m dpbench``, or with the value of the environment variable
-    ``DPBENCH_COMMAND``, which the script ``dev.sh`` sets.
+    It begins with the command in use; see `dpbench.package.command_in_use`.
     """
-    return f"{os.environ.get('DPBENCH_COMMAND', 'python -m dpbench')} {shlex.join(words)}".strip()
+    return f"{command_in_use()} {shlex.join(words)}".strip()
 
 
 def replay_line(words: Sequence[str], name: str) -> str:

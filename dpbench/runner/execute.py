@@ -90,8 +90,7 @@ def compute(
             from dpbench.runner.cluster import compute_on_cluster  # an extra
         except ImportError as error:
             raise ConfigError(
-                "runner: 'dask': not installed; install the extra with pip install "
-                "'dpbench-mean[dask]'"
+                "runner: 'dask': not installed; install it with pip install 'distributed>=2024.8'"
             ) from error
         for i, result in compute_on_cluster(run, tasks, runner.address, workers, origin):
             yield tasks[i], result

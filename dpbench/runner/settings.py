@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from dpbench.errors import choose_from
 from dpbench.output.style import Font, Width
 from dpbench.registry import ConfigError, Trials, nested_entry, validated
 from dpbench.runner.execute import Runner
@@ -37,6 +39,24 @@ def _check_processes(processes: int) -> int:
     if processes == 0:
         raise ValueError("give a number of processes, or -1 for all cores")
     return processes
+
+
+def _check_plugins(names: Any) -> Any:
+    """Return names of modules unchanged; raise ValueError with the right form of a file's name."""
+    if isinstance(names, str):
+        raise ValueError(f"expected a list: [{Path(names).name.removesuffix('.py')}]")
+    for name in names if isinstance(names, list | tuple) else ():
+        if (
+            not isinstance(name, str)
+            or re.fullmatch(r"[A-Za-z_][\w.]*", name) is None
+            or (name.endswith(".py"))
+        ):
+            path = Path(str(name))
+            module = re.sub(r"\W", "_", path.name.removesuffix(".py"))
+            renamed = "" if module == path.name.removesuffix(".py") else ", after renaming the file"
+            folder = "" if path.parent == Path() else f", and --config-dir {path.parent}"
+            raise ValueError(f"expected names of modules: [{module}]{folder}{renamed}")
+    return names
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -94,7 +114,10 @@ class Settings:
     out: PathText | None = None
     resume: bool = True
     runner: Annotated[Runner, nested_entry(Runner)] = Runner()
-    plugins: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...] = ()
+    plugins: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...],
+        BeforeValidator(_check_plugins),
+    ] = ()
     replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[1-9][0-9]{0,17}$")] | None = None
     track: Literal["check", "update"] | None = None
     baseline: PathText | None = None
@@ -136,12 +159,29 @@ def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
             importlib.import_module(name)
         except Exception as error:
             first, *_ = str(error).splitlines() or [""]
-            raise ConfigError(f"plugins: {name!r}: {type(error).__name__}: {first}") from error
+            advice = _similar_modules(name, config_dir) if isinstance(error, ImportError) else ""
+            message = f"plugins: {name!r}: {type(error).__name__}: {first}{advice}"
+            raise ConfigError(message) from error
         source = getattr(sys.modules[name.partition(".")[0]], "__file__", None)
         if source is None:
             raise ConfigError(f"plugins: {name!r}: a folder without __init__.py is no module")
         roots.add(Path(source).resolve().parent)
     return roots
+
+
+def _similar_modules(name: str, config_dir: Path | None) -> str:
+    """Return advice for a module that is not found: a similar file, or where modules are searched.
+
+    The advice is empty if the module exists, so that the failed import is of another module.
+    """
+    folders = [folder for folder in (config_dir, Path.cwd()) if folder is not None]
+    files = [path.stem for folder in folders for path in sorted(folder.glob("*.py"))]
+    if name in files:
+        return ""
+    suggestion, is_similar, _ = choose_from(name, files).partition("? ")
+    if is_similar:
+        return f"; {suggestion}?"
+    return "; it is searched in the working folder and in --config-dir DIR"
 
 
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:

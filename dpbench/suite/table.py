@@ -36,7 +36,7 @@ COLUMNS = [
 
 
 def archive_path(suite: str) -> Path:
-    """Return the path of a suite's archive, the file of stored scores in the checkout."""
+    """Return the path of a suite's archive, the file of stored scores that dpbench comes with."""
     return conf_folder().parent / "results" / "archive" / f"{suite}.parquet"
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import PlainValidator
 
 from dpbench.distributions import Distribution
+from dpbench.errors import ErrorCollector
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, Nested, Registered, check_label
@@ -77,25 +78,31 @@ def _variants_validator(
 
     def build(entries: Any) -> dict[str, Variant[Any]]:
         if not isinstance(entries, Mapping):
-            raise ValueError("expected a mapping of names")
+            example = f", as {{NAME: {{kind: {entries}}}}}" if isinstance(entries, str) else ""
+            raise ValueError(f"expected a mapping of names{example}")
         if not entries:
             raise ValueError("at least one entry is needed")
         if all(isinstance(variant, Variant) for variant in entries.values()):  # validated before
             return dict(entries)
         variants: dict[str, Variant[Any]] = {}
+        errors = ErrorCollector()
         for key, text in entries.items():
-            name, entry = str(key), text
-            for kind in kinds:
-                entry = kind.replace_old_names(entry, name)
-            is_instance = not isinstance(entry, Mapping)
-            for spec, swept in [(entry, ())] if is_instance else expand_entry(name, entry, kinds):
-                value = make(spec, name)
-                variant = Variant(name, value, _parameters(value), swept)
-                label = check_label(variant.label())
-                if label in variants:
-                    raise ConfigError(f"{name}: two entries would be called {label!r}")
-                variants[label] = variant
+            with errors.step():
+                expand(str(key), text, variants)
+        errors.raise_all()
         return variants
+
+    def expand(name: str, entry: Any, variants: dict[str, Variant[Any]]) -> None:
+        for kind in kinds:
+            entry = kind.replace_old_names(entry, name)
+        is_instance = not isinstance(entry, Mapping)
+        for spec, swept in [(entry, ())] if is_instance else expand_entry(name, entry, kinds):
+            value = make(spec, name)
+            variant = Variant(name, value, _parameters(value), swept)
+            label = check_label(variant.label())
+            if label in variants:
+                raise ConfigError(f"{name}: two entries would be called {label!r}")
+            variants[label] = variant
 
     check = PlainValidator(build)
     return Nested(of=kinds, check=check, by_label=True, variants=True, optional=optional)

@@ -28,6 +28,7 @@ import pandas as pd
 from pydantic import Discriminator, Field, Tag
 
 from dpbench.distributions import Distribution
+from dpbench.errors import ErrorCollector
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, NonPrivate
 from dpbench.privacy.neighbours import replacement_budget
@@ -364,6 +365,7 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     settings: dict[tuple[str, int, str], dict[str, Setting]] = {}
     setting_count = block_count = 0
     part_trials: dict[tuple[str, int, str], tuple[int, str]] = {}
+    _check_parts(sweep)
     for name, part in sweep.parts.items():
         where = f"sweep.parts.{name}"
         for label in select_labels(part.families, sweep.families, f"{where}.families"):
@@ -527,6 +529,23 @@ def _check_use(sweep: Sweep, run: set[str]) -> None:
             key = f"sweep.estimators.{variant.name}"
             fact = f"no part of the sweep runs it; it supports: {supports}"
             raise ConfigError(f"{key}: {fact}; a part that chooses its estimators has to name it")
+
+
+def _check_parts(sweep: Sweep) -> None:
+    """Raise a ConfigError with all errors of the parts' selections and of their estimators."""
+    errors = ErrorCollector()
+    for name, part in sweep.parts.items():
+        where, estimators = f"sweep.parts.{name}", list[str]()
+        with errors.step():
+            select_labels(part.budgets, sweep.budgets, f"{where}.budgets")
+        with errors.step():
+            estimators = select_labels(part.estimators, sweep.estimators, f"{where}.estimators")
+        with errors.step():
+            for family in select_labels(part.families, sweep.families, f"{where}.families"):
+                for label in estimators:
+                    with errors.step():
+                        sweep.estimator(label, family)
+    errors.raise_all()
 
 
 def _make_settings(sweep: Sweep, part: Part, where: str, family_label: str) -> list[Setting]:

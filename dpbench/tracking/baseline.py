@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpbench.output.files import atomic
-from dpbench.package import conf_folder
+from dpbench.package import checkout
 from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.runner.store import Memory, Store
@@ -205,8 +205,7 @@ def baseline_path(path: str | None, sweep: str) -> Path:
     """
     if path is not None:
         return Path(path)
-    checkout = conf_folder().parent
-    root = checkout if (checkout / "pyproject.toml").exists() else Path()
+    root = checkout() or Path()
     return root / "results" / "baselines" / f"{sweep}.parquet"
 
 

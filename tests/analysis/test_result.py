@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -41,7 +42,6 @@ def test_the_errors_of_every_trial(result: Result) -> None:
             assert row[column] == quantile(one[None], q)[0] == np.sort(one)[int(q * 40) - 1]
     assert result.errors(rho=[0.1, 1])["privacy"].eq("zcdp").all()
     pd.testing.assert_frame_equal(result.errors(n=np.array([100, 400])), whole)
-    assert list(result.errors(n=7)["error"]) == []
     with pytest.raises(KeyError, match="'nope': no such column; choose from distribution, family"):
         result.errors(nope=1)
 
@@ -93,3 +93,64 @@ def test_labels_of_a_table_are_no_missing_values(tmp_path: Path) -> None:
     found = _read_table(tmp_path / "summary.csv")
     assert found["estimator"].tolist() == labels
     assert found["q90"].isna().tolist() == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("selected", "told"),
+    [
+        ({"n": 123}, "n=123: no such row; there are 100, 400"),
+        ({"n": [100, 7]}, "n=7: no such row; there are 100, 400"),
+        ({"epsilon": 3}, "epsilon=3: no such row; there are 1, None"),
+        ({"estimator": "cliped"}, "estimator='cliped': no such row; did you mean "),
+        (
+            {"privacy": "zcdp", "epsilon": 1},
+            r"epsilon=\[1\]: no such row together with privacy=\['zcdp'\]; there are None",
+        ),
+    ],
+)
+def test_errors_without_a_match_tell_what_there_is(
+    result: Result, selected: dict[str, object], told: str
+) -> None:
+    with pytest.raises(KeyError, match=told):
+        result.errors(**selected)
+
+
+def test_a_result_describes_itself(tmp_path: Path) -> None:
+    part = {"n": [100, 400], "trials": 40, "claims": {"rate": SAMPLING}}
+    spec = spec_of({"m<b>": {"kind": "empirical_mean"}}, parts={"all": part})
+    spec["estimators"] = {"mean": {"kind": "empirical_mean"}}
+    in_memory = repr(dpbench.run(spec, n_jobs=1))
+    assert re.fullmatch(
+        r"<Result of sweep '\w+': \d+ rows, \d families, 1 estimators; claims: theorems: 1 \w+.*; "
+        r"folder: none, in memory>",
+        in_memory,
+    )
+    assert len(in_memory) < 200
+    stored = dpbench.run(spec, n_jobs=1, out=tmp_path / "a<b")
+    assert repr(stored).endswith(f"; folder: {tmp_path}/a<b>")
+    page = stored._repr_html_()
+    assert "<td style='text-align: left'>1: mean</td>" in page
+    assert f"{tmp_path}/a&lt;b</td>" in page
+    assert repr(dpbench.load(tmp_path / "a<b")) == repr(stored)
+
+
+def test_variants_are_in_the_order_of_their_numbers() -> None:
+    """In the summary, in the claims, and in what is printed."""
+    uppers, epsilons = [10, 9, 100], [10, 0.1, 1]
+    rate = {**SAMPLING, "estimators": "c"}
+    result = dpbench.run(
+        {
+            "families": {"g": {"kind": "gaussian", "scale": [10, 9]}},
+            "estimators": {"c": {"kind": "clipped_mean", "lower": -3, "upper": uppers}},
+            "budgets": {"pure": {"kind": "pure_dp", "epsilon": epsilons}},
+            "parts": {"all": {"n": [1000, 200], "trials": 10, "claims": {"rate": rate}}},
+        },
+        n_jobs=1,
+    )
+    for table in (result.summary, result.claims):
+        assert list(table["estimator"].unique()) == ["c_upper9", "c_upper10", "c_upper100"]
+        assert list(table["epsilon"].unique()) == [0.1, 1, 10]
+    assert list(result.summary["distribution"].unique()) == ["g_scale9", "g_scale10"]
+    assert list(result.summary["n"].unique()) == [200, 1000]
+    text = result.scoreboard
+    assert text.index("c_upper9 ") < text.index("c_upper10 ") < text.index("c_upper100 ")

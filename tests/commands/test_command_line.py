@@ -10,6 +10,7 @@ import pytest
 from dpbench.cli import run
 from dpbench.commands import command, commands
 from dpbench.commands.command_line import NoKeys, read_words
+from dpbench.output.help_page import help_page
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.settings import PathText, Seed
 
@@ -100,10 +101,13 @@ def test_help_after_a_command_and_a_task(name: str, capsys: pytest.CaptureFixtur
     usage = command(name.partition(" ")[0]).USAGE
     for words in (["--help"], ["-h"], ["word", "-h"], ["--foo", "--help"]):
         assert run([*name.split(), *words]) == 0
-        assert capsys.readouterr() == (f"{usage}\n", "")
+        assert capsys.readouterr() == (f"{help_page(usage)}\n", "")
 
 
-def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_commands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
     assert "  init-ci [DIR]     write a sweep, a plug-in and a CI workflow that test" in shown

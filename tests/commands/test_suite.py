@@ -110,7 +110,10 @@ def test_what_cannot_be_used_is_one_line(
         (["archive", "n_jobs=0"], "n_jobs: 0: give a number of processes, or -1 for all cores"),
         (["list", "problems=nothing"], "problems: 'nothing': no problem of dpbench-mean-v2"),
         (["compare", "no.parquet"], "'no.parquet': no such file; suite run makes one"),
-        (["compare", "a.parquet", "archive=no"], "archive: 'no': no such file; a checkout has it"),
+        (
+            ["compare", "a.parquet", "archive=no"],
+            "archive: 'no': no such file; omit it for the scores of dpbench",
+        ),
         (["compare", "a.parquet"], "'a.parquet': no scores of a suite, or damaged"),
         (["archive", "quick=true"], "archive: quick= and problems= score a part only"),
         (["archive", "out=a.py"], "out: 'a.py': give a file that ends in .parquet"),

@@ -15,7 +15,7 @@ from dpbench.jobs.composition import SHIPPED_DATA, _resolve_path, compose
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.settings import Settings
 from dpbench.seeds import canonical
-from tests.bench import MINE, Bench
+from tests.bench import MINE, Bench, Spec, unusable
 
 # What Hydra's grammar or composition refuses, and what the line must name.
 WORDS: list[tuple[str, list[str]]] = [
@@ -183,3 +183,89 @@ def test_a_file_of_the_user_goes_before_shipped_data(tmp_path: Path) -> None:
     (tmp_path / name).write_text("x")
     assert _resolve_path(name, tmp_path) == str((tmp_path / name).resolve())
     assert _resolve_path("mine.csv", tmp_path) == str((tmp_path / "mine.csv").resolve())
+
+
+def test_all_errors_are_told_at_once_with_a_line_each(bench: Bench) -> None:
+    """Words that cannot be parsed, misspelt keys, then values, of options and of the sweep."""
+    words = ["trails=5", "sed=1", "seed=-1", "sweep.budgets.pure.epsilon=0", "n_jobs=0", "x=["]
+    words += ["sweep.budgts.pure.epsilon=1", "+sweep.estimators.a.kind=medin"]
+    before = bench.files()
+    code, out, err = bench.run(*words)
+    assert (code, out, bench.files()) == (2, "", before)
+    told = [line.split(": ")[1] for line in err.splitlines()]
+    assert told == [
+        "x=[", "trails", "sed", "sweep.budgts.pure.epsilon", "seed", "n_jobs",
+        "sweep.estimators.a.kind", "sweep.budgets.pure.epsilon",
+    ]  # fmt: skip
+    assert all(line.startswith("dpbench: ") for line in err.splitlines())
+
+
+def test_all_errors_of_a_file_are_told_at_once(bench: Bench) -> None:
+    def break_all(spec: Spec) -> None:
+        spec["families"]["tails"]["tail_indx"] = 3
+        spec["families"]["two_point"]["k"] = -1
+        spec["budgets"]["pure"]["epsilon"] = -1
+        spec["parts"]["worst"]["trials"] = 0
+        spec["parts"]["tails"]["n"] = []
+        spec["claims"]["alpha"]["tolerance"] = -1
+        spec["figurs"] = {}
+
+    bench.write(break_all)
+    code, _, err = bench.run()
+    told = sorted(line.split(": ")[1] for line in err.splitlines())
+    assert code == 2
+    assert told == [
+        "sweep.budgets.pure.epsilon", "sweep.claims.alpha.tolerance",
+        "sweep.families.tails.tail_indx", "sweep.families.two_point.k", "sweep.figurs",
+        "sweep.parts.tails.n", "sweep.parts.worst.trials",
+    ]  # fmt: skip
+
+
+def test_all_errors_of_selections_are_told_at_once(bench: Bench) -> None:
+    def break_all(spec: Spec) -> None:
+        spec["parts"]["worst"] |= {"families": "nope", "estimators": ["nope"]}
+        spec["estimators"]["rate"]["policy"] = "rat"
+
+    bench.write(break_all)
+    _, _, err = bench.run()
+    assert [line.split(": ")[1] for line in err.splitlines()] == [
+        "sweep.parts.worst.estimators", "sweep.parts.worst.families",
+        "sweep.estimators.rate.policy",
+    ]  # fmt: skip
+
+
+def test_a_key_misspelt_is_not_told_as_missing(bench: Bench) -> None:
+    bench.write(lambda spec: spec["budgets"].update(pure={"kind": "pure_dp", "epsilom": 1}))
+    bench.refuses(named=["sweep.budgets.pure.epsilom: no such key; did you mean 'epsilon'?"])
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ("estimator=median", ["LABEL=NAME"]),
+        ("+estimator=median", ["write +estimator@sweep.estimators.LABEL=median"]),
+        ("+distribution=gaussian", ["write +distribution@sweep.families.LABEL=gaussian"]),
+        ("sweep.estimators=median", ["expected a mapping of names, as {NAME: {kind: median}}"]),
+        ("+sweep.estimators.x=median", ["expected a mapping with a key 'kind', as {kind: median}"]),
+        ("plugins=mylab.py", ["plugins: 'mylab.py': expected a list: [mylab]"]),
+        ("plugins=[mylab.py]", ["expected names of modules: [mylab]"]),
+        ("plugins=[sub/mylab.py]", ["expected names of modules: [mylab], and --config-dir sub"]),
+        ("plugins=[my-lab.py]", ["expected names of modules: [my_lab], after renaming the file"]),
+        ("plugins=[mylba]", ["No module named 'mylba'; did you mean 'mylab'?"]),
+        ("plugins=[nope]", ["it is searched in the working folder and in --config-dir DIR"]),
+        ("seed=1,2", ["seed=1,2: several values; ", "--multirun runs each value"]),
+        ("sweep=tfig", ["for ./sweep/tfig.yaml write sweep=tfig --config-dir ."]),
+        ("sweep=./sweep/tfig.yaml", ["for ./sweep/tfig.yaml write sweep=tfig --config-dir ."]),
+        ("sweep=there", ["move there.yaml to sweep/there.yaml, then write sweep=there --config-"]),
+        ("sweep=sweep/quick", ["no such configuration; write sweep=quick"]),
+        ("seed= 5", ["without spaces around =: seed=5"]),
+        ("sweep:quick", ["Error parsing override 'sweep:quick'; write KEY=VALUE"]),
+        ("--seed=5", ["keys have no hyphen: seed=5"]),
+        ("seed", ["seed: is a key; write seed=VALUE"]),
+    ],
+)  # fmt: skip
+def test_advice_to_a_stranger(bench: Bench, words: str, lines: list[str]) -> None:
+    (bench.folder / "sweep").mkdir()
+    for name in ("sweep/tfig.yaml", "there.yaml", "mylab.py"):
+        (bench.folder / name).write_text("name: tfig\n")
+    unusable(bench.raw(words), *lines)

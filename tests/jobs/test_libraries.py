@@ -52,7 +52,7 @@ def sweep(fakes: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None:
     """The fake library has noise of a fixed seed; `own` has noise of the seed of the sweep."""
     result = sweep.done()
-    assert "python_dp: not installed: bash dev.sh libraries python-dp" in result.out
+    assert "python_dp: not installed: python -m dpbench libraries python-dp" in result.out
     rows = sweep.table("libraries.csv")
     assert set(rows["estimator"]) == {"opendp", "own"}
     assert (rows["trials"] == 3000).all()
@@ -82,7 +82,9 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
 def test_where_nothing_is_installed(sweep: Bench) -> None:
     alone = {name: one for name, one in SWEEP["estimators"].items() if name == "python_dp"}
     sweep.text(json.dumps({**SWEEP, "estimators": alone}))
-    unusable(sweep.run(), "none of these can run; python_dp: not installed: bash dev.sh libraries")
+    unusable(
+        sweep.run(), "none of these can run; python_dp: not installed: python -m dpbench libraries"
+    )
 
 
 def test_a_wrong_library_and_one_that_ends_make_the_exit_code_1(

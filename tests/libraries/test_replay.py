@@ -73,7 +73,11 @@ def test_each_mistake_is_found_and_what_is_right_is_not_refuted(fakes: Path) -> 
     )
     missing = table[table["query"] == ""]
     assert missing["library"].tolist() == ["diffprivlib"]
-    assert missing["message"].item().startswith("not installed: bash dev.sh libraries diffprivlib")
+    assert (
+        missing["message"]
+        .item()
+        .startswith("not installed: python -m dpbench libraries diffprivlib")
+    )
     # the refutation of the histogram was not expected, in both relations
     assert unexpected_verdicts(table) == [
         "replay: opendp histogram laplace: refuted, not refuted was expected"

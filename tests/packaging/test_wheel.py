@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dpbench.suite.problems import SUITE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -34,6 +36,9 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     assert {"dpbench/conf/sweep/heavy_tail.yaml", "dpbench/conf/sweep.schema.json"} < set(names)
     assert {"dpbench/templates/accuracy.yml", "dpbench/templates/my_mean.py"} < set(names)
     assert "dpbench/estimators/catalogue.yaml" in names
+    assert {f"dpbench/results/archive/{SUITE}.parquet", "dpbench/docs/howto/benchmark.md"} < set(
+        names
+    )
     assert not [name for name in names if not name.startswith("dpbench")]
     target, work = tmp_path / "site", tmp_path / "work"
     work.mkdir()
@@ -41,7 +46,13 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     _do(*pip, "--target", target, wheel, cwd=work)
     find = "import importlib.util as u; print(u.find_spec('dpbench').origin)"
     assert _do(sys.executable, "-c", find, cwd=work, path=str(target)).startswith(str(target))
-    assert "heavy_tail" in _do(target / "bin" / "dpbench", "--help", cwd=work, path=str(target))
+    script = target / "bin" / "dpbench"
+    assert "heavy_tail" in _do(script, "--help", cwd=work, path=str(target))
+    usage = _do(script, "suite", "--help", cwd=work, path=str(target))
+    page = usage.rpartition("How to write an entry: ")[2].strip().removesuffix(".")
+    assert Path(page).is_file(), usage
+    archived = f"import dpbench.suite.table as t; print(t.archive_path('{SUITE}').is_file())"
+    assert "True" in _do(sys.executable, "-c", archived, cwd=work, path=str(target))
     words = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "two_regimes", "real_tails")]
     words += ["~sweep.figures", "trials=4", "n_jobs=1", "paper=true"]
     words += ["sweep.parts.worst_case.n.points=2"]
@@ -83,3 +94,21 @@ def test_dev_sh_adds_what_is_missing_and_begins_anew_with_new_requirements(tmp_p
     with (folder / "constraints.txt").open("a") as file:
         file.write("# another\n")
     assert installed("python") == ["venv", "here[dev]"]
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_dev_sh_says_what_to_do_where_it_cannot_write(tmp_path: Path, chosen: bool) -> None:
+    """A file stands where the folder would be made, because root may write everywhere."""
+    for name in ("dev.sh", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    env = {key: value for key, value in os.environ.items() if key != "DPBENCH_VENV"}
+    (tmp_path / ".venv").write_text("")
+    if chosen:
+        env["DPBENCH_VENV"] = ".venv/deeper"
+    command = ["bash", "dev.sh", "bench"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    venv = tmp_path / ".venv" / "deeper" if chosen else tmp_path / ".venv"
+    wanted = f"dev.sh: {venv}: cannot be written; set DPBENCH_VENV=DIR, or copy the checkout\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", wanted)

@@ -370,3 +370,21 @@ def test_a_source_that_nobody_wrote(tiny: Path, capsys: pytest.CaptureFixture[st
     assert main(["tinny"]) == 2
     assert "tinny: no such source; did you mean 'tiny'? choose from" in capsys.readouterr().err
     assert not list(tiny.rglob("*.p*"))
+
+
+def test_every_sweep_of_every_source_composes_with_the_overrides_that_help_shows() -> None:
+    words = ["trials=50", "seed=1", "n_jobs=1", "paper=true", "font=serif", "runner=dask"]
+    configs = paper.compose_sweeps(SHIPPED.values(), words)
+    assert set(configs) == {label for source in SHIPPED.values() for label in source.sweeps}
+    assert {config["trials"] for config in configs.values()} == {50}
+
+
+@pytest.mark.parametrize("word", ["ti-ny", "Tiny", "tiny.yaml", "tin y"])
+def test_a_source_misspelt_is_told_once_and_nothing_runs(
+    word: str, tiny: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paper, "run", lambda _: pytest.fail(f"ran in {tiny}"))
+    assert main([word]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert told.err.startswith(f"experiments: {word}: no such source; did you mean 'tiny'? ")

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbench.arrays import Floats
+from dpbench.package import cache_folder, checkout, command_in_use
 
 __all__ = [
     "REQUIREMENTS", "LibraryError", "Releases", "close_libraries", "environments", "folder",
@@ -60,11 +61,15 @@ class Releases(NamedTuple):
 def folder(name: str) -> Path:
     """Return the folder of a library's Python environment.
 
-    The folder is below ``.libraries`` of the checkout. If the environment variable
-    DPBENCH_LIBRARIES is set, it is below the folder that the variable names.
+    The folder is below the folder that the environment variable DPBENCH_LIBRARIES names. If the
+    variable is not set, it is below ``.libraries`` of the checkout. If dpbench is installed, or the
+    checkout cannot be written to, it is below the user's folder for caches.
     """
-    root = os.environ.get("DPBENCH_LIBRARIES") or HERE.parents[2] / ".libraries"
-    return Path(root).expanduser().absolute() / name
+    root: str | Path | None = os.environ.get("DPBENCH_LIBRARIES")
+    if not root and (home := checkout()) is not None:
+        own = home / ".libraries"
+        root = own if own.is_dir() or os.access(home, os.W_OK) else None
+    return Path(root or cache_folder() / "libraries").expanduser().absolute() / name
 
 
 def environments() -> list[Path]:
@@ -191,7 +196,7 @@ class _Library:
         if self._process is not None:
             return
         if not python(self._name).exists():
-            raise LibraryError(f"not installed: bash dev.sh libraries {self._name}")
+            raise LibraryError(f"not installed: {command_in_use()} libraries {self._name}")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed when the process has ended
         self._process = subprocess.Popen(  # noqa: S603
             [str(python(self._name)), "-I", str(HERE / "worker.py"), self._name],
