@@ -11,8 +11,7 @@ from typing import Any
 
 __all__ = [
     "AssumptionWarning", "ConfigError", "ErrorCollector", "RenamedWarning", "choose_from",
-    "reject_unknown_keywords",
-    "to_one_line",
+    "reject_unknown_keywords", "to_one_line",
 ]  # fmt: skip
 
 
