@@ -253,8 +253,8 @@ def warn_of_contradictions(
             warnings.warn(
                 to_one_line(
                     f"{place}{name}: {text}; choose the parameter from public knowledge of the "
-                    "records. (This warning looks at the data, so it is not private and for simulation "
-                    "only. Silence it by warnings.filterwarnings('ignore', "
+                    "records. (This warning looks at the data, so it is not private and for "
+                    "simulation only. Silence it by warnings.filterwarnings('ignore', "
                     "category=dpbench.AssumptionWarning).)"
                 ),
                 AssumptionWarning,
