@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Never, Self
+from typing import Any, Never, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -131,6 +131,28 @@ class Intervals:
 def _format_miss(miss: float | None) -> str:
     """Return the text ``, miss=...``, or blank text if the probability of a miss is not stated."""
     return "" if miss is None else f", miss={miss:.6g}"
+
+
+@overload
+def release(
+    estimator: Estimator,
+    data: ArrayLike,
+    budget: Budget | None,
+    *,
+    rng: np.random.Generator,
+    repeats: None = None,
+) -> float | Floats: ...
+
+
+@overload
+def release(
+    estimator: Estimator,
+    data: ArrayLike,
+    budget: Budget | None,
+    *,
+    rng: np.random.Generator,
+    repeats: int | None = None,
+) -> float | Floats | Intervals: ...
 
 
 def release(

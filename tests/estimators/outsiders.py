@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -16,7 +18,7 @@ def once(
     budget: Budget | None,
     repeats: int | None = None,
     seed: int = 1,
-) -> float | Floats:
+) -> Any:
     """Return `dpbench.release` of the data with a seeded generator."""
     return release(estimator, data, budget, rng=rng(seed), repeats=repeats)
 

@@ -65,9 +65,8 @@ def test_no_search_finds_better_shares(budget: Budget) -> None:
     def total(logits: Floats) -> float:
         shares = np.exp(logits) / np.exp(logits).sum()
         parts = [budget.fraction(float(share)) for share in shares]
-        return sum(
-            move**2 * part.noise_quantile(0.1) ** 2 for move, part in zip(moves, parts, strict=True)
-        )
+        quantiles = np.array([part.noise_quantile(0.1) for part in parts])
+        return float(((moves * quantiles) ** 2).sum())
 
     found = minimize(total, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 0})
     shares = np.exp(found.x) / np.exp(found.x).sum()
@@ -131,8 +130,8 @@ def test_one_noise_for_the_row_is_private_on_the_worst_pair() -> None:
         run(estimator, data, PureDP(epsilon), seed).value for seed, data in enumerate((left, right))
     ]
     # The events with the largest ratio of probabilities: all coordinates are far below or above.
-    for event in (lambda x: (x < [0, 0]).all(axis=1), lambda x: (x > [0.5, 50]).all(axis=1)):
-        low, high = sorted(event(x).mean() for x in ran)
+    for events in ([x < [0, 0] for x in ran], [x > [0.5, 50] for x in ran]):
+        low, high = sorted(event.all(axis=1).mean() for event in events)
         assert np.log(high / low) == pytest.approx(epsilon, abs=0.05)
 
 
@@ -150,8 +149,9 @@ def test_what_has_no_exact_error() -> None:
     sampling = exact("rmse", wide, law, 100, PureDP(1e6))
     assert sampling == pytest.approx(np.sqrt(3 / 100), rel=1e-3)
     assert np.isnan(exact("q90", wide, law, 100, PureDP(1.0)))
-    for narrow in ({"lower": -1, "upper": 9}, {"lower": -9, "upper": 1}):
-        assert np.isnan(exact("rmse", ColumnsClippedMean(**narrow), law, 100, PureDP(1.0)))
+    for lower, upper in ((-1, 9), (-9, 1)):
+        narrow = ColumnsClippedMean(lower=lower, upper=upper)
+        assert np.isnan(exact("rmse", narrow, law, 100, PureDP(1.0)))
 
 
 @pytest.mark.parametrize(

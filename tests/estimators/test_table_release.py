@@ -82,7 +82,7 @@ def test_group_sizes_are_private(budget: Budget) -> None:
     pd.testing.assert_frame_equal(
         released.estimates.loc[["north", "south"]], means(), atol=1e-2, check_names=False
     )
-    assert released.estimates.loc["west"].between(0, 100).all()
+    assert np.all(np.abs(released.estimates.loc["west"].to_numpy(float) - 50) <= 50)
     assert released.spent == pytest.approx((1e6,))
     half = "250000" if sizes else "500000"
     assert f"in parallel: west: pure_add_remove epsilon {half}: additive" in released.receipt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +45,7 @@ CLIP, WIDE = ClippedMean(lower=0.0, upper=1.0), ClippedMean(lower=0.0, upper=8.0
 PUBLIC = TableMean(columns={"x": CLIP, "y": WIDE}, groups=["a", "b", "c"], labels=[0, 2] * 30)
 
 
-def records(labels: list[float], d: int = 2) -> Floats:
+def records(labels: Sequence[float], d: int = 2) -> Floats:
     return np.column_stack([labels, *[np.linspace(0, 90, len(labels))] * d])
 
 
@@ -113,7 +114,7 @@ def test_shares_of_the_columns(budget: Budget) -> None:
     columns = {"x": CLIP, "y": WIDE}  # widths 1 and 8
 
     def shares(**more: Any) -> list[float]:
-        return TableMean(columns=columns, labels=[0], **more).shares(budget).tolist()
+        return list(TableMean(columns=columns, labels=[0], **more).shares(budget))
 
     assert shares() == [0.5, 0.5]
     best = [1 / 5, 4 / 5] if budget.notion == "pure" else [1 / 9, 8 / 9]
@@ -196,7 +197,7 @@ def test_records_that_do_not_fit() -> None:
 
 # Mistakes that the ledger, the replay and the audit by runs find.
 
-TWO = {"columns": {"x": SUMS, "y": SUMS, "z": SUMS}, "groups": ["a", "b"]}
+TWO: dict[str, Any] = {"columns": {"x": SUMS, "y": SUMS, "z": SUMS}, "groups": ["a", "b"]}
 PURE, PURE_ADD_REMOVE = PureDP(1.0), PureDP(1.0, neighbours="add_remove")
 
 
@@ -272,7 +273,7 @@ def test_the_replay_sees_a_moved_record() -> None:
     found = audit_replay(_MovedRecordChargedOnce(**TWO), PURE, pairs[0], rng=rng())
     assert found.verdict == "refuted"
     assert found.move_over_sensitivity == pytest.approx(2 * 200 / 200)
-    clipped = {"columns": {"x": CLIP, "y": CLIP, "z": CLIP}, "groups": ["a", "b"]}
+    clipped: dict[str, Any] = {"columns": {"x": CLIP, "y": CLIP, "z": CLIP}, "groups": ["a", "b"]}
     both = records([0.0] * 4 + [1.0] * 4, 3)
     pair = Pair.replacing("moves", both, 0, np.append(1.0, both[0, 1:]))
     found = audit_replay(_PublicSizesOfPrivateGroups(**clipped), PURE, pair, rng=rng())

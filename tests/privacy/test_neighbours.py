@@ -110,7 +110,7 @@ def test_the_ledger_converts_a_part_for_removed_records() -> None:
             cell.add_noise(np.zeros(3), {"add_remove": 1.0})
         assert ledger.spent == pytest.approx(budget.amounts, rel=1e-12)
         with pytest.raises(OverdraftError):
-            Ledger(budget, rng()).split(replace(budget, neighbours="add_remove"))  # type: ignore[type-var]
+            Ledger(budget, rng()).split(replace(budget, neighbours="add_remove"))
     # The tape states the sensitivity for the two steps of a replacement.
     tape = Tape()
     ledger = Ledger(PureDP(1.0), rng(), tape=tape)

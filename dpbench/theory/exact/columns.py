@@ -75,7 +75,8 @@ def _column_rmse(metric: str, e: Any, law: dist.Distribution, setting: ReleaseSe
     if metric != "rmse":
         return NAN
     if isinstance(law, dist.Hypercube):  # fixed records, so that no sampling error counts
-        low, high, sampling = *np.array([-1, 1]) * law.length / np.sqrt(d), 0.0
+        half = law.length / np.sqrt(d)
+        low, high, sampling = np.full(d, -half), np.full(d, half), 0.0
     elif isinstance(law, dist.MultivariateGaussian):
         deviations = SAFE_DEVIATIONS * np.sqrt(np.diag(law.covariance))
         low, high, sampling = law.mean - deviations, law.mean + deviations, law.variance / n
