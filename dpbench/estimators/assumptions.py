@@ -115,7 +115,7 @@ class MeanWithin:
         count, distance = found
         return (
             f"radius = {self.radius:g} assumes a mean in [{-self.radius:g}, {self.radius:g}], but "
-            f"{count:,} of {len(records):,} records are at least {distance:.3g} outside"
+            f"{count:,} of {len(records):,} records are at least {_number(distance)} outside"
         )
 
 
@@ -278,7 +278,7 @@ def _describe_spread(tail: MomentSpread | GaussianSpread, records: Floats) -> st
     count, distance = found
     return (
         f"{tail.statement}, but {count:,} of {len(differences):,} pairs of records are at least "
-        f"{distance:.3g} apart"
+        f"{_number(distance)} apart"
     )
 
 
@@ -305,6 +305,11 @@ def _first_alarm(
     middle = (m - 1) // 2
     j = middle if at_least[middle, coordinate] <= FALSE_ALARM / (m * d) else j
     return int(j) + 1, float(ordered[j, coordinate])
+
+
+def _number(value: float) -> str:
+    """Return a number with three digits, such as 19,600."""
+    return f"{float(f'{value:.3g}'):,.12g}"
 
 
 def _describe_outside(outside: NDArray[np.bool_], bounds: str) -> str | None:

@@ -218,7 +218,7 @@ def test_every_estimator(estimator: Estimator, notions: str, how: dict[str, Any]
 @pytest.mark.filterwarnings("ignore::dpbench.errors.AssumptionWarning")  # for simulations only
 @pytest.mark.parametrize(("estimator", "notions", "how"), ROWS, ids=lambda v: type(v).__name__)
 def test_data_raise_no_warning(estimator: Estimator, notions: str, how: dict[str, Any]) -> None:
-    """No data raise another warning, which ``python -W error`` turns into a leak of a record."""
+    """No data raise another warning, which an error filter would turn into a leak."""
     # GDP is left out, because its noise is the noise of zCDP, which the same estimators support.
     notions_of_data = [b for b in testing.NOTIONS if b.notion != "gdp" and estimator.supports(b)]
     budgets = [None if b.notion == "none" else b for b in notions_of_data]
