@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts
 from dpbench.analysis.extremes import largest
@@ -21,6 +22,7 @@ from dpbench.analysis.study import Study
 from dpbench.output.style import NOTIONS
 from dpbench.output.terminal import fit_columns, format_count, shorten, table
 from dpbench.output.verdicts import CLAIMS, EARLY
+from dpbench.package import conf_folder
 from dpbench.privacy.symbols import budget_text
 from dpbench.sweep.selection import BUDGET
 
@@ -36,6 +38,7 @@ TITLES = (
 )
 MAX_FAILING = 12  # rows of failing settings
 MAX_SIZES, MAX_ERROR_ROWS = 5, 40  # columns of n and rows of errors, for a sweep without claims
+MAX_UNCLAIMED_ROWS = 12  # rows of errors of estimators without a claim, in a sweep with claims
 
 
 def _format_claims(claims: pd.DataFrame, study: Study) -> str:
@@ -176,6 +179,50 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
             return
         rows_left -= len(rows)
         yield table(f"Errors on {family}: the 0.9 quantile, worst over its laws", rows)
+
+
+def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
+    """Yield a table of errors of the estimators that no claim is about, in a sweep with claims.
+
+    Such an estimator is typically one that a user added. Estimators without privacy, and the
+    estimators of the shipped sweep of this name, are left out. A row has one family, at its largest
+    n, with the budget that was run at most n; `best other` is the most accurate private estimator
+    there.
+    """
+    claimed: set[str] = set()
+    for claim in study.all_claims.values():
+        claimed |= {*summary["estimator"][claim.rows(summary, study)]}
+    claimed |= {label for label, v in study.estimators.items() if v.name in _shipped(study.name)}
+    private = summary[summary["privacy"] != "none"]
+    rows: list[Mapping[str, str] | str] = []
+    groups = private[~private["estimator"].isin(claimed)].groupby(
+        ["estimator", "family"], sort=False
+    )
+    for (estimator, family), group in groups:
+        sizes = group.groupby(BUDGET, dropna=False, sort=False)["n"].transform("nunique")
+        row = group.loc[group[sizes == sizes.max()]["n"].idxmax()]
+        beside = private[(private["family"] == family) & (private["n"] == row["n"])]
+        for name in BUDGET:
+            beside = beside[
+                (beside[name] == row[name]) | (pd.isna(row[name]) & beside[name].isna())
+            ]
+        worst = beside.groupby("estimator")["q90"].max()
+        cells = {"estimator": str(estimator), "distribution": str(family)}
+        cells |= {"privacy": _format_privacy(row.to_dict()), "n": format_count(row["n"])}
+        others = worst.drop(index=estimator).dropna()
+        best = f"{others.min():.3g} {others.idxmin()}" if len(others) else ""
+        rows.append(cells | {"q90": f"{worst[estimator]:.3g}", "best other": best})
+    if len(rows) > MAX_UNCLAIMED_ROWS:
+        rest = len(rows) - MAX_UNCLAIMED_ROWS
+        rows = [*rows[:MAX_UNCLAIMED_ROWS], f"and {rest} more: see q90 in summary.csv"]
+    if rows:
+        yield table("Errors without a claim: worst q90 of each family at its largest n", rows)
+
+
+def _shipped(name: str) -> set[str]:
+    """Return the names of the estimators in the shipped sweep of a name; empty if there is none."""
+    path = conf_folder() / "sweep" / f"{name}.yaml"
+    return {*yaml.safe_load(path.read_text("utf-8"))["estimators"]} if path.exists() else set()
 
 
 def _format_factors(factors: pd.DataFrame, study: Study) -> Iterator[str]:
@@ -333,7 +380,8 @@ def render(
         The study that was run.
     summary, claims, factors, samples : DataFrame
         Tables of the run, see `dpbench.analysis.result.Result`. If there are no claims, the text
-        has the errors of the summary in place of verdicts.
+        has the errors of the summary in place of verdicts. Else it has the errors of estimators
+        without a claim, such as those of a user.
     failures : sequence of Failure
         Error messages of the settings that raised an error.
 
@@ -344,6 +392,7 @@ def render(
     """
     parts = [
         *(_format_errors(summary) if claims.empty else [_format_claims(claims, study)]),
+        *(() if claims.empty else _format_unclaimed(summary, study)),
         *_format_factors(factors, study),
         *_format_samples(samples),
         *_format_failing_trials(summary),

@@ -96,6 +96,7 @@ class StudyJob(FolderJob):
     def results(self) -> Sequence[str]:
         tables = ["summary.csv", "claims.csv", "factors.csv"]
         tables += ["sample_complexity.csv"] if self.plan.study.sample_complexity else []
+        tables += ["errors.tex", "errors.md"] if self.paper else []
         return [PAGE, *tables, "figures/", "manifest.json"]
 
     @property
@@ -195,13 +196,11 @@ class StudyJob(FolderJob):
     def _draw(self, result: Result, stamps: Stamps) -> None:
         """Draw the figures of a result.
 
-        If `paper` is True, the figures are one column wide. A LaTeX file for each figure and
-        ``claims.tex``, a table of the claims, are then written, too.
+        If `paper` is True, the figures are one column wide. A LaTeX file for each figure, and the
+        tables of `_write_tables`, are then written, too.
         """
         if self.paper:
-            rows = claim_rows(result, list(self.plan.study.all_claims))
-            with atomic(self.folder / "claims.tex", stamps) as path:
-                path.write_text(claims_table(rows), encoding="utf-8")
+            self._write_tables(result, stamps)
         figures, folder = self.plan.study.all_figures, self.folder / "figures"
         width: Width = "column" if self.paper else "page"
         with style(width, self.font) if figures else contextlib.nullcontext():
@@ -210,6 +209,18 @@ class StudyJob(FolderJob):
                 save(canvas, folder, label, stamps=stamps)
                 if self.paper:
                     write_snippet(figure, result, canvas, folder, label, stamps=stamps)
+
+    def _write_tables(self, result: Result, stamps: Stamps) -> None:
+        """Write a table of errors in LaTeX and in Markdown, and a table of the claims, if any."""
+        texts: dict[str, str] = {
+            "errors.tex": result.table(format="latex"),
+            "errors.md": result.table(format="markdown"),
+        }
+        if rows := claim_rows(result, list(self.plan.study.all_claims)):
+            texts["claims.tex"] = claims_table(rows)
+        for name, text in texts.items():
+            with atomic(self.folder / name, stamps) as path:
+                path.write_text(text, encoding="utf-8")
 
     def _replay(self, name: str) -> int:
         """Run the estimator with the failure `name` again, print the traceback and return 1.
