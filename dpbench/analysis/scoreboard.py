@@ -184,34 +184,28 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
 def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
     """Yield a table of errors of the estimators that no claim is about, in a sweep with claims.
 
-    Such an estimator is typically one that a user added. Estimators without privacy, and the
-    estimators of the shipped sweep of this name, are left out. A row has one family, at its largest
-    n, with the budget that was run at most n; `best other` is the most accurate private estimator
-    there.
+    A user may have added them. Estimators without privacy, and those of the shipped sweep of this
+    name, are left out. A row has the budget with the most n, at its largest n. ``best other`` is
+    the most accurate other private estimator there.
     """
-    claimed: set[str] = set()
+    claimed = {label for label, v in study.estimators.items() if v.name in _shipped(study.name)}
     for claim in study.all_claims.values():
         claimed |= {*summary["estimator"][claim.rows(summary, study)]}
-    claimed |= {label for label, v in study.estimators.items() if v.name in _shipped(study.name)}
     private = summary[summary["privacy"] != "none"]
+    private = private.assign(budget=list(map(_format_privacy, private.to_dict("records"))))
+    unclaimed = private[~private["estimator"].isin(claimed)]
     rows: list[Mapping[str, str] | str] = []
-    groups = private[~private["estimator"].isin(claimed)].groupby(
-        ["estimator", "family"], sort=False
-    )
-    for (estimator, family), group in groups:
-        sizes = group.groupby(BUDGET, dropna=False, sort=False)["n"].transform("nunique")
-        row = group.loc[group[sizes == sizes.max()]["n"].idxmax()]
-        beside = private[(private["family"] == family) & (private["n"] == row["n"])]
-        for name in BUDGET:
-            beside = beside[
-                (beside[name] == row[name]) | (pd.isna(row[name]) & beside[name].isna())
-            ]
+    for (label, family), group in unclaimed.groupby(["estimator", "family"], sort=False):
+        budget = group.groupby("budget", sort=False)["n"].nunique().idxmax()
+        n = group.loc[group["budget"] == budget, "n"].max()
+        beside = private.query("family == @family and budget == @budget and n == @n")
         worst = beside.groupby("estimator")["q90"].max()
-        cells = {"estimator": str(estimator), "distribution": str(family)}
-        cells |= {"privacy": _format_privacy(row.to_dict()), "n": format_count(row["n"])}
-        others = worst.drop(index=estimator).dropna()
-        best = f"{others.min():.3g} {others.idxmin()}" if len(others) else ""
-        rows.append(cells | {"q90": f"{worst[estimator]:.3g}", "best other": best})
+        others = worst.drop(index=label).dropna()
+        best = f"{others.min():.3g} {shorten(str(others.idxmin()), 14)}" if len(others) else ""
+        cells = {"estimator": str(label), "distribution": str(family), "privacy": str(budget)}
+        rows.append(
+            cells | {"n": format_count(n), "q90": f"{worst[label]:.3g}", "best other": best}
+        )
     if len(rows) > MAX_UNCLAIMED_ROWS:
         rest = len(rows) - MAX_UNCLAIMED_ROWS
         rows = [*rows[:MAX_UNCLAIMED_ROWS], f"and {rest} more: see q90 in summary.csv"]

@@ -23,7 +23,7 @@ from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import PAGE, only_writer
 from dpbench.output.style import Font, Width, save, style
-from dpbench.output.terminal import replay_line
+from dpbench.output.terminal import command_line, replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
@@ -116,12 +116,14 @@ class StudyJob(FolderJob):
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
         return self._outcome(self._result(cost, say), argv)
 
-    def track(self, failed: bool, say: Say) -> tuple[int, list[str]]:
+    def track(self, argv: Sequence[str], failed: bool, say: Say) -> tuple[int, list[str]]:
         for name in TRACKED:
             (self.folder / name).unlink(missing_ok=True)
         if self.tracking is None:
             return 0, []
-        code = self.tracking.run(self.plan.cells, self.options, failed, say)
+        words = [word for word in argv if not word.startswith("track=")]
+        update = command_line([*words, "track=update"])
+        code = self.tracking.run(self.plan.cells, self.options, failed, say, update)
         return code, [name for name in TRACKED if (self.folder / name).exists()]
 
     def result(self) -> Result:
