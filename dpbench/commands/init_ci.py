@@ -86,7 +86,7 @@ def main(words: Sequence[str]) -> int:
     for path, text in {**files, PROJECT: project}.items():
         with atomic(root / path) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        say(f"wrote {root / path}")
+        say(f"{'added [tool.dpbench] to' if path == PROJECT else 'wrote'} {root / path}")
     if source == UNKNOWN_ADDRESS:
         say(
             f"in {root / FILES['accuracy.yml']}: "

@@ -79,7 +79,8 @@ class Settings:
         If ``all``, put all finished runs on one page, and run no sweep.
     paper : bool
         If True, draw figures for a column of a paper, each with a LaTeX file that includes it. Also
-        write the claims as a table, ``claims.tex``. False by default.
+        write tables: the errors in ``errors.tex`` and ``errors.md``, and the claims, if any, in
+        ``claims.tex``. False by default.
     font : {'sans', 'serif'}
         Typeface of figures. ``sans`` by default.
     """

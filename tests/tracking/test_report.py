@@ -42,8 +42,9 @@ def test_the_worst_rows_come_first_and_equal_bits_are_folded() -> None:
 
 def _row(verdict: str, **ratios: tuple[float, float, float]) -> dict[Hashable, Any]:
     """A row with a ratio and its interval for some statistics."""
-    row = {"estimator": "mean", "distribution": "law", "privacy": "pure", "epsilon": 0.5, "n": 10}
-    ends = {
+    row: dict[Hashable, Any] = {"estimator": "mean", "distribution": "law", "privacy": "pure"}
+    row |= {"epsilon": 0.5, "n": 10}
+    ends: dict[Hashable, Any] = {
         f"{metric}{end}": value
         for metric in METRICS
         for end, value in zip(("", "_low", "_high"), ratios.get(metric, (1, 1, 1)), strict=True)
