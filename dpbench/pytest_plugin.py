@@ -1,74 +1,187 @@
-"""Pytest plug-in: ``--dpbench-baseline FILE`` tests every row of a sweep against stored errors.
+"""Pytest plug-in: test every row of a sweep against stored errors, the baseline.
 
-The sweep runs once, in the process that starts the session; workers of pytest-xdist receive its
-results. Without this option the plug-in does nothing and imports no other part of dpbench.
+The file of the baseline stands in the table ``[tool.dpbench]`` of the user's ``pyproject.toml``, or
+in the option ``--dpbench-baseline``. Pytest collects this file as it collects modules with tests:
+if it lies in a tested folder. A row is an estimator with a budget, on one distribution at one n.
+
+The sweep runs once, after the collection, and only if a row is selected. With pytest-xdist it runs
+before the workers start, which receive its results. Without a baseline the plug-in does nothing and
+imports no other part of dpbench.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["Row"]
+__all__ = ["AccuracyTest", "BaselineFile", "Row"]
+
+KEYS = ("baseline", "sweep", "config_dir", "plugins")
+TABLE = "[tool.dpbench]"
+
+
+@dataclass(frozen=True)
+class AccuracyTest:
+    """Settings of the accuracy test, from ``pyproject.toml`` and from options.
+
+    Parameters
+    ----------
+    baseline : Path
+        File of the baseline.
+    sweep : str
+        Name of the sweep.
+    config_dir : Path
+        Folder of the sweep and of the plug-ins.
+    plugins : tuple of str
+        Names of the modules to import.
+    update : str
+        Command that stores the errors as the new baseline, for messages.
+    """
+
+    baseline: Path
+    sweep: str
+    config_dir: Path
+    plugins: tuple[str, ...]
+    update: str
+
 
 # ROWS: reason of failure by the name of the row, empty if it passes. LINES: lines of the summary.
 ROWS = pytest.StashKey[dict[str, str]]()
 LINES = pytest.StashKey[list[str]]()
+SETTINGS = pytest.StashKey[AccuracyTest]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the plug-in's options to pytest; all of them begin with ``--dpbench``."""
-    group = parser.getgroup("dpbench", "errors of private means against stored ones")
+    group = parser.getgroup(
+        "dpbench", f"errors of private means against stored ones; defaults: {TABLE} in pyproject"
+    )
     group.addoption("--dpbench-baseline", metavar="FILE", help="the stored errors")
     group.addoption(
         "--dpbench-config-dir", metavar="DIR", help="folder of the sweep; default: the baseline's"
     )
-    group.addoption(
-        "--dpbench-sweep", metavar="NAME", default="accuracy", help="what to run (accuracy)"
-    )
-    group.addoption(
-        "--dpbench-plugins", metavar="NAMES", default="", help="modules to import, with commas"
-    )
+    group.addoption("--dpbench-sweep", metavar="NAME", help="what to run (accuracy)")
+    group.addoption("--dpbench-plugins", metavar="NAMES", help="modules to import, with commas")
     group.addoption(
         "--dpbench-update", action="store_true", help="store the errors as the new baseline"
     )
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Run the sweep and compare its errors with the stored errors of ``--dpbench-baseline``.
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the settings of the accuracy test, and collect a baseline that an option names."""
+    settings = _read_settings(config)
+    if settings is None:
+        if config.getoption("--dpbench-update"):
+            raise pytest.UsageError(
+                f"--dpbench-update: --dpbench-baseline FILE, or baseline in {TABLE}, says where"
+            )
+        return
+    config.stash[SETTINGS] = settings
+    if config.getoption("--dpbench-baseline") and not _is_tested(config, settings.baseline):
+        config.args.append(str(settings.baseline))
 
-    With ``--dpbench-update`` store the errors instead. A worker of pytest-xdist takes the results
-    of the main process. Without ``--dpbench-baseline`` nothing is run.
+
+def _read_settings(config: pytest.Config) -> AccuracyTest | None:
+    """Return the settings of the accuracy test; None if there is no baseline.
+
+    Paths in ``pyproject.toml`` are relative to its folder. Options replace its settings.
+    """
+    table = _read_table(config.rootpath / "pyproject.toml")
+    flags = {key: f"--dpbench-{key.replace('_', '-')}" for key in KEYS}
+    chosen = {key: config.getoption(flag) for key, flag in flags.items() if config.getoption(flag)}
+    paths = {
+        key: config.rootpath / table[key] for key in ("baseline", "config_dir") if key in table
+    }
+    merged: dict[str, Any] = {**table, **paths, **chosen}
+    if "baseline" not in merged:
+        return None
+    if "plugins" in chosen:
+        merged["plugins"] = [name for name in chosen["plugins"].split(",") if name]
+    baseline = Path(merged["baseline"]).absolute()
+    folder = os.path.relpath(baseline.parent, config.invocation_params.dir)
+    words = [word for key in chosen for word in (flags[key], chosen[key])]
+    return AccuracyTest(
+        baseline,
+        merged.get("sweep", "accuracy"),
+        Path(merged.get("config_dir", baseline.parent)),
+        tuple(merged.get("plugins", ())),
+        shlex.join(["python", "-m", "pytest", folder, *words, "--dpbench-update"]),
+    )
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    """Return the table ``[tool.dpbench]`` of a file; raise UsageError if it cannot be used."""
+    if not path.is_file():
+        return {}
+    try:
+        table = tomllib.loads(path.read_text("utf-8")).get("tool", {}).get("dpbench", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return {}  # pytest and others report a damaged file
+    for key, value in table.items():
+        where = f"{path}: {TABLE}: {key}"
+        if key not in KEYS:
+            from dpbench.errors import choose_from
+
+            raise pytest.UsageError(f"{where}: no such key; {choose_from(key, KEYS)}")
+        texts = value if key == "plugins" else [value]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            wanted = "a list of texts" if key == "plugins" else "a text"
+            raise pytest.UsageError(f"{where}: {value!r}: not {wanted}; write {wanted}")
+    return dict(table)
+
+
+def _is_tested(config: pytest.Config, path: Path) -> bool:
+    """Return whether the files and folders that pytest was told to test include a path."""
+    places = [Path(config.invocation_params.dir, arg.partition("::")[0]) for arg in config.args]
+    return any(path.is_relative_to(place.absolute()) for place in places)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Run the sweep now, if ``--dpbench-update`` or pytest-xdist asks for it.
+
+    A worker of pytest-xdist takes the results of the main process.
     """
     config = session.config
-    baseline = config.getoption("--dpbench-baseline")
-    if baseline is None:
-        if config.getoption("--dpbench-update"):
-            raise pytest.UsageError("--dpbench-update: --dpbench-baseline FILE says where")
+    settings = config.stash.get(SETTINGS, None)
+    if settings is None:
         return
     if hasattr(config, "workerinput"):
-        config.stash[ROWS] = config.workerinput["dpbench"]
+        if "dpbench" in config.workerinput:
+            config.stash[ROWS] = config.workerinput["dpbench"]
         return
-    from dpbench.errors import ConfigError
-
-    path, update = Path(baseline), config.getoption("--dpbench-update")
-    if not (update or path.exists()):
+    update = config.getoption("--dpbench-update")
+    if not update and not _is_tested(config, settings.baseline):
+        return
+    if not update and not settings.baseline.exists():
+        path = os.path.relpath(settings.baseline, config.invocation_params.dir)
         raise pytest.UsageError(
-            f"--dpbench-baseline: '{path}': no such file; make one with --dpbench-update"
+            f"dpbench: baseline: '{path}': no such file; make one by {settings.update}"
         )
-    folder = Path(config.getoption("--dpbench-config-dir") or path.parent)
-    if not folder.is_dir():
-        raise pytest.UsageError(f"--dpbench-config-dir: '{folder}': no such folder")
+    if not settings.config_dir.is_dir():
+        raise pytest.UsageError(f"dpbench: config_dir: '{settings.config_dir}': no such folder")
+    has_workers = config.getoption("numprocesses", None) and not config.option.collectonly
+    if update or has_workers:
+        _run_sweep(config)
+
+
+def _run_sweep(config: pytest.Config) -> None:
+    """Run the sweep, compare its errors with the baseline or store them, and keep the results."""
+    from dpbench.errors import ConfigError
     from dpbench.jobs.pytest_check import check_baseline
 
-    plugins = [name for name in config.getoption("--dpbench-plugins").split(",") if name]
-    sweep = config.getoption("--dpbench-sweep")
+    settings = config.stash[SETTINGS]
     try:
         config.stash[ROWS], config.stash[LINES] = check_baseline(
-            path, sweep, folder, plugins, update=update
-        )
+            settings.baseline, settings.sweep, settings.config_dir, settings.plugins,
+            settings.update, update=config.getoption("--dpbench-update"),
+        )  # fmt: skip
     except ConfigError as error:
         raise pytest.UsageError(f"dpbench: {error}") from error
 
@@ -80,20 +193,20 @@ def pytest_configure_node(node: Any) -> None:
         node.workerinput["dpbench"] = node.config.stash[ROWS]
 
 
-@pytest.hookimpl(tryfirst=True)  # before other plug-ins select tests
-def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
-    """Add a test for every row of the sweep: an estimator, a distribution, a budget and n.
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the baseline, as pytest collects a module with tests."""
+    settings = parent.config.stash.get(SETTINGS, None)
+    if settings is None or file_path != settings.baseline:
+        return None
+    return BaselineFile.from_parent(parent, path=file_path)
 
-    Parameters
-    ----------
-    session : pytest.Session
-        Session that holds the results of the sweep.
-    items : list of pytest.Item
-        Collected tests, which are extended.
-    """
-    for name, failure in session.config.stash.get(ROWS, {}).items():
-        node = f"{session.config.getoption('--dpbench-baseline')}::{name}"
-        items.append(Row.from_parent(session, name=name, nodeid=node, failure=failure))
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Run the sweep, if a row is selected and the sweep has not run yet."""
+    config = session.config
+    is_selected = any(isinstance(item, Row) for item in session.items)
+    if is_selected and ROWS not in config.stash and not config.option.collectonly:
+        _run_sweep(config)
 
 
 def pytest_terminal_summary(
@@ -101,8 +214,9 @@ def pytest_terminal_summary(
 ) -> None:
     """Print a summary of the sweep after the tests.
 
-    If the sweep was compared with a baseline, the summary states the smallest loss of accuracy that
-    the test of any row would find with probability 0.9.
+    If the sweep was compared with a baseline, the summary states the worst change, the command that
+    accepts it, and the smallest loss of accuracy that the test of any row would find with
+    probability 0.9.
 
     Parameters
     ----------
@@ -117,16 +231,31 @@ def pytest_terminal_summary(
             terminalreporter.write_line(line)
 
 
+class BaselineFile(pytest.File):
+    """Collector of a baseline, with a test for every row."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield a test for each row of the baseline, or of the sweep if it has run already."""
+        for name in self.config.stash.get(ROWS, None) or self._read_names():
+            yield Row.from_parent(self, name=name)
+
+    def _read_names(self) -> Sequence[str]:
+        from dpbench.errors import ConfigError
+        from dpbench.jobs.pytest_check import baseline_rows
+
+        try:
+            return baseline_rows(self.path)
+        except ConfigError as error:
+            raise self.CollectError(f"dpbench: {error}") from error
+
+
 class Row(pytest.Item):
     """Pytest item for one row of a sweep; it fails if the row has a reason of failure."""
 
-    def __init__(self, *, failure: str, **about: Any) -> None:
-        super().__init__(**about)
-        self.failure = failure
-
     def runtest(self) -> None:
-        if self.failure:
-            pytest.fail(self.failure, pytrace=False)
+        failure = self.config.stash[ROWS].get(self.name, "")
+        if failure:
+            pytest.fail(failure, pytrace=False)
 
     def reportinfo(self) -> tuple[str, None, str]:
         return self.nodeid.partition("::")[0], None, self.name

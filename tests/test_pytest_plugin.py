@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -27,8 +28,10 @@ pytest_plugins = "pytester"
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ("-p", "dpbench.pytest_plugin")
-BASELINE = "accuracy/baseline.parquet"
-MINE = Path("accuracy/my_mean.py")
+FOLDER = "tests/accuracy"
+BASELINE = f"{FOLDER}/baseline.parquet"
+MINE = Path(f"{FOLDER}/my_mean.py")
+SWEEP = Path(f"{FOLDER}/sweep/accuracy.yaml")
 ROWS = [f"my_mean on {law}, pure eps=1 n=200" for law in ("at_a_bound", "inside")]
 
 
@@ -38,13 +41,16 @@ def repository(
 ) -> pytest.Pytester:
     """Write the files of init-ci, with few trials."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "260")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
     assert run(["init-ci"]) == 0
-    sweep = Path("accuracy/sweep/accuracy.yaml")
-    sweep.write_text(sweep.read_text().replace("trials: 70000", "trials: 200"))
+    few_trials(200)
     return pytester
+
+
+def few_trials(count: int) -> None:
+    SWEEP.write_text(re.sub(r"(?m)trials: \d+$", f"trials: {count}", SWEEP.read_text()))
 
 
 def change(old: str, new: str) -> None:
@@ -55,64 +61,152 @@ def change(old: str, new: str) -> None:
 
 
 def inline(repository: pytest.Pytester, *words: str, update: bool = False) -> pytest.RunResult:
-    """Run pytest in this process."""
+    """Run plain pytest in this process, or what init-ci says to type first."""
     Estimator._registry.pop("my_mean", None)
-    more = ["--dpbench-plugins", "my_mean", *(["--dpbench-update"] if update else []), *words]
-    return repository.runpytest_inprocess(*PLUGIN, "--dpbench-baseline", BASELINE, *more)
+    sys.modules.pop("my_mean", None)
+    more = [FOLDER, "--dpbench-update", *words] if update else words
+    return repository.runpytest_inprocess(*PLUGIN, *more)
 
 
 def test_a_loss_of_five_per_cent_is_a_red_test(repository: pytest.Pytester) -> None:
     """Check each row: a line with factor and interval, then the new baseline."""
     stored = inline(repository, update=True)
     stored.assert_outcomes(passed=2)
-    stored.stdout.fnmatch_lines(["baseline of 2 rows: accuracy/baseline.parquet"])
+    stored.stdout.fnmatch_lines([f"baseline of 2 rows: {BASELINE}"])
     green = inline(repository)
     green.assert_outcomes(passed=2)
     green.stdout.fnmatch_lines(["2 rows: rows were compared for identical bits only."])
     change("scale=1 /", "scale=1.05 /")
     red = inline(repository)
     red.assert_outcomes(failed=2)
-    factor = r"worse; trimmed mean 1\.0(4|5)\d \(1\.0\d\d \.\. 1\.05\d\); median 1\.0.*"
+    update = f"python -m pytest {FOLDER} --dpbench-update"
+    meant = f"above the baseline; if that is meant, run {update}"
     told = [line for line in red.outlines if line.startswith("FAILED")]
     assert len(told) == 2
     for line, row in zip(told, ROWS, strict=True):
-        assert re.fullmatch(re.escape(f"FAILED {BASELINE}::{row} - Failed: ") + factor, line)
-    # They are tests as others are: chosen by name, and by whether they failed.
+        grown = r"error \d\.\d% \(\d\.\d \.\. \d\.\d%\) "
+        begin = re.escape(f"FAILED {BASELINE}::{row} - Failed: ")
+        assert re.fullmatch(begin + grown + re.escape(meant), line)
+        assert f"{line.partition('Failed: ')[2]}" in red.outlines  # alone, and so not cut
+    summary = red.outlines[red.outlines.index(next(x for x in red.outlines if " dpbench " in x)) :]
+    assert summary[1].startswith("2 of 2 rows fail. Worst change: my_mean on ")
+    at = summary.index("If these changes are meant, run:")
+    assert summary[at + 1] == f"  {update}"
+    assert max(map(len, summary[1:at])) <= 80
+    # They are tests as others are: chosen by name, by place, and by whether they failed.
     inline(repository, "-k", "inside").assert_outcomes(failed=1, deselected=1)
+    inline(repository, f"{BASELINE}::{ROWS[0]}").assert_outcomes(failed=1)
+    inline(repository, "--lf").assert_outcomes(failed=2)
     accepted = inline(repository, update=True)
     accepted.assert_outcomes(passed=2)
     accepted.stdout.fnmatch_lines(["2 rows have drifted since their first baseline:"])
 
 
+CALLS = "        with open('calls', 'a') as f:\n            f.write('.')\n        clipped ="
+
+
+def count_calls() -> int:
+    """Return the number of calls since the last count; each call writes a byte."""
+    calls = Path("calls")
+    count = calls.stat().st_size if calls.exists() else 0
+    calls.unlink(missing_ok=True)
+    return count
+
+
 def test_it_runs_once_for_all_workers(repository: pytest.Pytester) -> None:
-    """Count the calls, each of which writes a byte."""
-    change("        clipped =", "        open('calls', 'a').write('.')\n        clipped =")
+    change("        clipped =", CALLS)
     inline(repository, "-p", "xdist", "-n", "2", update=True).assert_outcomes(passed=2)
-    assert Path("calls").stat().st_size == 2 * 200
+    assert count_calls() == 2 * 200
+    inline(repository, "-p", "xdist", "-n", "2").assert_outcomes(passed=2)
+    assert count_calls() == 2 * 200
+
+
+def test_it_runs_only_if_it_is_asked_for(repository: pytest.Pytester) -> None:
+    """Not for other tests of the repository, nor to list tests; and once for both rows."""
+    change("        clipped =", CALLS)
+    Path("tests/test_other.py").write_text("def test_other():\n    pass\n")
+    missing = inline(repository)
+    assert missing.ret == pytest.ExitCode.USAGE_ERROR
+    missing.stderr.fnmatch_lines([f"*no such file; make one by python -m pytest {FOLDER} *update"])
+    inline(repository, "tests/test_other.py").assert_outcomes(passed=1)
+    inline(repository, update=True)
+    assert count_calls() == 2 * 200
+    inline(repository, "tests/test_other.py").assert_outcomes(passed=1)
+    inline(repository, "-k", "other").assert_outcomes(passed=1, deselected=2)
+    listed = inline(repository, "--collect-only", "-q")
+    assert {f"{BASELINE}::{row}" for row in ROWS} < set(listed.outlines)
+    assert count_calls() == 0
+    inline(repository).assert_outcomes(passed=3)
+    assert count_calls() == 2 * 200
+
+
+def test_options_replace_the_settings(repository: pytest.Pytester) -> None:
+    """A baseline elsewhere is tested though no argument names its folder."""
+    inline(repository, update=True)
+    Path(BASELINE).rename("other.parquet")
+    options = ["--dpbench-baseline", "other.parquet", "--dpbench-config-dir", FOLDER]
+    found = inline(repository, "tests/accuracy", *options)
+    found.assert_outcomes(passed=2)
+    Path("pyproject.toml").unlink()
+    change("scale=1 /", "scale=1.5 /")
+    options += ["--dpbench-plugins", "my_mean"]
+    red = inline(repository, *options)
+    red.assert_outcomes(failed=2)
+    told = "python -m pytest . " + " ".join(
+        ("--dpbench-baseline other.parquet", f"--dpbench-config-dir {FOLDER}",
+         "--dpbench-plugins my_mean", "--dpbench-update")
+    )  # fmt: skip
+    assert f"  {told}" in red.outlines
+    inline(repository, *told.split()[3:]).assert_outcomes(passed=2)
+    inline(repository, *options).assert_outcomes(passed=2)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--dpbench-update",), "--dpbench-baseline FILE says where"),
-        (("--dpbench-baseline", "none.parquet"), "make one with --dpbench-update"),
-        (("--dpbench-baseline", "a", "--dpbench-update", "--dpbench-config-dir", "no"), "'no': no"),
-        (("--dpbench-baseline", "x/a", "--dpbench-update"), "--dpbench-config-dir: 'x': no"),
-        (("--dpbench-baseline", "accuracy/a", "--dpbench-update"), "'my_mean'"),
-        (("--dpbench-baseline", "accuracy/my_mean.py"), "not a baseline"),
+        (("--dpbench-baseline", "none.parquet"), "'none.parquet': no such file; make one by"),
+        (("--dpbench-config-dir", "no", "--dpbench-update"), "config_dir: 'no': no"),
+        (("--dpbench-baseline", "x/a", "--dpbench-update"), "/x': no such folder"),
+        (("--dpbench-plugins", "no_mean", "--dpbench-update"), "'no_mean'"),
+        (("--dpbench-baseline", MINE, "--dpbench-update"), "not a baseline"),
         (("--dpbench-baseline", MINE, "--dpbench-update", "--dpbench-sweep", "audit"), "an audit"),
-        (("--dpbench-baseline", MINE, "--dpbench-sweep", "none"), "'none': no such configuration"),
+        (("--dpbench-update", "--dpbench-sweep", "none"), "'none': no such configuration"),
     ],
 )
 def test_what_cannot_be_used(
     repository: pytest.Pytester, words: tuple[str, ...], told: str
 ) -> None:
-    more = ["--dpbench-plugins", "my_mean"] if "not a baseline" in told else []
-    found = repository.runpytest_inprocess(*PLUGIN, *words, *more)
+    found = repository.runpytest_inprocess(*PLUGIN, *words)
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in found.errlines if line.startswith("ERROR: ")]
     assert told in line
-    assert not Path("accuracy/a").exists()
+    assert not Path(BASELINE).exists()
+
+
+def test_a_damaged_baseline_is_an_error(repository: pytest.Pytester) -> None:
+    Path(BASELINE).write_text("")
+    found = inline(repository)
+    found.assert_outcomes(errors=1)
+    assert f"dpbench: baseline: '{Path(BASELINE).absolute()}': not a baseline" in found.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("basline = 'a'", "pyproject.toml: [tool.dpbench]: basline: no such key; did you mean 'b"),
+        ("baseline = 1", "baseline: 1: not a text; write a text"),
+        ("plugins = 'a'", "plugins: 'a': not a list of texts; write a list of texts"),
+        ("sweep = 'a'", "--dpbench-update: --dpbench-baseline FILE, or baseline in [tool.dpbench]"),
+    ],
+)
+def test_settings_that_cannot_be_used(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, table: str, told: str
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    Path("pyproject.toml").write_text(f"[tool.dpbench]\n{table}\n")
+    found = pytester.runpytest_subprocess(*PLUGIN, "--dpbench-update")
+    assert found.ret == pytest.ExitCode.USAGE_ERROR
+    assert told in found.stderr.str()
 
 
 def test_errors_of_a_mean_that_fails_are_not_stored(repository: pytest.Pytester) -> None:
@@ -143,8 +237,7 @@ def test_trials_show_a_loss_of_five_per_cent_without_a_seed(repository: pytest.P
     Spreads are proportional to one over the root of trials. The bootstrap of 2000 trials knows the
     spread to about 3%.
     """
-    sweep = Path("accuracy/sweep/accuracy.yaml")
-    sweep.write_text(sweep.read_text().replace("trials: 200", "trials: 2000"))
+    few_trials(2000)
     inline(repository, update=True).assert_outcomes(passed=2)
     rows = read_errors(Path(BASELINE)).rows
     visible = compare(rows, rows.assign(stream=""))["smallest_visible"].to_numpy(float)
@@ -160,14 +253,93 @@ def test_init_ci_replaces_nothing(
     assert "dpbench-mean @ git+https://" in install
     capsys.readouterr()
     assert run(["init-ci"]) == 2
-    assert "accuracy/sweep/accuracy.yaml': exists, and is not replaced" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "tests/accuracy/sweep/accuracy.yaml': exists, and is not replaced" in told
     Path("other").mkdir()
     assert run(["init-ci", "other"]) == 0
     told = capsys.readouterr().out
-    assert "wrote other/accuracy/my_mean.py" in told
+    assert "wrote other/tests/accuracy/my_mean.py" in told
+    assert max(map(len, told.partition("1. ")[2].splitlines())) <= 80
+    for path in (*Path("tests/accuracy").rglob("*.*"), Path(".github/workflows/accuracy.yml")):
+        assert not re.search("@[A-Z]", path.read_text())
     assert (UNKNOWN_ADDRESS in install) == (UNKNOWN_ADDRESS in told)
     assert run(["init-ci", "nowhere"]) == 2
     assert run(["init-ci", "other", "another"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "folders", "folder"),
+    [
+        ("", [], "tests/accuracy"),
+        ("", ["test"], "test/accuracy"),
+        ("", ["test", "tests"], "tests/accuracy"),
+        ("[tool.pytest.ini_options]\ntestpaths = ['checks/']\n", ["checks"], "checks/accuracy"),
+        ("[tool.pytest.ini_options]\ntestpaths = 'a checks'\n", ["checks"], "checks/accuracy"),
+        ("[tool.pytest.ini_options]\ntestpaths = ['.']\n", [], "tests/accuracy"),
+    ],
+)
+def test_init_ci_writes_below_the_folder_of_tests(
+    tmp_path: Path, before: str, folders: list[str], folder: str
+) -> None:
+    """Its settings come last in the user's pyproject.toml, which keeps what it has."""
+    project = tmp_path / "pyproject.toml"
+    if before:
+        project.write_text(before)
+    for name in folders:
+        (tmp_path / name).mkdir()
+    assert run(["init-ci", str(tmp_path)]) == 0
+    assert (tmp_path / folder / "sweep" / "accuracy.yaml").exists()
+    assert project.read_text().startswith(before)
+    settings = tomllib.loads(project.read_text())["tool"]["dpbench"]
+    assert settings == {"baseline": f"{folder}/baseline.parquet", "plugins": ["my_mean"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("[tool.dpbench]\n", "has a table [tool.dpbench] already; remove it"),
+        ("tool = {black = {}}\n", "no table can be added at its end; write [tool] as tables"),
+        ("[tool\n", "not valid TOML"),
+    ],
+)
+def test_init_ci_leaves_a_file_that_cannot_take_its_settings(
+    tmp_path: Path, before: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(before)
+    assert run(["init-ci", str(tmp_path)]) == 2
+    assert told in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"pyproject.toml"}
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    """A flat project of setuptools, whose packages it finds by itself, after init-ci."""
+    (tmp_path / "meanlib").mkdir()
+    (tmp_path / "meanlib" / "__init__.py").write_text("def mean(x):\n    return sum(x) / len(x)\n")
+    (tmp_path / "pyproject.toml").write_text(
+        "[build-system]\nrequires = ['setuptools>=61']\nbuild-backend = 'setuptools.build_meta'\n\n"
+        "[project]\nname = 'meanlib'\nversion = '1'\n"
+    )
+    assert run(["init-ci", str(tmp_path)]) == 0
+    return tmp_path
+
+
+def test_init_ci_adds_no_package_to_a_flat_project(flat: Path) -> None:
+    """A folder `accuracy` at the top would be a second one, which setuptools refuses."""
+    discovery = pytest.importorskip("setuptools.discovery")
+    assert discovery.FlatLayoutPackageFinder.find(str(flat)) == ["meanlib"]
+    (flat / "accuracy").mkdir()
+    assert "accuracy" in discovery.FlatLayoutPackageFinder.find(str(flat))
+
+
+@pytest.mark.slow
+def test_a_flat_project_installs_after_init_ci(flat: Path, tmp_path: Path) -> None:
+    """Built by the real setuptools, which pip fetches."""
+    target = tmp_path / "target"
+    command = ["install", "--quiet", "--no-deps", "--target", target, flat]
+    subprocess.run([sys.executable, "-m", "pip", *map(str, command)], check=True)
+    assert {path.name for path in target.iterdir() if path.is_dir()} >= {"meanlib"}
+    assert not (target / "tests").exists()
 
 
 def test_the_commands_of_the_accuracy_page(
@@ -178,14 +350,14 @@ def test_the_commands_of_the_accuracy_page(
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
     text = (ROOT / "docs" / "howto" / "accuracy.md").read_text()
     (block,) = re.findall(r"```sh\n(python -m dpbench init-ci.*?)```", text, flags=re.DOTALL)
-    sweep = Path("accuracy/sweep/accuracy.yaml")
     for line in block.splitlines():
-        words = shlex.split(line)[2:]
-        if words[0] == "dpbench":
-            assert run(words[1:]) == 0
+        words = shlex.split(line)
+        if words[:3] == ["python", "-m", "dpbench"]:
+            assert run(words[3:]) == 0
         else:
+            few_trials(100)
             Estimator._registry.pop("my_mean", None)
-            sweep.write_text(sweep.read_text().replace("trials: 70000", "trials: 100"))
-            pytester.runpytest_inprocess(*PLUGIN, *words[1:]).assert_outcomes(passed=2)
+            more = words[words.index("pytest") + 1 :]
+            pytester.runpytest_inprocess(*PLUGIN, *more).assert_outcomes(passed=2)
     assert "my_mean on inside, pure eps=1 n=200: 0.0" in capsys.readouterr().out
-    assert Path("results/history/history.svg").exists()
+    assert Path("build/history/history.svg").exists()

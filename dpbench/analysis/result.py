@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.overview import check_values, describe, describe_as_html
 from dpbench.analysis.results import Failure
 from dpbench.analysis.scoreboard import render
-from dpbench.analysis.study import Figure, Study
+from dpbench.analysis.study import Figure, Study, Table
 from dpbench.errors import choose_from
 from dpbench.output.style import Axes, Canvas, Font, Width, style
 from dpbench.registry import ConfigError
@@ -27,6 +27,9 @@ from dpbench.sweep.plan import Cell, key_table
 from dpbench.sweep.selection import add_missing_columns
 
 __all__ = ["Result", "read_result"]
+
+# Keyword arguments by which `Result.table` selects rows.
+TABLE_SELECTION = ("families", "estimators", "budgets", "n")
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,6 +197,74 @@ class Result:
         keys = key_table(self.study, self.cells, bounds=False)
         figure.check(self.study, keys, "figure")
         return figure
+
+    @overload
+    def table(
+        self,
+        metric: str = ...,
+        *,
+        columns: Literal["n", "budget"] | None = ...,
+        format: None = ...,
+        **selected: Any,
+    ) -> pd.DataFrame: ...
+
+    @overload
+    def table(
+        self,
+        metric: str = ...,
+        *,
+        columns: Literal["n", "budget"] | None = ...,
+        format: Literal["latex", "markdown"],
+        **selected: Any,
+    ) -> str: ...
+
+    def table(
+        self,
+        metric: str = "q90",
+        *,
+        columns: Literal["n", "budget"] | None = None,
+        format: Literal["latex", "markdown"] | None = None,  # noqa: A002 (pandas names it so)
+        **selected: Any,
+    ) -> pd.DataFrame | str:
+        """Return a table of errors: a row for each estimator, a column for each n or budget.
+
+        Each number is the error on the worst distribution of a family. The lower bound has a row
+        of its own.
+
+        Parameters
+        ----------
+        metric : str
+            Column of the summary, such as ``q90`` (default), ``q50``, ``rmse`` or ``mean_error``.
+        columns : {'n', 'budget'}, optional
+            Quantity that varies from column to column. By default n if the sweep runs several n, or
+            only one budget; otherwise the budget.
+        format : {'latex', 'markdown'}, optional
+            Language of the text to return. By default return a DataFrame.
+        **selected
+            ``families``, ``estimators`` and ``budgets`` as in the figures of a sweep, and a list of
+            sample sizes ``n``, as in ``families="student", n=[100, 1000]``. By default the table
+            has all estimators, families and budgets; a text shows at most four columns.
+
+        Returns
+        -------
+        DataFrame or str
+            The text has a caption. The columns of the data frame have two levels. The first level
+            is the metric, the ends ``low`` and ``high`` of its 95% interval, and ``best``, which is
+            True where the text is bold.
+
+        Raises
+        ------
+        ConfigError
+            If an argument cannot be used, or nothing that was run is selected.
+        """
+        for name in selected:
+            if name not in TABLE_SELECTION:
+                raise ConfigError(f"{name}: no such argument; {choose_from(name, TABLE_SELECTION)}")
+        if format not in (None, "latex", "markdown"):
+            raise ConfigError(f"format: {format!r}: choose from 'latex', 'markdown', None")
+        arguments = {"kind": "error_table", "metric": metric, "columns": columns, **selected}
+        built = Table.build(arguments, "")
+        return built.frame(self) if format is None else built.text(self, format)
 
     @property
     def scoreboard(self) -> str:

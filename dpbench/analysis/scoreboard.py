@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts
 from dpbench.analysis.extremes import largest
@@ -22,6 +23,7 @@ from dpbench.analysis.study import Study
 from dpbench.output.style import NOTIONS
 from dpbench.output.terminal import fit_columns, format_count, shorten, table
 from dpbench.output.verdicts import CLAIMS, EARLY
+from dpbench.package import conf_folder
 from dpbench.privacy.symbols import budget_text
 from dpbench.sweep.selection import BUDGET
 
@@ -38,6 +40,7 @@ TITLES = (
 FALLBACK_MARK = "*"  # beside an error that an estimator reaches without data
 MAX_FAILING = 12  # rows of failing settings
 MAX_SIZES, MAX_ERROR_ROWS = 5, 40  # columns of n and rows of errors, for a sweep without claims
+MAX_UNCLAIMED_ROWS = 12  # rows of errors of estimators without a claim, in a sweep with claims
 
 
 def _format_claims(claims: pd.DataFrame, study: Study) -> str:
@@ -197,6 +200,44 @@ def _format_fallbacks(summary: pd.DataFrame) -> str:
     return "\n  ".join([f"{FALLBACK_MARK}: {FALLBACK_NOTE}", *shown]) if lines else ""
 
 
+def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
+    """Yield a table of errors of the estimators that no claim is about, in a sweep with claims.
+
+    A user may have added them. Estimators without privacy, and those of the shipped sweep of this
+    name, are left out. A row has the budget with the most n, at its largest n. ``best other`` is
+    the most accurate other private estimator there.
+    """
+    claimed = {label for label, v in study.estimators.items() if v.name in _shipped(study.name)}
+    for claim in study.all_claims.values():
+        claimed |= {*summary["estimator"][claim.rows(summary, study)]}
+    private = summary[summary["privacy"] != "none"]
+    private = private.assign(budget=list(map(_format_privacy, private.to_dict("records"))))
+    unclaimed = private[~private["estimator"].isin(claimed)]
+    rows: list[Mapping[str, str] | str] = []
+    for (label, family), group in unclaimed.groupby(["estimator", "family"], sort=False):
+        budget = group.groupby("budget", sort=False)["n"].nunique().idxmax()
+        n = group.loc[group["budget"] == budget, "n"].max()
+        beside = private.query("family == @family and budget == @budget and n == @n")
+        worst = beside.groupby("estimator")["q90"].max()
+        others = worst.drop(index=label).dropna()
+        best = f"{others.min():.3g} {shorten(str(others.idxmin()), 14)}" if len(others) else ""
+        cells = {"estimator": str(label), "distribution": str(family), "privacy": str(budget)}
+        rows.append(
+            cells | {"n": format_count(n), "q90": f"{worst[label]:.3g}", "best other": best}
+        )
+    if len(rows) > MAX_UNCLAIMED_ROWS:
+        rest = len(rows) - MAX_UNCLAIMED_ROWS
+        rows = [*rows[:MAX_UNCLAIMED_ROWS], f"and {rest} more: see q90 in summary.csv"]
+    if rows:
+        yield table("Errors without a claim: worst q90 of each family at its largest n", rows)
+
+
+def _shipped(name: str) -> set[str]:
+    """Return the names of the estimators in the shipped sweep of a name; empty if there is none."""
+    path = conf_folder() / "sweep" / f"{name}.yaml"
+    return {*yaml.safe_load(path.read_text("utf-8"))["estimators"]} if path.exists() else set()
+
+
 def _format_factors(factors: pd.DataFrame, study: Study) -> Iterator[str]:
     """Yield tables of factors: errors of the best estimators, divided by lower bounds.
 
@@ -352,7 +393,8 @@ def render(
         The study that was run.
     summary, claims, factors, samples : DataFrame
         Tables of the run, see `dpbench.analysis.result.Result`. If there are no claims, the text
-        has the errors of the summary in place of verdicts.
+        has the errors of the summary in place of verdicts. Else it has the errors of estimators
+        without a claim, such as those of a user.
     failures : sequence of Failure
         Error messages of the settings that raised an error.
 
@@ -364,6 +406,7 @@ def render(
     parts = [
         *(_format_errors(summary) if claims.empty else [_format_claims(claims, study)]),
         _format_fallbacks(summary),
+        *(() if claims.empty else _format_unclaimed(summary, study)),
         *_format_factors(factors, study),
         *_format_samples(samples),
         *_format_failing_trials(summary),

@@ -35,7 +35,7 @@ from dpbench.sweep.plan import Cell, Part, Sweep, key_table, make_cells
 from dpbench.sweep.selection import Selection
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["Figure", "Names", "Study", "StudyPart", "SweepPlan", "gather_entries"]
+__all__ = ["Figure", "Names", "Study", "StudyPart", "SweepPlan", "Table", "gather_entries"]
 
 SELECTION_KEYS = ("families", "estimators", "budgets")
 # Printed names of entries, by name.
@@ -96,6 +96,41 @@ class Figure(Registered, ABC):
         ------
         ConfigError
             If there is no such panel.
+        """
+
+
+class Table(Registered, ABC):
+    """Base class of tables for papers; the subclasses are in `dpbench.report`."""
+
+    @abstractmethod
+    def frame(self, result: Any) -> pd.DataFrame:
+        """Return the numbers of the table; `result` is a `dpbench.analysis.result.Result`.
+
+        Raises
+        ------
+        ConfigError
+            If the table selects nothing that was run.
+        """
+
+    @abstractmethod
+    def text(self, result: Any, syntax: str) -> str:
+        """Return the table with its caption in LaTeX or in Markdown.
+
+        Parameters
+        ----------
+        result : Result
+            Results of the study.
+        syntax : {'latex', 'markdown'}
+            Language of the text.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        ConfigError
+            If the table selects nothing that was run.
         """
 
 

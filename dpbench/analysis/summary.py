@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 from scipy.special import bdtr
 
 from dpbench.arrays import Floats, Ints
 from dpbench.sweep.metrics import ERRORS, METRICS, Metric
 
 __all__ = [
-    "NORMAL", "interval_ranks", "mean_and_se", "order_statistic", "quantile",
+    "NORMAL", "interval_ranks", "mean_and_se", "metric_interval", "order_statistic", "quantile",
     "quantile_interval", "sort_errors", "statistics", "trim_tails",
 ]  # fmt: skip
 
@@ -173,6 +174,39 @@ def _compute_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
     else:
         statistic = quantile(measured, metric.q)
     return np.where(unknown, np.nan, statistic)
+
+
+def metric_interval(rows: pd.DataFrame, metric: str) -> tuple[pd.Series[float], pd.Series[float]]:
+    """Return the ends of the 95% interval of a metric for each row of a summary.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of a summary.
+    metric : str
+        Column of the summary, a name in `dpbench.sweep.metrics.METRICS`.
+
+    Returns
+    -------
+    low, high : Series
+        The ends; NaN for a metric without an interval, infinite if the trials are too few.
+    """
+    description = METRICS[metric]
+    low = high = pd.Series(np.nan, rows.index)
+    if description.interval is None:
+        pass
+    elif description.statistic == "quantile":
+        low, high = rows[f"{metric}_low"], rows[f"{metric}_high"]
+    elif description.statistic == "rate":
+        from scipy.stats import beta  # slow to load
+
+        hits, trials = rows[metric] * rows["trials"], rows["trials"]
+        ends = np.asarray(beta.ppf([[0.025], [0.975]], hits + 0.5, trials - hits + 0.5))
+        low, high = (pd.Series(end, rows.index) for end in ends)
+    else:
+        half = NORMAL * rows[f"{metric}_se"]
+        low, high = rows[metric] - half, rows[metric] + half
+    return low, high
 
 
 def mean_and_se(values: Floats) -> tuple[Floats, Floats]:

@@ -19,7 +19,7 @@ from dpbench.commands.command_line import read_words
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import Canvas, new_canvas, number_text, save, style
-from dpbench.output.terminal import count_verdicts, say
+from dpbench.output.terminal import say
 from dpbench.output.terminal import table as in_columns
 from dpbench.output.verdicts import GOOD, TRACKING
 from dpbench.registry import ConfigError, validated
@@ -29,18 +29,20 @@ from dpbench.runner.store import CorruptBlockError
 from dpbench.tracking import comparison
 from dpbench.tracking.baseline import Baseline, collect_errors
 from dpbench.tracking.comparison import SMALLEST_CHANGE
-from dpbench.tracking.report import ratio_text, row_name
+from dpbench.tracking.report import ratio_text, row_name, worst_sentence, wrap_line
 
 __all__ = ["compare", "main", "read_errors"]
 
 USAGE = """\
 usage: python -m dpbench compare A B [out=DIR] [config_dir=DIR]
 
-A and B are folders of finished runs, or baselines: ratios B/A of errors with 95% intervals, what
-changed most first. Trials are compared one by one where both drew from the same streams.
-Writes compare.csv and a figure to out=DIR (results/compare). config_dir=DIR: where plug-ins are."""
+A and B are folders of finished runs, or baselines. Prints how many rows became worse or better, and
+the ratios B/A of the errors of these rows, what changed most first. Trials are compared one by one
+where both drew from the same streams. Writes compare.csv and a figure to out=DIR (results/compare).
+config_dir=DIR: where plug-ins are."""
 
 MAX_SHOWN_ROWS = 40  # rows in the printed table and in the figure
+UNCHANGED = ("same", "changed-within-noise")
 # Order of the verdicts: rows that became better or worse come first.
 RANKS = {word: 0 if verdict.tone is GOOD else verdict.rank for word, verdict in TRACKING.items()}
 
@@ -138,7 +140,8 @@ def read_errors(path: Path, config_dir: str | Path | None = None) -> Baseline:
 def main(words: Sequence[str]) -> int:
     """Compare two runs and write all rows to compare.csv; return the exit code 0.
 
-    At most 40 (`MAX_SHOWN_ROWS`) of the rows that differ are printed and drawn.
+    At most 40 (`MAX_SHOWN_ROWS`) of the rows that changed are printed. As many rows whose errors
+    differ in some bit are drawn.
     """
     (a, b), options = read_words("compare", words, "A B", Options)
     out = Path(options.out)
@@ -146,18 +149,38 @@ def main(words: Sequence[str]) -> int:
     table = compare(a, b, config_dir=options.config_dir)
     with atomic(out / "compare.csv") as path:
         table.to_csv(path, index=False)
-    say(f"{len(table)} rows, {b} over {a}: {count_verdicts(table, TRACKING)}")
-    changed = table[table["verdict"] != "same"]
+    say(_summarise(table, a, b))
+    changed = table[~table["verdict"].isin(UNCHANGED)]
     if not changed.empty:
         cells = [_format_row(row) for row in changed[:MAX_SHOWN_ROWS].to_dict("records")]
-        title = f"Ratios, with 95% intervals of trimmed means; {len(cells)} of {len(changed)} rows"
-        say(in_columns(title, cells))
-    drawn = changed[changed["trimmed_mean_low"].notna()][:MAX_SHOWN_ROWS]
+        shown = f"{len(cells)} of {len(changed)} changed rows"
+        say(in_columns(f"Ratios B/A, with 95% intervals of trimmed means; {shown}", cells))
+    drawn = table[table["trimmed_mean_low"].notna()][:MAX_SHOWN_ROWS]
     if not drawn.empty:
         with style("page"):
             save(_draw_ratios(drawn), out, "compare")
     say(f"written to {out}")
     return 0
+
+
+def _summarise(table: pd.DataFrame, a: str, b: str) -> str:
+    """Return the sentences that say what was compared, and how many rows changed, and the worst."""
+    counts = table["verdict"].value_counts()
+    equal = table["verdict"] == "same"
+    unchanged = int(table["verdict"].isin(UNCHANGED).sum())
+    parts = [f"{counts.get(word, 0)} {word}" for word in ("worse", "better")]
+    parts.append(
+        f"{unchanged} unchanged" + (" in every bit" if 0 < equal.sum() == unchanged else "")
+    )
+    parts += [
+        f"{counts[word]} only in {name}"
+        for word, name in (("gone", a), ("new", b))
+        if word in counts
+    ]
+    rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
+    text = f"{b} (B) against {a} (A), {rows}: {', '.join(parts)}."
+    text = " ".join(filter(None, [text, worst_sentence(table, "A")]))
+    return "\n".join(wrap_line(text))
 
 
 def _format_row(row: Mapping[Hashable, Any]) -> dict[str, str]:

@@ -189,11 +189,13 @@ class FolderJob(Job):
         """
         return ()
 
-    def track(self, failed: bool, say: Say) -> tuple[int, list[str]]:
+    def track(self, argv: Sequence[str], failed: bool, say: Say) -> tuple[int, list[str]]:
         """Compare the errors of a finished computation with a stored baseline, if the job has one.
 
         Parameters
         ----------
+        argv : sequence of str
+            Words of the command line.
         failed : bool
             True if an estimator failed in this run.
         say : callable
@@ -243,7 +245,7 @@ class FolderJob(Job):
             cost.reuse(record)
         texts = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
         last = record["tracked"], record["exit_code"]
-        code, tracked = self.track(bool(record["failures"]), texts.append)
+        code, tracked = self.track(argv, bool(record["failures"]), texts.append)
         code, page = max(code, record["untracked_exit_code"]), self.folder / PAGE
         if tracked or (tracked, code) != last:
             page.unlink(missing_ok=True)

@@ -14,9 +14,9 @@ from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.settings import Settings
 from dpbench.tracking.baseline import Baseline, collect_errors
 from dpbench.tracking.comparison import POWER, SMALLEST_CHANGE, compare
-from dpbench.tracking.report import failure_text, row_name
+from dpbench.tracking.report import failure_text, row_name, worst_sentence, wrap_line
 
-__all__ = ["BaselineCheck", "check_baseline", "describe_visible_loss"]
+__all__ = ["BaselineCheck", "baseline_rows", "check_baseline", "describe_visible_loss"]
 
 
 class BaselineCheck(NamedTuple):
@@ -36,14 +36,34 @@ class BaselineCheck(NamedTuple):
     lines: list[str]
 
 
+def baseline_rows(path: Path) -> list[str]:
+    """Return the names of the rows of a baseline.
+
+    Parameters
+    ----------
+    path : Path
+        File of the baseline.
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    ConfigError
+        If the file does not exist, is damaged or is not a baseline.
+    """
+    return [row_name(row) for row in Baseline.read(path, None).rows.to_dict("records")]
+
+
 def check_baseline(
-    baseline: Path, sweep: str, config_dir: Path, plugins: Sequence[str], *, update: bool
+    path: Path, sweep: str, config_dir: Path, plugins: Sequence[str], command: str, *, update: bool
 ) -> BaselineCheck:
     """Run a sweep and compare its errors with a baseline, or store them as the new baseline.
 
     Parameters
     ----------
-    baseline : Path
+    path : Path
         File of the baseline.
     sweep : str
         Name of the sweep.
@@ -51,6 +71,8 @@ def check_baseline(
         Folder of the user's configurations and plug-ins.
     plugins : sequence of str
         Names of the plug-in modules to import.
+    command : str
+        Command that stores the errors as the new baseline, for messages.
     update : bool
         If True, store the errors as the new baseline instead of comparing them.
 
@@ -63,6 +85,7 @@ def check_baseline(
     ConfigError
         If a name, key or file cannot be used, or an estimator failed while `update` is set.
     """
+    baseline = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     config = compose([f"sweep={sweep}"], config_dir) | {"plugins": [*plugins]}
     config |= {"track": "update" if update else "check", "baseline": str(baseline)}
     settings = from_mapping(Settings, config, "")
@@ -92,11 +115,15 @@ def check_baseline(
         return BaselineCheck(dict.fromkeys(map(row_name, rows.to_dict("records")), ""), lines)
     table, notes, reasons, _ = job.tracking.judge(current)
     failures = {
-        row_name(row): failure_text(reasons[place], row) if place in reasons else ""
+        row_name(row): failure_text(reasons[place], row, command) if place in reasons else ""
         for place, row in enumerate(table.to_dict("records"))
     }
-    lines = [*notes, f"{len(table)} rows: {describe_visible_loss(table)}"]
-    return BaselineCheck(failures, [line.replace("*", "") for line in lines])
+    lines = [f"{len(reasons)} of {len(table)} rows fail. {worst_sentence(table, 'the baseline')}"]
+    lines = [*(lines if reasons else []), *notes]
+    lines.append(f"{len(table)} rows: {describe_visible_loss(table)}")
+    lines = [wrapped for line in lines for wrapped in wrap_line(line.replace("*", ""))]
+    lines += ["If these changes are meant, run:", f"  {command}"] if reasons else []
+    return BaselineCheck(failures, lines)
 
 
 def describe_visible_loss(table: pd.DataFrame) -> str:

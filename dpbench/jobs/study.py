@@ -23,7 +23,7 @@ from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import PAGE, only_writer
 from dpbench.output.style import Font, Width, save, style
-from dpbench.output.terminal import replay_line
+from dpbench.output.terminal import command_line, replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
@@ -100,6 +100,7 @@ class StudyJob(FolderJob):
     def results(self) -> Sequence[str]:
         tables = ["summary.csv", "claims.csv", "factors.csv"]
         tables += ["sample_complexity.csv"] if self.plan.study.sample_complexity else []
+        tables += ["errors.tex", "errors.md"] if self.paper else []
         return [PAGE, *tables, "figures/", "manifest.json"]
 
     @property
@@ -119,12 +120,14 @@ class StudyJob(FolderJob):
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
         return self._outcome(self._result(cost, say), argv)
 
-    def track(self, failed: bool, say: Say) -> tuple[int, list[str]]:
+    def track(self, argv: Sequence[str], failed: bool, say: Say) -> tuple[int, list[str]]:
         for name in TRACKED:
             (self.folder / name).unlink(missing_ok=True)
         if self.tracking is None:
             return 0, []
-        code = self.tracking.run(self.plan.cells, self.options, failed, say)
+        words = [word for word in argv if not word.startswith("track=")]
+        update = command_line([*words, "track=update"])
+        code = self.tracking.run(self.plan.cells, self.options, failed, say, update)
         return code, [name for name in TRACKED if (self.folder / name).exists()]
 
     def result(self) -> Result:
@@ -199,13 +202,11 @@ class StudyJob(FolderJob):
     def _draw(self, result: Result, stamps: Stamps) -> None:
         """Draw the figures of a result.
 
-        If `paper` is True, write a LaTeX file for each figure and ``claims.tex``, a table of the
-        claims, too.
+        If `paper` is True, a LaTeX file for each figure, and the tables of `_write_tables`, are
+        written, too.
         """
         if self.paper:
-            rows = claim_rows(result, list(self.plan.study.all_claims))
-            with atomic(self.folder / "claims.tex", stamps) as path:
-                path.write_text(claims_table(rows), encoding="utf-8")
+            self._write_tables(result, stamps)
         figures, folder = self.plan.study.all_figures, self.folder / "figures"
         with style(self.size, self.font) if figures else contextlib.nullcontext():
             for label, figure in figures.items():
@@ -213,6 +214,18 @@ class StudyJob(FolderJob):
                 save(canvas, folder, label, stamps=stamps)
                 if self.paper:
                     write_snippet(figure, result, canvas, folder, label, stamps=stamps)
+
+    def _write_tables(self, result: Result, stamps: Stamps) -> None:
+        """Write a table of errors in LaTeX and in Markdown, and a table of the claims, if any."""
+        texts: dict[str, str] = {
+            "errors.tex": result.table(format="latex"),
+            "errors.md": result.table(format="markdown"),
+        }
+        if rows := claim_rows(result, list(self.plan.study.all_claims)):
+            texts["claims.tex"] = claims_table(rows)
+        for name, text in texts.items():
+            with atomic(self.folder / name, stamps) as path:
+                path.write_text(text, encoding="utf-8")
 
     def _replay(self, name: str) -> int:
         """Run the estimator with the failure `name` again, print the traceback and return 1.

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpbench.analysis.fallback import EXACT_RATIO, FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.result import Result
-from dpbench.analysis.summary import NORMAL
+from dpbench.analysis.summary import metric_interval
 from dpbench.output.curves import draw_below, draw_curve, draw_guide
 from dpbench.output.style import THEORY, Axes
 from dpbench.registry import ConfigError
@@ -78,21 +78,7 @@ def add_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
 
     They are NaN for metrics without an interval.
     """
-    description = METRICS[metric]
-    low = high = pd.Series(np.nan, rows.index)
-    if description.interval is None:
-        pass
-    elif description.statistic == "quantile":
-        low, high = rows[f"{metric}_low"], rows[f"{metric}_high"]
-    elif description.statistic == "rate":
-        from scipy.stats import beta
-
-        hits, trials = rows[metric] * rows["trials"], rows["trials"]
-        ends = np.asarray(beta.ppf([[0.025], [0.975]], hits + 0.5, trials - hits + 0.5))
-        low, high = (pd.Series(end, rows.index) for end in ends)
-    else:
-        half = NORMAL * rows[f"{metric}_se"]
-        low, high = rows[metric] - half, rows[metric] + half
+    low, high = metric_interval(rows, metric)
     # failures give infinite ends, which cannot be drawn
     return rows.assign(low=low.replace(np.inf, np.nan), high=high.replace(np.inf, np.nan))
 

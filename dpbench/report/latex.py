@@ -348,7 +348,9 @@ def claims_table(rows: Sequence[Sequence[str]]) -> str:
     return tabular(COLUMNS, HEADER, lines)
 
 
-def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def tabular(
+    columns: str, header: Sequence[str], rows: Sequence[Sequence[str]], title: str = ""
+) -> str:
     """Format a table for LaTeX with the rules of booktabs.
 
     Parameters
@@ -356,9 +358,11 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
     columns : str
         Column specification of LaTeX, for example ``llr``.
     header : sequence of str
-        Cells of the head, with special characters of LaTeX escaped.
+        Cells of the head, with special characters of LaTeX escaped; empty for no head.
     rows : sequence of sequences of str
         Cells of the rows, with special characters of LaTeX escaped.
+    title : str, optional
+        LaTeX of the caption and label. A ``tabular`` with a title floats.
 
     Returns
     -------
@@ -366,22 +370,23 @@ def tabular(columns: str, header: Sequence[str], rows: Sequence[Sequence[str]]) 
         LaTeX with the environment ``tabular``, or ``longtable`` if there are more than
         `MAX_TABULAR_ROWS` (15) rows.
     """
-    kind = "longtable" if len(rows) > MAX_TABULAR_ROWS else "tabular"
-    long_packages = "array, booktabs and longtable, and one column to a page"
-    packages = long_packages if kind == "longtable" else "array and booktabs"
-    head = [r"\toprule", _format_line(header), r"\midrule"]
-    head += [r"\endhead", r"\bottomrule", r"\endfoot"] if kind == "longtable" else []
-    foot = [] if kind == "longtable" else [r"\bottomrule"]
+    long = len(rows) > MAX_TABULAR_ROWS
+    kind = "longtable" if long else "tabular"
+    packages = ", booktabs and longtable, and one column to a page" if long else " and booktabs"
+    head = [r"\toprule", *([_format_line(header), r"\midrule"] if header else [])]
+    head += [r"\endhead", r"\bottomrule", r"\endfoot"] if long else []
     lines = [
-        f"% needs the packages {packages}",
         r"{\footnotesize\setlength{\tabcolsep}{2pt}",
         rf"\begin{{{kind}}}{{{columns}}}",
+        *([rf"{title} \\"] if title and long else []),
         *head,
         *map(_format_line, rows),
-        *foot,
+        *([] if long else [r"\bottomrule"]),
         rf"\end{{{kind}}}}}",
     ]
-    return "\n".join(lines) + "\n"
+    if title and not long:
+        lines = [r"\begin{table}", r"\centering", title, r"\smallskip", *lines, r"\end{table}"]
+    return "\n".join([f"% needs the packages array{packages}", *lines]) + "\n"
 
 
 def _format_line(cells: Sequence[str]) -> str:

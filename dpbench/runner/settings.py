@@ -99,7 +99,8 @@ class Settings:
         If ``all``, put all finished runs on one page, and run no sweep.
     paper : bool
         If True, draw figures for a column of a paper, each with a LaTeX file that includes it. Also
-        write the claims as a table, ``claims.tex``. False by default.
+        write tables: the errors in ``errors.tex`` and ``errors.md``, and the claims, if any, in
+        ``claims.tex``. False by default.
     size : {'page', 'column', 'slide'}, optional
         Size of figures: 7 inches wide, 3.4 inches wide, or 16:9 with large type. By default
         ``column`` if `paper` is True, else ``page``.

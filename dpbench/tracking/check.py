@@ -20,7 +20,14 @@ from dpbench.sweep.plan import Cell
 from dpbench.tracking.baseline import Baseline, baseline_path, check_replaceable, collect_errors
 from dpbench.tracking.comparison import MIN_BOOTSTRAP_TRIALS, SMALLEST_CHANGE, compare
 from dpbench.tracking.power import power, power_sentence
-from dpbench.tracking.report import format_terminal, junit, markdown, row_name
+from dpbench.tracking.report import (
+    OTHER_BITS,
+    SUSPECT,
+    format_terminal,
+    junit,
+    markdown,
+    row_name,
+)
 
 __all__ = ["FILES", "Judgement", "Tracking", "find_suspects"]
 
@@ -127,7 +134,9 @@ class Tracking:
             stored = Baseline.read(path, sweep)
         return cls(sweep, path, stored, True, fail_on_inconsistent)
 
-    def run(self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Say) -> int:
+    def run(
+        self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Say, update: str
+    ) -> int:
         """Compare a finished run with the baseline; store it as the new baseline if `update`.
 
         Parameters
@@ -140,6 +149,8 @@ class Tracking:
             True if estimators failed; such a run is not stored.
         say : callable
             Function that prints a line.
+        update : str
+            Command that stores the errors as the new baseline, for messages.
 
         Returns
         -------
@@ -155,7 +166,7 @@ class Tracking:
         if self.update and failed:
             say(f"baseline: '{self.path}': not stored, as estimators failed")
             return 1
-        code = 0 if self.stored is None else self._write_comparison(new, options.out, say)
+        code = 0 if self.stored is None else self._write_comparison(new, options.out, say, update)
         if not self.update:
             return code
         for name in FILES:  # remove the comparison with the replaced baseline
@@ -199,32 +210,30 @@ class Tracking:
                 f"**{paired.sum()} rows have other bits all the same: "
                 "they depend on more than their seed.**"
             )
-            reasons = dict.fromkeys(
-                np.flatnonzero(paired).tolist(), "other bits from the same seed"
-            )
+            reasons = dict.fromkeys(np.flatnonzero(paired).tolist(), OTHER_BITS)
         suspects = find_suspects(table)
         if len(suspects):
             notes.append(
                 f"**{len(suspects)} private rows are better by more than {SUSPICIOUS_GAIN:.0%}: "
-                "are they as private as before? If you have checked, accept them by track=update.**"
+                "are they as private as before? Check that before you store a new baseline.**"
             )
             if self.fail_on_inconsistent:
-                reasons |= dict.fromkeys(suspects, "better, and as private?")
+                reasons |= dict.fromkeys(suspects, SUSPECT)
         for place in np.flatnonzero(table["verdict"].isin(failing_words(TRACKING))).tolist():
             reasons[place] = str(table["verdict"][place])
         return Judgement(table, notes, reasons, power_table)
 
-    def _write_comparison(self, new: Baseline, out: Path, say: Say) -> int:
+    def _write_comparison(self, new: Baseline, out: Path, say: Say, update: str) -> int:
         table, notes, reasons, power_table = self.judge(new)
         text = markdown(table, self.sweep, notes)
-        contents = [table.to_csv(index=False), text, junit(table, self.sweep, reasons)]
+        contents = [table.to_csv(index=False), text, junit(table, self.sweep, reasons, update)]
         contents += [] if power_table is None else [power_table.to_csv(index=False)]
         for name, content in zip(FILES, contents, strict=False):
             with atomic(out / name) as path:
                 path.write_text(content, encoding="utf-8")
         say(format_terminal(table, self.sweep, notes))
         if not self.update and table["comparison"].isin(["paired", "unpaired"]).any():
-            say("to take these errors as the new baseline: track=update")
+            say(f"if these changes are meant, run:\n{update}")
         return int(bool(reasons))
 
     def _describe_baseline(self, new: Baseline) -> list[str]:

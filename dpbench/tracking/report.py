@@ -10,19 +10,32 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 
-from dpbench.output.terminal import count_verdicts
+from dpbench.output.terminal import WIDTH, count_verdicts
 from dpbench.output.terminal import table as text_table
 from dpbench.output.verdicts import TRACKING
 from dpbench.privacy.symbols import budget_text
 from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST_CHANGE
 
 __all__ = [
-    "METRIC_NAMES", "failure_text", "format_terminal", "junit", "markdown", "ratio_text",
-    "row_name",
+    "METRIC_NAMES", "OTHER_BITS", "SUSPECT", "change_text", "failure_text", "format_terminal",
+    "junit", "markdown", "ratio_text", "row_name", "worst_sentence",
+    "wrap_line",
 ]  # fmt: skip
 
 MAX_PRINTED_ROWS = 30  # rows printed on a terminal
 METRIC_NAMES = {"trimmed_mean": "trimmed mean", "q50": "median", "q90": "0.9 quantile"}
+# Reasons why a row fails, each with the text of its message and with the remedy.
+WORSE, GONE, OTHER_BITS, SUSPECT = "worse", "gone", "other bits", "suspiciously better"
+MEANT = "if that is meant, run {update}"
+REASONS = {
+    WORSE: ("{change}", MEANT),
+    GONE: ("in the baseline but not in this run", MEANT),
+    OTHER_BITS: (
+        "other errors from the same seed, source and processor",
+        "set seeded = False if the estimator does not draw all randomness from the given rng",
+    ),
+    SUSPECT: ("{change}: is it as private as before?", "if you have checked that, run {update}"),
+}
 SHORT_NAMES = {"trimmed_mean": "mean", "q50": "median", "q90": "q90"}
 
 
@@ -44,7 +57,7 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     -------
     str
     """
-    lines = [f"### Accuracy of `{sweep}` against its baseline", "", _count_verdicts(table)]
+    lines = [f"### Accuracy of `{sweep}` against its baseline", "", _summarise(table)]
     lines += ["", *notes, ""]
     equal_bits, changed = table["verdict"] == "same", _select_changed(table)
     if not changed.empty:
@@ -62,8 +75,14 @@ def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _count_verdicts(table: pd.DataFrame) -> str:
-    return f"{len(table)} rows: {count_verdicts(table, TRACKING)}."
+def _summarise(table: pd.DataFrame) -> str:
+    counts = f"{len(table)} rows: {count_verdicts(table, TRACKING)}."
+    return " ".join(filter(None, [counts, worst_sentence(table, "the baseline")]))
+
+
+def wrap_line(text: str) -> list[str]:
+    """Break a text into lines of at most 80 characters; words and paths stay whole."""
+    return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _select_changed(table: pd.DataFrame) -> pd.DataFrame:
@@ -91,8 +110,10 @@ def format_terminal(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     -------
     str
     """
-    lines = [f"Accuracy of {sweep} against its baseline", _count_verdicts(table)]
-    lines += [textwrap.fill(note.replace("**", ""), 80) for note in notes]
+    lines = [f"Accuracy of {sweep} against its baseline"]
+    lines += [
+        line for note in (_summarise(table), *notes) for line in wrap_line(note.replace("**", ""))
+    ]
     rows: list[Mapping[str, str] | str] = [
         {
             "row": row_name(row),
@@ -154,25 +175,90 @@ def row_name(row: Mapping[Hashable, Any]) -> str:
     return f"{names} {budget_text(row, label=row['privacy'])} n={row['n']}"
 
 
-def failure_text(reason: str, row: Mapping[Hashable, Any]) -> str:
-    """Return one line with the reason why a row fails, and its ratios of new to old error.
+def change_text(row: Mapping[Hashable, Any], reference: str) -> str:
+    """Return words for the change of a row's errors, with the 95% interval of the change.
+
+    The trimmed mean is named ``error``. If only the median or the 0.9 quantile changed by more than
+    `SMALLEST_CHANGE`, this statistic is named.
 
     Parameters
     ----------
-    reason : str
-        Reason of the failure.
     row : mapping
         Row of `dpbench.tracking.compare`.
+    reference : str
+        Words for the old errors, such as ``the baseline``.
+
+    Returns
+    -------
+    str
+        For example ``error 9.5% (9.4 .. 9.7%) above the baseline``.
+    """
+    ratios = {m: row[m] if row["verdict"] != "better" else 1 / row[m] for m in METRICS}
+    changed = [metric for metric in METRICS if ratios[metric] > 1 + SMALLEST_CHANGE]
+    if not changed:
+        more = "fewer" if row["verdict"] == "better" else "more"
+        return f"{more} trials without a release, or with an error, than {reference}"
+    metric = changed[0]
+    name = "error" if metric == METRICS[0] else f"{METRIC_NAMES[metric]} of the error"
+    numbers = [row[metric], row[f"{metric}_low"], row[f"{metric}_high"]]
+    if numbers[0] >= 2:
+        ratio, low, high = (f"{number:.2f}" for number in numbers)
+        return f"{name} {ratio} ({low} .. {high}) times {reference}"
+    where, sign = ("above", 1) if numbers[0] > 1 else ("below", -1)
+    first, *ends = (sign * 100 * (number - 1) for number in numbers)
+    low, high = sorted(ends)
+    return f"{name} {first:.1f}% ({low:.1f} .. {high:.1f}%) {where} {reference}"
+
+
+def worst_sentence(table: pd.DataFrame, reference: str) -> str:
+    """Return a sentence about the row that became worse by the largest factor.
+
+    Without a worse row, the sentence is about the row that became better by the largest factor. It
+    is empty if no row became worse or better.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Table of `dpbench.tracking.compare`.
+    reference : str
+        Words for the old errors, such as ``the baseline``.
 
     Returns
     -------
     str
     """
-    ratios = [f"{METRIC_NAMES[m]} {ratio_text(row, m)}" for m in METRICS if ratio_text(row, m)]
-    return "; ".join([reason, *ratios])
+    for verdict, title, sign in (("worse", "Worst change", 1), ("better", "Largest gain", -1)):
+        rows = table[table["verdict"] == verdict]
+        if len(rows):
+            ratios = sign * np.log(rows[list(METRICS)].astype(float)).max(axis=1).fillna(0)
+            row = rows.loc[ratios.idxmax()].to_dict()
+            return f"{title}: {row_name(row)}: {change_text(row, reference)}."
+    return ""
 
 
-def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
+def failure_text(reason: str, row: Mapping[Hashable, Any], update: str) -> str:
+    """Return one line: why a row fails, by how much, and what to type if that was meant.
+
+    Parameters
+    ----------
+    reason : str
+        Reason of the failure, a key of `REASONS`.
+    row : mapping
+        Row of `dpbench.tracking.compare`.
+    update : str
+        Command that stores the errors as the new baseline.
+
+    Returns
+    -------
+    str
+    """
+    has_ratio = row["verdict"] in ("worse", "better")
+    change = change_text(row, "the baseline") if has_ratio else ""
+    text, remedy = REASONS[reason]
+    return f"{text.format(change=change)}; {remedy.format(update=update)}"
+
+
+def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str], update: str) -> str:
     """Return a comparison with a baseline as JUnit XML, with a test case for every row.
 
     The test of a row fails if there is a reason for the row.
@@ -185,6 +271,8 @@ def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
         Name of the sweep.
     reasons : mapping of int to str
         Reason why a row fails, keyed by the index of the row in the table, from 0.
+    update : str
+        Command that stores the errors as the new baseline.
 
     Returns
     -------
@@ -198,7 +286,7 @@ def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str]) -> str:
         attributes = {"classname": f"dpbench.{sweep}", "name": row_name(row)}
         case = ET.SubElement(suite, "testcase", attributes)
         if place in reasons:
-            reason = {"type": reasons[place], "message": failure_text(reasons[place], row)}
+            reason = {"type": reasons[place], "message": failure_text(reasons[place], row, update)}
             ET.SubElement(case, "failure", reason)
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dpbench.analysis.scoreboard import _format_claims
+from dpbench.analysis.scoreboard import _format_claims, _shipped
 from dpbench.output.terminal import WIDTH, replay_line
 from dpbench.theory.theorems import THEOREMS
 from tests.bench import MINE, TINY, Bench
@@ -27,6 +27,47 @@ def test_a_sweep_without_claims_prints_errors_by_n(bench: Bench) -> None:
     worst = summary.groupby("n")["q90"].max()
     (row,) = [one for one in lines[at + 2 : at + 5] if one.startswith("minimax")]
     assert row.split() == ["minimax", "eps=0.1", *(f"{q:.3g}" for q in worst)]
+
+
+def test_an_estimator_without_a_claim_has_its_errors_printed(bench: Bench) -> None:
+    """Beside the best other one; not those of the shipped sweep of this name, nor without end."""
+    bench.odd()
+    told = bench.done(MINE).out
+    title = "Errors without a claim: worst q90 of each family at its largest n"
+    _, _, after = told.partition(f"{title}\n")
+    lines = after.partition("\n\n")[0].splitlines()
+    assert lines[0].split() == ["estimator", "distribution", "privacy", "n", "q90", "best", "other"]
+    assert max(map(len, told.partition("Best estimator")[0].splitlines())) <= WIDTH
+    q90 = bench.table().groupby(["family", "n", "estimator"])["q90"].max()
+    found = {tuple(line.split()[:2]): line.split()[2:] for line in lines[1:]}
+    assert set(found) == {
+        (label, family)
+        for label, families in {
+            "odd": ("two_point_k2", "two_point_k3", "tails"),
+            "rate": ("two_point_k2", "two_point_k3", "tails"),
+        }.items()
+        for family in families
+    }
+    at = q90["two_point_k2", 10**8]
+    best = at.drop(index="odd")
+    assert found["odd", "two_point_k2"] == [
+        "eps=0.1", "1e+08", f"{at['odd']:.3g}", f"{best.min():.3g}", best.idxmin()
+    ]  # fmt: skip
+    bench.write(lambda spec: spec["estimators"].pop("rate"))
+    assert title not in bench.done().out  # every private estimator has a claim
+
+
+def test_estimators_of_a_shipped_sweep_need_no_claim_to_be_known() -> None:
+    shipped = _shipped("heavy_tail")
+    assert {"minimax", "median_of_means"} <= shipped
+    assert _shipped("a sweep of mine") == set()
+
+
+def test_many_errors_without_a_claim_are_cut(bench: Bench) -> None:
+    many = {f"clip{i}": {"kind": "clipped_mean", "lower": -9, "upper": i} for i in range(1, 9)}
+    bench.write(lambda spec: spec["estimators"].update(many))
+    lines = bench.done().out.splitlines()
+    assert "and 15 more: see q90 in summary.csv" in lines  # 9 estimators on 3 families
 
 
 def test_a_failure_now_and_then_is_replayed_by_what_is_printed(bench: Bench) -> None:

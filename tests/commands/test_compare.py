@@ -54,7 +54,12 @@ def test_two_runs_beside_each_other(
     errors(1.5).write(Path("b.parquet"))
     assert run(["compare", "a.parquet", "b.parquet", "out=two"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("2 rows, b.parquet over a.parquet: 1 worse, 0 gone")
+    assert " ".join(told.split()).startswith(
+        "b.parquet (B) against a.parquet (A), 2 rows: 1 worse, 0 better, 1 unchanged in every bit. "
+        "Worst change: mine on inside, pure eps=1 n=100: error 50.0% (50.0 .. 50.0%) above A. "
+        "Ratios B/A, with 95% intervals of trimmed means; 1 of 1 changed rows"
+    )
+    assert max(map(len, told.splitlines())) <= 80
     assert "mine on inside, pure eps=1 n=100  1.500 (1.500 .. 1.500)" in told
     assert "mine on at_a_bound" not in told
     assert pd.read_csv("two/compare.csv")["verdict"].tolist() == ["worse", "same"]
@@ -71,3 +76,12 @@ def test_two_runs_beside_each_other(
     assert table["n"].tolist()[:2] == [20, 300]
     assert table["verdict"].tolist() == ["better", "worse", "new", "changed-within-noise"]
     assert set(table["comparison"].dropna()) == {"unpaired"}
+    capsys.readouterr()
+    assert run(["compare", "old.parquet", "new.parquet"]) == 0
+    told = capsys.readouterr().out
+    assert "1 worse, 1 better, 1 unchanged, 1 only in new.parquet. Worst" in " ".join(told.split())
+    assert "changed-within-noise" not in told
+    assert run(["compare", "old.parquet", "old.parquet"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "3 rows: 0 worse, 0 better, 3 unchanged" in told
+    assert "Ratios" not in told

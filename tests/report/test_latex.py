@@ -37,6 +37,7 @@ from dpbench.report.latex import (
 )  # fmt: skip
 from experiments import paper
 from experiments.paper import main, sources
+from tests.bench import Bench
 from tests.report.specs import ACCURACY, CLIP, ERROR, PAID
 from tests.report.test_error_figures import ROUNDS
 
@@ -128,6 +129,8 @@ def test_a_rerun_computes_nothing_and_writes_the_same_bytes(finished: Path) -> N
     written = finished / "results/paper/tiny"
     figures_of_run = finished / "results/binary_mean/figures"
     of_run = {path: path.read_bytes() for path in figures_of_run.iterdir()}
+    tables = {path: path.read_bytes() for path in figures_of_run.parent.glob("*.[tm][ed]*")}
+    assert {path.name for path in tables} == {"claims.tex", "errors.md", "errors.tex"}
     before = {path.name: path.read_bytes() for path in written.iterdir()}
     figures = {f"binary_mean_error.{kind}" for kind in ("pdf", "png", "tex")}
     assert set(before) == figures | {"scoreboard.tex"}
@@ -136,6 +139,7 @@ def test_a_rerun_computes_nothing_and_writes_the_same_bytes(finished: Path) -> N
     assert main(FAST) == 0
     assert {path.name: path.read_bytes() for path in written.iterdir()} == before
     assert {path: path.read_bytes() for path in figures_of_run.iterdir()} == of_run
+    assert {path: path.read_bytes() for path in tables} == tables
     manifest = json.loads((finished / "results/binary_mean/manifest.json").read_text())
     assert manifest["blocks_done"] == 0 < manifest["blocks_reused"]
 
@@ -282,9 +286,17 @@ def test_a_run_for_a_paper_has_all_that_it_takes(finished: Path) -> None:
     job = ["sweep=binary_mean", f"out={folder}", *FAST[:-2]]
     assert run(job) == 0
     assert not list(folder.rglob("*.tex"))
+    assert not (folder / "errors.md").exists()
     assert 'width="504pt"' in svg.read_text()
     assert "STIX" not in svg.read_text()
     assert run([*job, "paper=yess"]) == 2 == run(["sweep=audit", "paper=true"])
+
+
+def test_a_sweep_without_claims_has_no_table_of_claims(bench: Bench) -> None:
+    """A tabular without rows is none that LaTeX takes."""
+    bench.write(lambda spec: spec.pop("claims"))
+    bench.done("paper=true")
+    assert {path.name for path in (bench.folder / "out").glob("*.tex")} == {"errors.tex"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

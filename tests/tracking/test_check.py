@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 import subprocess
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -91,11 +93,17 @@ def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) ->
     assert f"| **worse** | {name} |" in bench.read("tracking.md")
     (line,) = [one for one in checked.out.splitlines() if one.startswith(name)]
     assert line.endswith("  worse")
-    assert max(map(len, checked.out.partition("blocks done")[0].splitlines()[:-1])) <= 80
+    printed, _, after = checked.out.partition("if these changes are meant, run:\n")
+    assert max(map(len, printed.splitlines())) <= 80
+    told = " ".join(printed.split())
+    assert re.search(r"Worst change: odd on .*: error 5\.\d% .* above the baseline", told)
     assert "source, numpy or scipy has changed" in checked.out
     failed = ET.fromstring(bench.read("junit.xml")).findall("testcase/failure")
     assert len(failed) == (found == "worse").sum()
-    assert "trimmed mean 1.0" in str(failed[0].get("message"))
+    update = after.splitlines()[0]
+    told = str(failed[0].get("message"))
+    assert re.fullmatch(r"error \d.* above the baseline; if that is meant, run (.*)", told)
+    assert told.endswith(f"run {update}")
     # The run itself is as finished as before: untracked it passes, and its page says so.
     before = bench.manifest()["outputs"]
     assert bench.run("trials=100", MINE).code == bench.manifest()["exit_code"] == 0
@@ -105,6 +113,9 @@ def test_an_estimator_made_five_per_cent_worse_is_flagged_alone(bench: Bench) ->
     assert bench.read("report.html") != page
     assert track(bench, "check", MINE).code == bench.manifest()["exit_code"] == 1
     assert bench.read("report.html") == page
+    # What it says to type makes these errors the baseline.
+    assert bench.raw(*shlex.split(update)[3:]).code == 0
+    assert track(bench, "check", MINE).code == 0
 
 
 def test_a_private_estimator_that_becomes_better_is_a_question(bench: Bench) -> None:
@@ -119,7 +130,7 @@ def test_a_private_estimator_that_becomes_better_is_a_question(bench: Bench) -> 
     gated = track(bench, "check", MINE)
     assert gated.code == bench.manifest()["exit_code"] == 1
     failed = ET.fromstring(bench.read("junit.xml")).findall("testcase/failure")
-    assert [one.get("type") for one in failed] == ["better, and as private?"] * rows
+    assert [one.get("type") for one in failed] == ["suspiciously better"] * rows
     updated = track(bench, "update", MINE)
     assert updated.code == 0
     assert "private rows are better" in updated.out
