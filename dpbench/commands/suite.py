@@ -8,8 +8,7 @@ from __future__ import annotations
 import secrets
 import string
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +29,7 @@ from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import PathText, Processes, Seed
 from dpbench.suite import checks, compare
 from dpbench.suite.entries import catalogue_entries
+from dpbench.suite.leaderboard import standings
 from dpbench.suite.measure import SCORING_MODULE, run_entries, score_entry
 from dpbench.suite.problems import RETIRED_SUITES, SUITE, Suite, read_suite
 from dpbench.suite.remote import FileEntry, read_entry
@@ -286,12 +286,13 @@ def _say_below(scores: Scores) -> int:
     return 1 if len(below) else 0
 
 
-def _say_overview(suite: Suite, *scores: Scores) -> None:
-    """Print a table with the share of problems that each entry (an estimator) solves.
+def _say_overview(suite: Suite, *scores: Scores, names: Sequence[str] = ()) -> None:
+    """Print two tables of entries (estimators): shares of solved problems, and standings by class.
 
     A problem is solved within a factor if the error is at most this factor times the lower bound.
-    The table has several factors. If two files have an entry of one name, the later file says
-    whether the entry competes in the declared or the open division.
+    The first table has several factors. If two files have an entry of one name, the later file says
+    whether the entry competes in the declared or the open division. The second table shows the
+    entries `names` beside the leader of each class of problems. Without names, it shows the leader.
     """
     divisions = {
         name: card.division
@@ -301,9 +302,14 @@ def _say_overview(suite: Suite, *scores: Scores) -> None:
     rows = pd.concat([file_scores.ranked for file_scores in scores])
     rows = rows[rows["problem"].isin([problem.id for problem in suite.problems])]
     table = compare.overview(rows, len(suite.problems), divisions)
-    if table:
-        say(in_columns(f"\n{suite.name}: shares of {len(suite.problems)} problems", table))
-        say(compare.LEGENDS["overview"])
+    if not table:
+        return
+    say(in_columns(f"\n{suite.name}: shares of {len(suite.problems)} problems", table))
+    say(compare.LEGENDS["overview"])
+    classes = standings(rows, suite.problems, divisions)
+    if lines := compare.tabulate_classes(classes, names):
+        say(in_columns(f"\n{suite.name}: means in each class of problems", lines))
+        say("\n".join(compare.LEGENDS[key] for key in ("by_class", *(["rank"] * bool(names)))))
 
 
 def _say_problems(suite: str, table: Sequence[dict[str, str]], names: Sequence[str]) -> None:
@@ -343,8 +349,7 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
     if repeated_names:
         raise ConfigError(f"compare: {repeated_names[0]!r}: two files have an entry of this name")
     entered = {name for scores in mine for name in scores.cards}
-    archive = replace(archive, rows=archive.rows[~archive.rows["entry"].isin(entered)])
-    archive_scores, *rows = [scores.select(suite) for scores in (archive, *mine)]
+    archive_scores, *rows = [scores.select(suite) for scores in (archive.without(entered), *mine)]
     ranked = pd.concat([scores.ranked for scores in rows])
     out = Path(options.out)
     with style():
@@ -354,24 +359,14 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
     with atomic(out / "problems.csv") as temporary:
         pd.DataFrame(table).to_csv(temporary, index=False)
     _say_problems(suite.name, table, list(dict.fromkeys(all_rows["entry"])))
-    _say_overview(suite, archive_scores, *rows)
-    for text, applies in NOTES.items():
+    _say_overview(suite, archive_scores, *rows, names=sorted(entered))
+    for text, applies in compare.NOTES.items():
         if any(applies(scores) for scores in mine):
             say(text)
     say(f"figure: {out / 'profile.png'}, table: {out / 'problems.csv'}")
     return 0
 
 
-# Notes printed below a comparison, each with the condition on the compared scores.
-NOTES: dict[str, Callable[[Scores], Any]] = {
-    f"{compare.LEGENDS['below']}": lambda scores: scores.is_below.any(),
-    "of quick=true: fewer trials than the archive has, and wider intervals": lambda scores: (
-        scores.about["quick"]
-    ),
-    "of a seed that was given: an entry may have known the places of the laws": lambda scores: (
-        not scores.about.get("drawn", True)
-    ),
-}
 TASKS = {
     "list": Task(_list, "", ListOptions),
     "run": Task(_run, "FILE", ScoreOptions),

@@ -24,6 +24,6 @@ def test_profiles_by_hand() -> None:
     assert line["estimator"] == "one (open)"
     assert line["<=1.5"] == "25%"
     assert line["<=2"] == line["<=10"] == "50%"
-    assert line["mean"] == f"{(1.2 * 2) ** 0.5:.3g}"
+    assert "mean" not in line  # entries answer different problems
     assert line["fails"] == "33.3%"
     assert line["CPU"] == "0.5"
