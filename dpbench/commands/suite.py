@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import AfterValidator
 
-from dpbench.commands.command_line import Task, run_task
+from dpbench.commands.command_line import NoKeys, Task, run_task
 from dpbench.errors import choose_from
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.run_folder import only_writer
@@ -34,6 +35,7 @@ from dpbench.suite.measure import SCORING_MODULE, run_entries, score_entry
 from dpbench.suite.problems import RETIRED_SUITES, SUITE, Suite, read_suite
 from dpbench.suite.remote import FileEntry, read_entry
 from dpbench.suite.table import COUNTED_LEVEL, ENTRY_LEVEL, ROW_LEVEL, Scores, archive_path
+from dpbench.suite.template import run_words, write_entry
 
 __all__ = ["USAGE", "main"]
 
@@ -42,8 +44,9 @@ USAGE = """\
 dpbench suite: score an estimator on frozen problems, over what no private estimator beats.
 
   suite list                       the problems
+  suite new mine                   write mine.py, an entry to change
   suite run mine.py [key=value ..] check and audit the entry of a file, and score it
-  suite compare mine.parquet ..    beside the archive: a profile, the best of each problem
+  suite compare mine.parquet ..    beside the archive: ranks, a profile, the best
   suite archive [key=value ..]     score the entries of dpbench itself
 
   problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
@@ -58,7 +61,8 @@ of run and archive:
 of compare:
   archive=FILE    by default the suite's in results/archive of the checkout
 
-How to write an entry: docs/howto/benchmark.md."""
+How to write an entry: docs/howto/benchmark.md. The site has a leaderboard with yours:
+site archive=mine.parquet."""
 
 
 def _check_suite(name: str) -> str:
@@ -138,6 +142,14 @@ def _list(_files: Sequence[str], options: ListOptions) -> int:
     say(compare.LEGENDS["problem_list"])
     if suite.name in RETIRED_SUITES:
         say(f"{suite.name} was left, because {RETIRED_SUITES[suite.name]}")
+    return 0
+
+
+def _new(names: Sequence[str], _options: NoKeys) -> int:
+    """Write the file of a new entry, print the next command, and return the exit code 0."""
+    path = write_entry(names[0])
+    say(f"wrote {path}; it says what an entry is told, and what it returns")
+    say(f"next: {command_line(run_words(path))}")
     return 0
 
 
@@ -260,7 +272,19 @@ def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> 
     for text in failures:
         say(f"failed: {text}")
     _say_overview(suite, scores)
+    _say_infinite(scores)
     say(f"scores: {out}")
+
+
+def _say_infinite(scores: Scores) -> None:
+    """Print one line for each entry with infinite scores, which a tenth of failures cause."""
+    for name, rows in scores.rows[np.isinf(scores.rows["score"])].groupby("entry"):
+        worst = rows.loc[rows["failure_rate"].idxmax()]
+        say(
+            f"{name}: {len(rows)} of {(scores.rows['entry'] == name).sum()} scores are infinite, "
+            f"because over a tenth of the releases are NaN or fail: {worst['failure_rate']:.0%} on "
+            f"{worst['problem']}"
+        )
 
 
 def _say_below(scores: Scores) -> int:
@@ -369,6 +393,7 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
 
 TASKS = {
     "list": Task(_list, "", ListOptions),
+    "new": Task(_new, "NAME", NoKeys),
     "run": Task(_run, "FILE", ScoreOptions),
     "compare": Task(_compare, "FILE ...", CompareOptions),
     "archive": Task(_archive, "", ScoreOptions),
