@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 from pydantic import AfterValidator
 
@@ -272,19 +271,9 @@ def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> 
     for text in failures:
         say(f"failed: {text}")
     _say_overview(suite, scores)
-    _say_infinite(scores)
+    for text in compare.describe_infinite(scores.rows):
+        say(text)
     say(f"scores: {out}")
-
-
-def _say_infinite(scores: Scores) -> None:
-    """Print one line for each entry with infinite scores, which a tenth of failures cause."""
-    for name, rows in scores.rows[np.isinf(scores.rows["score"])].groupby("entry"):
-        worst = rows.loc[rows["failure_rate"].idxmax()]
-        say(
-            f"{name}: {len(rows)} of {(scores.rows['entry'] == name).sum()} scores are infinite, "
-            f"because over a tenth of the releases are NaN or fail: {worst['failure_rate']:.0%} on "
-            f"{worst['problem']}"
-        )
 
 
 def _say_below(scores: Scores) -> int:
@@ -388,6 +377,8 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
         if any(applies(scores) for scores in mine):
             say(text)
     say(f"figure: {out / 'profile.png'}, table: {out / 'problems.csv'}")
+    if len(files) == 1 and suite.name == SUITE:
+        say(f"leaderboard with yours: {command_line(['site', f'archive={files[0]}'])}")
     return 0
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "BELOW_MARK",
     "LEGENDS",
     "NOTES",
+    "describe_infinite",
     "overview",
     "problem_list",
     "profile_band",
@@ -176,6 +177,17 @@ def _standing_cells(standing: Standing) -> dict[str, str]:
         "answers": f"{standing.answers} of {standing.problems}",
         "mean": f"{standing.mean:.3g}",
     }
+
+
+def describe_infinite(rows: pd.DataFrame) -> list[str]:
+    """Return a line for each entry with infinite scores, which many failed releases cause."""
+    return [
+        f"{name}: {len(infinite)} of {(rows['entry'] == name).sum()} scores are infinite, because "
+        "over a tenth of the releases are NaN or fail: "
+        f"{infinite['failure_rate'].max():.0%} on "
+        f"{infinite['problem'][infinite['failure_rate'].idxmax()]}"
+        for name, infinite in rows[np.isinf(rows["score"])].groupby("entry")
+    ]
 
 
 def tabulate_problems(

@@ -58,6 +58,7 @@ def test_the_guides_entry_is_scored_and_compared(
     assert "wide_clip" in told
     assert "Gaussian; leader: gaussian_score_mean, 1.36\n" in told
     assert re.search(r"^wide_clip +1 of 1 .* of 13$", told, re.MULTILINE)
+    assert "yours: python -m dpbench site archive=wide_clip.parquet\n" in told
     assert "CPU: time of a release" in told
     assert list((entry_folder / "results/suite/compare").glob("profile.*"))
 
@@ -132,17 +133,6 @@ def test_common_mistakes_are_told_in_one_line(
     told = "".join(capsys.readouterr())
     assert said in told
     assert told.count("\n") == 1
-
-
-def test_infinite_scores_are_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    suite = read_suite()
-    scores = Scores.read(archive_path(SUITE), suite)
-    rows = scores.rows[scores.rows["entry"] == "approximate_bounds_mean"]
-    command._say_infinite(replace(scores, rows=rows))
-    assert capsys.readouterr().out == (
-        "approximate_bounds_mean: 3 of 33 scores are infinite, because over a tenth of the "
-        "releases are NaN or fail: 100% on gauss-n100-pure1\n"
-    )
 
 
 @pytest.mark.parametrize(
