@@ -355,7 +355,7 @@ def _draw_errors(ax: Axes, rows: pd.DataFrame, labels: list[str]) -> None:
         tick = {"color": BOUND["color"], "marker": "|", "markersize": 7, "linestyle": "none"}
         ax.plot(law_rows["lower_bound"], heights, label=name, zorder=3, **tick)
     ax.set_xlim(0, MAX_SHOWN)
-    ax.set_xlabel(f"mean absolute error $n \\varepsilon$/width\n(shown up to {MAX_SHOWN:g})")
+    ax.set_xlabel(f"mean absolute error\n$n \\varepsilon$/width, up to {MAX_SHOWN:g}")
 
 
 def _draw_outcomes(ax: Axes, table: pd.DataFrame) -> None:

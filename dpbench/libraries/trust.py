@@ -134,16 +134,20 @@ def _describe_refutation(refuting: list[str], moves: list[Row], audits: list[Row
         moves,
         key=lambda move: (move["query"] not in MEAN_QUERIES, -_ratio(move)),
     )
-    how = (
-        "one record changes which mechanisms run"
-        if _ratio(row) <= 1
-        else f"moves by {row['move_over_sensitivity']:.3g} times its stated sensitivity"
-    )
+    ratio, within = _ratio(row), float(row["move_over_sensitivity_within"])
+    how = f"moves by {ratio:.3g} times its stated sensitivity"
+    if math.isinf(ratio):
+        how = "moves by more than any multiple of its stated sensitivity"
+    elif ratio <= 1:
+        how = "runs or not depending on one record"
+    inside = f", by {within:.3g} times with records within the bounds" if within > 1 else ""
+    beyond = inside or ", only with records that are missing or beyond the bounds"
+    beyond = beyond if ratio > max(1, within) else ""
     others = len(moves) - 1
     also = f"; {others} other replayed mechanism{'s are' if others > 1 else ' is'} refuted, too"
     spared = "; the audit of its mean refutes nothing" if audits else ""
     return (
-        f"in the replay of {row['query']}, {row['mechanism']} {how} ({row['pair']})"
+        f"in the replay of {row['query']}, {row['mechanism']} {how}{beyond} ({row['pair']})"
         f"{also if others else ''}{spared}"
     )
 
@@ -154,6 +158,8 @@ def _ratio(row: Row) -> float:
 
 
 def _describe_claim(row: Row) -> str:
+    if math.isnan(row["measured"]):
+        return f"too few releases of {row['estimator']} on {row['distribution']} for its formula"
     return (
         f"the {row['claim']} of {row['estimator']} on {row['distribution']} is "
         f"{row['measured']:.2f} ({row['low']:.2f} .. {row['high']:.2f}), by its formula "

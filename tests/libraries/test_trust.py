@@ -22,7 +22,8 @@ CLAIM = {
 }  # fmt: skip
 REPLAY = {
     "library": "wonder", "query": "mean", "mechanism": "laplace", "move_over_sensitivity": 1.0,
-    "pair": "[0, 1] low", "control_flow": "same", "verdict": "not refuted",
+    "move_over_sensitivity_within": 1.0, "pair": "[0, 1] low", "control_flow": "same",
+    "verdict": "not refuted",
 }  # fmt: skip
 WRONG = {"claim": "bias", "measured": 0.5, "low": 0.4, "high": 0.6, "predicted": 0.0}
 
@@ -60,13 +61,22 @@ def judged(
          "the audit of lib shows at least 2.50 of the claimed epsilon 1 (edge)."),
         # a refutation counts more than an error as by its formula, and more than a wrong one
         ([{"verdict": "refuted"}], [{"verdict": "inconsistent"}], None, "refuted", "the audit of"),
-        ([{}], [{}], [{}, {"verdict": "refuted", "move_over_sensitivity": 2.0}], "refuted",
+        ([{}], [{}], [{}, {"verdict": "refuted", "move_over_sensitivity": 2.0,
+                            "move_over_sensitivity_within": 2.0}], "refuted",
          "in the replay of mean, laplace moves by 2 times its stated sensitivity ([0, 1] low); the "
          "audit of its mean refutes nothing."),
         ([], [], [{"verdict": "refuted", "query": "sum", "move_over_sensitivity": 9.0},
                   {"verdict": "refuted", "move_over_sensitivity": float("nan")}], "refuted",
-         "in the replay of mean, laplace one record changes which mechanisms run ([0, 1] low); "
+         "in the replay of mean, laplace runs or not depending on one record ([0, 1] low); "
          "1 other replayed mechanism is refuted, too."),
+        ([], [], [{"verdict": "refuted", "move_over_sensitivity": float("inf")}], "refuted",
+         "more than any multiple of its stated sensitivity, only with records that are missing or "
+         "beyond the bounds ([0, 1] low)."),
+        ([], [], [{"verdict": "refuted", "move_over_sensitivity": float("inf"),
+                   "move_over_sensitivity_within": 12.0}], "refuted",
+         "any multiple of its stated sensitivity, by 12 times with records within the bounds ("),
+        ([{}], [{"measured": float("nan"), "verdict": "inconclusive"}], None, "inconclusive",
+         "too few releases of lib on centre for its formula; use more trials."),
         ([{}], [{}, WRONG | {"verdict": "inconsistent"}], None, "less accurate than its formula",
          "the bias of lib on centre is 0.50 (0.40 .. 0.60), by its formula 0.00."),
         # without an audit, a larger error is told all the same

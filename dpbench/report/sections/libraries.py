@@ -58,10 +58,11 @@ def build_verdicts(run: RunFolder) -> Section | None:
     rows = run.rows("verdicts")
     if not rows:
         return None
-    caption, tones = "A sentence on each library", page_tones(LIBRARIES)
+    tones = page_tones(LIBRARIES)
     return Section(
-        text=VERDICTS,
-        data=[run.table("verdicts", caption, tones=tones)],
+        note=VERDICTS,
+        look="sentences",
+        data=[{**row, "tone": tones[row["verdict"]]} for row in rows],
         findings=[f"{row['library']} is {row['verdict']}" for row in rows],
     )
 
