@@ -10,15 +10,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from docs.docstring_to_rst import escape, table
-from docs.generate import contents, facts, page, section, write
+from docs.generate import contents, facts, link_sources, page, section, write
+from docs.leaderboard import (
+    OWN_ROLE,
+    entry_table,
+    format_score,
+    front_table,
+    leaderboard,
+    link_entry,
+    link_page,
+    milliseconds,
+)
 from dpbench.analysis.factors import profile
 from dpbench.estimators import Estimator
 from dpbench.output.style import style
-from dpbench.suite.compare import WITHIN, profile_band, profile_figure
+from dpbench.suite.compare import NOTES, WITHIN, profile_band, profile_figure
+from dpbench.suite.leaderboard import Standing, group_by_class, standings
 from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
 from dpbench.suite.table import Scores, archive_path
 
@@ -27,7 +37,6 @@ __all__ = ["write_archive"]
 COLOURED_ENTRIES = 6  # in the figure of the front page
 # Matches a point of an SVG path, so that digits beyond hundredths of a pixel can be cut.
 POINT = re.compile(r"^([ML] -?\d+\.\d\d)\d*( -?\d+\.\d\d)\d*", re.MULTILINE)
-UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 # File in dpbench/theory/bounds/ with the proof, by the value of `bound_name`.
 PROOFS = {
     "two laws": "numbers",
@@ -48,17 +57,32 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
     folder : Path
         Pages are written to ``benchmark/`` below this folder.
     archive : Path, optional
-        Parquet file of scores; by default the archive of the checkout.
+        Parquet file of scores. Its entries are marked as the reader's own beside those of the
+        checkout's archive, and replace entries of equal name.
     """
-    scores = Scores.read(archive or archive_path(SUITE), read_suite())
-    suite = read_suite().at_places(scores.about["seed"])
+    suite, home = read_suite(), archive_path(SUITE)
+    scores = Scores.read(home, suite)
+    own, remarks = list[str](), list[str]()
+    if archive and archive.resolve() != home.resolve():
+        mine = Scores.read(archive, suite)
+        scores, own = scores.add(mine), sorted(mine.cards)
+        remarks = [text for text, applies in NOTES.items() if applies(mine)]
+    suite = suite.at_places(scores.about["seed"])
     scores = _divide_by_bounds(scores, suite)
     problems = {problem.id: problem for problem in suite.problems}
+    divisions = {name: card.division for name, card in scores.cards.items()}
+    classes = standings(scores.ranked, suite.problems, divisions)
     groups = {"entries": sorted(scores.cards), "problems": list(problems)}
-    pages = {"index": _front(scores, suite)}
+    pages = {"index": _front(scores, suite, classes, own, remarks)}
+    pages["leaderboard"] = leaderboard(classes, group_by_class(suite.problems), scores.cards, own)
     pages |= {f"{g}/index": page(g.title(), contents(names)) for g, names in groups.items()}
-    pages |= {f"entries/{name}": _entry(name, scores, problems) for name in sorted(scores.cards)}
-    pages |= {f"problems/{problem.id}": _problem(problem, scores) for problem in suite.problems}
+    pages |= {
+        f"entries/{name}": _entry(name, scores, problems, classes, remarks if name in own else ())
+        for name in sorted(scores.cards)
+    }
+    pages |= {
+        f"problems/{problem.id}": _problem(problem, scores, own) for problem in suite.problems
+    }
     write(folder / "benchmark", pages)
 
 
@@ -71,39 +95,69 @@ def _divide_by_bounds(scores: Scores, suite: Suite) -> Scores:
     return replace(scores, rows=rows.assign(**scaled))
 
 
-def _front(scores: Scores, suite: Suite) -> str:
-    """Return the front page: the profile, the table of entries and the table of problems."""
+def _front(
+    scores: Scores,
+    suite: Suite,
+    classes: Mapping[str, Sequence[Standing]],
+    own: Sequence[str],
+    remarks: Sequence[str],
+) -> str:
+    """Return the front page: leaders, the profile, the table of entries and that of problems."""
     rows = [_summary(name, scores, len(suite.problems)) for name in scores.cards]
     rows.sort(key=lambda row: [-share for share in row[1]])
-    best = [name for name, _, _ in rows[:COLOURED_ENTRIES]]
-    cells = [[_page_link("entries", name), *cells_of_row] for name, _, cells_of_row in rows]
+    best = list(dict.fromkeys([*own, *(name for name, _, _ in rows)]))[:COLOURED_ENTRIES]
+    cells = [[link_entry(name, own), *cells_of_row] for name, _, cells_of_row in rows]
     heads = ["entry", "division", "answers", *(f"within {x:g}" for x in WITHIN)]
-    heads += ["95% band of 2", "geometric mean", "failures", "CPU a release", "over drawing"]
+    heads += ["95% band of 2", "failures", "CPU of a release, ms", "over drawing", "source"]
     problems = [
-        [_page_link("problems", p.id), f"{p.n:,}", str(p.d), escape(_privacy(p)),
-         f"{p.bound.value:.3g}", _proof(p.bound.by), *_leader(scores.ranked, p.id)]
+        [link_page("problems", p.id), f"{p.n:,}", str(p.d), escape(_privacy(p)),
+         f"{p.bound.value:.3g}", _proof(p.bound.by), *_leader(scores.ranked, p.id, own)]
         for p in suite.problems
     ]  # fmt: skip
+    yours = f"Beside the archive: {', '.join(link_entry(name, own) for name in own)}."
+    first = "your entries, then " if own else ""
     return ":hide-toc:\n\n" + page(  # a table needs the room
         "Benchmark",
+        OWN_ROLE,
         f"``{suite.name}`` asks for the means of {len(suite.problems)} frozen problems. A score is "
         "the worst 0.9 quantile of the error over a proven lower bound: a score of 1 equals the "
         "bound. Scores do not depend on other entries. Each run draws the locations of the "
         "distributions. :doc:`How to enter </howto/benchmark>`.",
-        _profile(scores, suite.problems, best),
-        "*Share of the problems (y) that an entry solves within a factor of the bound (x). "
-        f"Coloured: the {COLOURED_ENTRIES} entries with most problems within {WITHIN[0]:g}, with "
-        f"95% bands. Grey: all {len(rows)} entries. Dashed: the best entry of each problem.*",
-        section("Entries", table(heads, cells)),
+        " ".join([yours, *(f"{text}." for text in remarks)]) if own else "",
+        section(
+            "Leaders",
+            "The first entry of each class of problems; the :doc:`leaderboard </benchmark/"
+            "leaderboard>` has all entries. A rank counts only entries that answered the whole "
+            "class.",
+            front_table(classes, own),
+        ),
+        section(
+            "Profiles",
+            _profile(scores, suite.problems, best),
+            "*Share of the problems (y) that an entry solves within a factor of the bound (x). "
+            f"Coloured: {first}the entries with most problems within {WITHIN[0]:g}, "
+            f"{COLOURED_ENTRIES} in all, with 95% bands. Grey: all {len(rows)} entries. Dashed: "
+            "the best entry of each problem.*",
+        ),
+        section(
+            "Entries",
+            f"Shares of all {len(suite.problems)} problems; a problem without an answer counts as "
+            "not solved.",
+            table(heads, cells, sortable=True),
+        ),
         section(
             "Problems",
-            table(["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"], problems),
+            table(
+                ["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"],
+                problems,
+                sortable=True,
+            ),
         ),
         *_list_left_out(scores),
         f"``python -m dpbench site`` wrote this page from scores of seed {scores.about['seed']}, "
         f"dpbench {scores.about['versions']['dpbench']} and numpy "
         f"{scores.about['versions']['numpy']}.",
-        contents(("entries/index", "problems/index"), caption="Pages"),
+        contents(("leaderboard", "entries/index", "problems/index"), caption="Pages"),
     )
 
 
@@ -120,20 +174,24 @@ def _list_left_out(scores: Scores) -> list[str]:
 
 def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float], list[str]]:
     """Return an entry's name, the shares of problems that it solves, and its row of the table."""
-    own = scores.ranked[scores.ranked["entry"] == name]
-    shares, ends = profile(own["score"], problems, WITHIN), profile_band(own, problems, [2.0])
-    solved = own["score"][np.isfinite(own["score"]) & (own["score"] > 0)]
-    mean = f"{np.exp(np.log(solved).mean()):.3g}" if len(solved) else "—"
-    over = (own["seconds"] / own["drawing_seconds"]).median()
+    rows = scores.ranked[scores.ranked["entry"] == name]
+    shares, ends = profile(rows["score"], problems, WITHIN), profile_band(rows, problems, [2.0])
+    over = (rows["seconds"] / rows["drawing_seconds"]).median()
     return name, list(shares), [
-        scores.cards[name].division, str(len(own)), *(f"{share:.0%}" for share in shares),
-        _range(*(f"{end[0]:.0%}" for end in ends)), mean,
-        f"{own['failure_rate'].mean():.1%}", _seconds(own["seconds"].mean()),
-        f"{over:.2g}\N{NO-BREAK SPACE}x" if math.isfinite(over) else "—",
+        scores.cards[name].division, str(len(rows)), *(f"{share:.0%}" for share in shares),
+        _range(*(f"{end[0]:.0%}" for end in ends)), f"{rows['failure_rate'].mean():.1%}",
+        milliseconds(rows["seconds"].mean()),
+        f"{over:.2g}" if math.isfinite(over) else "—", link_sources(scores.cards[name].paper),
     ]  # fmt: skip
 
 
-def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
+def _entry(
+    name: str,
+    scores: Scores,
+    problems: Mapping[str, Problem],
+    classes: Mapping[str, Sequence[Standing]],
+    remarks: Sequence[str],
+) -> str:
     card, own = scores.cards[name], scores.ranked[scores.ranked["entry"] == name]
     kind = f" The estimator: :ref:`{name} <kind-{name}>`." if name in Estimator.kinds() else ""
     card_facts = {
@@ -145,22 +203,24 @@ def _entry(name: str, scores: Scores, problems: Mapping[str, Problem]) -> str:
         "Division": card.division,
     }
     rows = [
-        [_page_link("problems", row["problem"]), f"{problems[row['problem']].n:,}",
+        [link_page("problems", row["problem"]), f"{problems[row['problem']].n:,}",
          escape(_privacy(problems[row["problem"]])), *_score(row), f"{row['failure_rate']:.1%}",
-         _seconds(row["seconds"])]
+         milliseconds(row["seconds"])]
         for row in own.to_dict("records")
     ]  # fmt: skip
-    heads = ["problem", "n", "privacy", "score", "95% interval", "failures", "CPU a release"]
+    heads = ["problem", "n", "privacy", "score", "95% interval", "failures", "CPU of a release, ms"]
     share = ", ".join(f"{(own['score'] <= x).sum()} within {x:g}" for x in WITHIN)
     return page(
         name,
         facts(card_facts),
         f"Answers {len(own)} of {len(problems)} problems: {share} times the bound.{kind}",
-        table(heads, rows),
+        " ".join(f"{text}." for text in remarks),
+        section("Classes", entry_table(name, classes)) if rows else "",
+        section("Problems", table(heads, rows, sortable=True)) if rows else "",
     )
 
 
-def _problem(problem: Problem, scores: Scores) -> str:
+def _problem(problem: Problem, scores: Scores, own: Sequence[str]) -> str:
     rows = scores.ranked.query("problem == @problem.id").sort_values("score", kind="stable")
     public = {name: value for name, value in vars(problem.known).items() if value is not None}
     problem_facts = {
@@ -175,26 +235,23 @@ def _problem(problem: Problem, scores: Scores) -> str:
     }
     several = len(problem.members) > 1
     ranked = [
-        [str(index + 1), _page_link("entries", row["entry"]), *_score(row),
+        [str(index + 1), link_entry(row["entry"], own), *_score(row),
          *([escape(row["member"].removeprefix(f"{problem.id}/"))] if several else []),
          f"{row['mean_error']:.3g}",
-         f"{row['failure_rate']:.1%}", _seconds(row["seconds"])]
+         f"{row['failure_rate']:.1%}", milliseconds(row["seconds"])]
         for index, row in enumerate(rows.to_dict("records"))
     ]  # fmt: skip
-    heads = ["", "entry", "score", "95% interval", *(["worst distribution"] if several else [])]
-    heads += ["mean error", "failures", "CPU a release"]
+    heads = ["rank", "entry", "score", "95% interval", *(["worst distribution"] if several else [])]
+    heads += ["mean error", "failures", "CPU of a release, ms"]
     return page(
         problem.id,
+        OWN_ROLE,
         facts(problem_facts),
         f"Bound on the 0.9 quantile of the error: **{problem.bound.value:.4g}**, by "
         f"{_proof(problem.bound.by)}. Kind of distribution: :ref:`{problem.law['kind']} "
         f"<kind-{problem.law['kind']}>`.",
-        table(heads, ranked) if ranked else "No entry answers it.",
+        table(heads, ranked, sortable=True) if ranked else "No entry answers it.",
     )
-
-
-def _page_link(folder: str, name: str) -> str:
-    return f":doc:`{name} </benchmark/{folder}/{name}>`"
 
 
 def _proof(by: str) -> str:
@@ -209,25 +266,19 @@ def _privacy(problem: Problem) -> str:
 
 
 def _score(row: Mapping[Any, Any]) -> tuple[str, str]:
-    return f"{row['score']:.3g}", _range(f"{row['score_low']:.3g}", f"{row['score_high']:.3g}")
+    score, low, high = (format_score(row[name]) for name in ("score", "score_low", "score_high"))
+    return score, _range(low, high)
 
 
 def _range(low: str, high: str) -> str:
     return f"{low}\N{NO-BREAK SPACE}..\N{NO-BREAK SPACE}{high}"
 
 
-def _leader(rows: pd.DataFrame, problem: str) -> tuple[str, str]:
-    own = rows[rows["problem"] == problem].sort_values("score", kind="stable")
-    if own.empty:
+def _leader(rows: pd.DataFrame, problem: str, own: Sequence[str]) -> tuple[str, str]:
+    scores = rows[rows["problem"] == problem].sort_values("score", kind="stable")
+    if scores.empty:
         return "—", "—"
-    return f"{own['score'].iloc[0]:.3g}", _page_link("entries", own["entry"].iloc[0])
-
-
-def _seconds(value: float) -> str:
-    if not math.isfinite(value):
-        return "—"
-    unit, size = next((pair for pair in UNITS.items() if value >= pair[1]), ("µs", 1e-6))
-    return f"{value / size:.3g}\N{NO-BREAK SPACE}{unit}"
+    return format_score(scores["score"].iloc[0]), link_entry(scores["entry"].iloc[0], own)
 
 
 def _profile(scores: Scores, problems: Sequence[Problem], names: Sequence[str]) -> str:

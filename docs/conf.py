@@ -63,8 +63,9 @@ html_theme_options = {
     "navigation_with_keys": True,
 }
 html_title = f"dpbench {version}"
-html_static_path = ["_static"]
+html_static_path = ["_static", "../dpbench/report/sort.js"]
 html_css_files = ["site.css"]
+html_js_files = [("sort.js", {"defer": "defer"})]
 html_show_search_summary = False  # summaries are fetched, which fails for pages on disk
 html_copy_source = False
 html_show_copyright = False

@@ -74,7 +74,13 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wide: bool = False) -> str:
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    wide: bool = False,
+    sortable: bool = False,
+) -> str:
     """Return a table in reST.
 
     Parameters
@@ -85,13 +91,16 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, wide: bool = F
         Cells, each one line of reST.
     wide : bool, default False
         Style of a table with much text.
+    sortable : bool, default False
+        Whether a click on a title sorts the rows, by the script ``dpbench/report/sort.js``.
 
     Returns
     -------
     str
     """
+    classes = " ".join(["wide"] * wide + ["sortable"] * sortable)
     lines = [".. list-table::", "   :header-rows: 1", "   :widths: auto"]
-    lines += ["   :class: wide", ""] if wide else [""]
+    lines += [f"   :class: {classes}", ""] if classes else [""]
     for row in [heads, *rows]:
         for column, cell in enumerate(row):
             lines.append(f"   {'*' if column == 0 else ' '} - {cell}".rstrip())

@@ -17,7 +17,7 @@ import yaml
 from docs.docstring_to_rst import docstring_to_rst, escape, table
 from dpbench import cli
 from dpbench.analysis.study import Figure
-from dpbench.bibliography import bibliography
+from dpbench.bibliography import bibliography, split_links
 from dpbench.commands import commands
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
@@ -29,7 +29,7 @@ from dpbench.privacy import Budget
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["contents", "facts", "page", "section", "write", "write_reference"]
+__all__ = ["contents", "facts", "link_sources", "page", "section", "write", "write_reference"]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -97,9 +97,37 @@ def contents(names: Iterable[str], caption: str = "") -> str:
 
 
 def facts(values: Mapping[str, str]) -> str:
-    """Return a field list of the facts that are not empty."""
-    fields = (f":{name}: {escape(text)}" for name, text in values.items() if text)
+    """Return a field list of the facts that are not empty; the fact ``Source`` gets links."""
+    fields = (
+        f":{name}: {(link_sources if name == 'Source' else escape)(text)}"
+        for name, text in values.items()
+        if text
+    )
     return "\n".join([".. rst-class:: facts", "", *fields])
+
+
+def link_sources(text: str) -> str:
+    """Return a text in reST whose sources are links.
+
+    Parameters
+    ----------
+    text : str
+        Text that names sources by keys of the bibliography, or by identifiers such as a DOI. A key
+        without an identifier links to the page of sources.
+
+    Returns
+    -------
+    str
+    """
+    links = []
+    for part, url in split_links(text):
+        if url:
+            links.append(f"\\ `{part} <{url}>`__\\ ")
+        elif part in bibliography():
+            links.append(f"\\ :doc:`{part} </reference/sources>`\\ ")
+        else:
+            links.append(escape(part))
+    return "\\ " + "".join(links)  # the space keeps "A. Author" from being a list
 
 
 def section(title: str, *parts: str, label: str = "") -> str:
@@ -285,7 +313,7 @@ def _claims() -> str:
 
 def _sources() -> str:
     """Return a page with all cited sources."""
-    rows = [(f"``{key}``", escape(str(source))) for key, source in bibliography().items()]
+    rows = [(f"``{key}``", link_sources(str(source))) for key, source in bibliography().items()]
     text = "Estimators, theorems and bounds cite their sources by these keys."
     return page("Sources", text, table(["key", "source"], rows))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Annotated
 
@@ -13,9 +13,10 @@ from pydantic import Field
 from dpbench.package import PACKAGE
 from dpbench.registry import from_mapping, validated
 
-__all__ = ["Source", "bibliography", "sources_in"]
+__all__ = ["Source", "bibliography", "sources_in", "split_links"]
 
 Text = Annotated[str, Field(min_length=1)]
+IDENTIFIER = r"doi:10\.\d{4,}/\S*[^\s.,;)]|arXiv:\d{4}\.\d{4,5}"
 
 
 @validated
@@ -40,13 +41,47 @@ class Source:
     title: Text
     venue: str = ""
     year: Annotated[int, Field(ge=1800, le=2100)] | None = None
-    id: Annotated[str, Field(pattern=r"^(doi:10\.\d{4,}/\S+|arXiv:\d{4}\.\d{4,5})?$")] = ""
+    id: Annotated[str, Field(pattern=rf"^({IDENTIFIER})?$")] = ""
 
     def __str__(self) -> str:
         """Return the reference as one line of text."""
         where = " ".join(str(part) for part in (self.venue, self.year) if part)
         number = self.id or "identifier not checked"
         return ", ".join(filter(None, [self.authors, f'"{self.title}"', where, number]))
+
+    @property
+    def url(self) -> str:
+        """Address of the work at its identifier's resolver; empty without an identifier."""
+        return _address(self.id)
+
+
+def _address(identifier: str) -> str:
+    """Return the address of a work with an identifier ``doi:...`` or ``arXiv:...``, else ""."""
+    kind, _, number = identifier.partition(":")
+    home = {"doi": "https://doi.org/", "arxiv": "https://arxiv.org/abs/"}.get(kind.lower())
+    return f"{home}{number}" if home else ""
+
+
+def split_links(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a text on sources, each with the address that it should link to.
+
+    Parameters
+    ----------
+    text : str
+        Text with keys of the bibliography such as KSU20, or identifiers such as arXiv:2002.09464.
+
+    Yields
+    ------
+    part : str
+        Part of the text; together the parts are the whole text.
+    url : str
+        Address of the source that the part names; empty if it names none, or if the bibliography
+        has no identifier of the source.
+    """
+    known = {key: source.url for key, source in bibliography().items()}
+    for part in re.split(rf"({IDENTIFIER}|\w+)", text):
+        if part:
+            yield part, known.get(part) or _address(part)
 
 
 @cache

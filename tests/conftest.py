@@ -229,7 +229,7 @@ def entry_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
 
 def entry_text() -> str:
     """The entry that the guide shows."""
-    (text,) = re.findall(r"```python\n(# wide_clip.py\n.*?)```", GUIDE.read_text(), re.DOTALL)
+    (text,) = re.findall(r"```python\n(# wide_clip.py:.*?)```", GUIDE.read_text(), re.DOTALL)
     return str(text)
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpbench.bibliography import Source, bibliography, sources_in
+from dpbench.bibliography import Source, bibliography, sources_in, split_links
 from dpbench.estimators.catalogue import catalogue
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import BOUND, EXACT, THEOREMS
@@ -32,6 +32,19 @@ def test_a_source_is_one_line() -> None:
 
 def test_keys_are_found_as_whole_words() -> None:
     assert list(sources_in(["KSU20, Theorem 3.5", "HLY21: medians", "BS190"])) == ["HLY21", "KSU20"]
+
+
+def test_sources_link_to_where_their_identifiers_resolve() -> None:
+    text = "KSU20 and L15; see doi:10.1000/a.b-c, arXiv:2302.01855."
+    parts = list(split_links(text))
+    assert "".join(part for part, _ in parts) == text
+    assert {part: url for part, url in parts if url} == {
+        "KSU20": bibliography()["KSU20"].url,
+        "doi:10.1000/a.b-c": "https://doi.org/10.1000/a.b-c",
+        "arXiv:2302.01855": "https://arxiv.org/abs/2302.01855",
+    }
+    assert bibliography()["KSU20"].url.startswith("https://arxiv.org/abs/")
+    assert bibliography()["L15"].url == ""
 
 
 def test_every_cited_key_has_a_source() -> None:

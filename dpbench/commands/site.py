@@ -1,8 +1,9 @@
-"""``site [key=value]``: the documentation, with a page for each entry and problem of the archive.
+"""``site [key=value]``: the documentation, with the leaderboard and pages of the benchmark.
 
 One build of Sphinx makes all pages. Therefore they share style and search, and can link to each
 other. ``docs/conf.py``, which only a checkout has, generates pages from classes and from the
-archive. The archive is a file with the scores of dpbench's own estimators, called entries.
+archive. The archive is a file with the scores of dpbench's own estimators, called entries. Entries
+of another file of scores are shown beside them, and marked.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from dpbench.suite.table import Scores, archive_path
 __all__ = ["USAGE", "main"]
 
 USAGE = """\
-Build the documentation, with a page for each entry and each problem of the benchmark: a folder of
-pages that are read from disk, with their search.
+Build the documentation, with the leaderboard of the benchmark and a page for each entry and each
+problem: a folder of pages that are read from disk, with their search.
 
   python -m dpbench site
   python -m dpbench site archive=mine.parquet out=/tmp/site
 
-  archive=FILE  scores; by default results/archive/dpbench-mean-v2.parquet of the checkout
+  archive=FILE  scores of your entries (suite run makes them), which are marked as yours beside
+                the entries of results/archive; one of equal name is replaced
   out=DIR       by default site
 
 Needs a checkout and its extra docs: bash dev.sh docs makes an environment that has it."""
@@ -67,10 +69,12 @@ def main(words: Sequence[str]) -> int:
         for name in ("sphinx", "numpydoc", "myst_parser", "furo", "latex2mathml")
     ):
         raise ConfigError("site: the extra docs is not installed: pip install -e '.[docs]'")
-    archive = Path(options.archive) if options.archive else archive_path(SUITE)
-    if not archive.is_file():
-        raise ConfigError(f"archive: '{archive}': no such file; suite run makes one")
-    Scores.read(archive, read_suite())  # raises ConfigError before Sphinx starts
+    home = archive_path(SUITE)
+    archive = Path(options.archive) if options.archive else home
+    for path in (archive, home):
+        if not path.is_file():
+            raise ConfigError(f"archive: '{path}': no such file; suite run makes one")
+        Scores.read(path, read_suite())  # raises ConfigError before Sphinx starts
     check_writable(out)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     command += ["-d", str(out / ".doctrees"), f"-Darchive={archive.absolute()}"]
@@ -78,4 +82,5 @@ def main(words: Sequence[str]) -> int:
     code = subprocess.run(command, check=False).returncode  # noqa: S603 (Sphinx, as it is here)
     if code == 0:
         say(f"site: {out / 'index.html'}")
+        say(f"leaderboard: {out / 'benchmark' / 'leaderboard.html'}")
     return code

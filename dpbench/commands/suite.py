@@ -8,15 +8,14 @@ from __future__ import annotations
 import secrets
 import string
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import AfterValidator
 
-from dpbench.commands.command_line import Task, run_task
+from dpbench.commands.command_line import NoKeys, Task, run_task
 from dpbench.errors import choose_from
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.help_page import help_page
@@ -32,10 +31,12 @@ from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import PathText, Processes, Seed
 from dpbench.suite import checks, compare
 from dpbench.suite.entries import catalogue_entries
+from dpbench.suite.leaderboard import standings
 from dpbench.suite.measure import SCORING_MODULE, run_entries, score_entry
 from dpbench.suite.problems import RETIRED_SUITES, SUITE, Suite, read_suite
 from dpbench.suite.remote import FileEntry, read_entry
 from dpbench.suite.table import COUNTED_LEVEL, ENTRY_LEVEL, ROW_LEVEL, Scores, archive_path
+from dpbench.suite.template import run_words, write_entry
 
 __all__ = ["USAGE", "main"]
 
@@ -44,8 +45,9 @@ USAGE = """\
 dpbench suite: score an estimator on frozen problems, over what no private estimator beats.
 
   suite list                       the problems
+  suite new mine                   write mine.py, an entry to change
   suite run mine.py [key=value ..] check and audit the entry of a file, and score it
-  suite compare mine.parquet ..    beside the archive: a profile, the best of each problem
+  suite compare mine.parquet ..    beside the archive: ranks, a profile, the best
   suite archive [key=value ..]     score the entries of dpbench itself
 
   problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
@@ -60,7 +62,8 @@ of run and archive:
 of compare:
   archive=FILE    by default the scores that dpbench comes with
 
-How to write an entry: docs/howto/benchmark.md."""
+How to write an entry: docs/howto/benchmark.md. The site has a leaderboard with yours:
+site archive=mine.parquet."""
 
 
 def _check_suite(name: str) -> str:
@@ -140,6 +143,14 @@ def _list(_files: Sequence[str], options: ListOptions) -> int:
     say(compare.LEGENDS["problem_list"])
     if suite.name in RETIRED_SUITES:
         say(f"{suite.name} was left, because {RETIRED_SUITES[suite.name]}")
+    return 0
+
+
+def _new(names: Sequence[str], _options: NoKeys) -> int:
+    """Write the file of a new entry, print the next command, and return the exit code 0."""
+    path = write_entry(names[0])
+    say(f"wrote {path}; it says what an entry is told, and what it returns")
+    say(f"next: {command_line(run_words(path))}")
     return 0
 
 
@@ -264,6 +275,8 @@ def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> 
     for text in failures:
         say(f"failed: {text}")
     _say_overview(suite, scores)
+    for text in compare.describe_infinite(scores.rows):
+        say(text)
     say(f"scores: {out}")
 
 
@@ -290,12 +303,13 @@ def _say_below(scores: Scores) -> int:
     return 1 if len(below) else 0
 
 
-def _say_overview(suite: Suite, *scores: Scores) -> None:
-    """Print a table with the share of problems that each entry (an estimator) solves.
+def _say_overview(suite: Suite, *scores: Scores, names: Sequence[str] = ()) -> None:
+    """Print two tables of entries (estimators): shares of solved problems, and standings by class.
 
     A problem is solved within a factor if the error is at most this factor times the lower bound.
-    The table has several factors. If two files have an entry of one name, the later file says
-    whether the entry competes in the declared or the open division.
+    The first table has several factors. If two files have an entry of one name, the later file says
+    whether the entry competes in the declared or the open division. The second table shows the
+    entries `names` beside the leader of each class of problems. Without names, it shows the leader.
     """
     divisions = {
         name: card.division
@@ -305,9 +319,14 @@ def _say_overview(suite: Suite, *scores: Scores) -> None:
     rows = pd.concat([file_scores.ranked for file_scores in scores])
     rows = rows[rows["problem"].isin([problem.id for problem in suite.problems])]
     table = compare.overview(rows, len(suite.problems), divisions)
-    if table:
-        say(in_columns(f"\n{suite.name}: shares of {len(suite.problems)} problems", table))
-        say(compare.LEGENDS["overview"])
+    if not table:
+        return
+    say(in_columns(f"\n{suite.name}: shares of {len(suite.problems)} problems", table))
+    say(compare.LEGENDS["overview"])
+    classes = standings(rows, suite.problems, divisions)
+    if lines := compare.tabulate_classes(classes, names):
+        say(in_columns(f"\n{suite.name}: means in each class of problems", lines))
+        say("\n".join(compare.LEGENDS[key] for key in ("by_class", *(["rank"] * bool(names)))))
 
 
 def _say_problems(suite: str, table: Sequence[dict[str, str]], names: Sequence[str]) -> None:
@@ -347,8 +366,7 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
     if repeated_names:
         raise ConfigError(f"compare: {repeated_names[0]!r}: two files have an entry of this name")
     entered = {name for scores in mine for name in scores.cards}
-    archive = replace(archive, rows=archive.rows[~archive.rows["entry"].isin(entered)])
-    archive_scores, *rows = [scores.select(suite) for scores in (archive, *mine)]
+    archive_scores, *rows = [scores.select(suite) for scores in (archive.without(entered), *mine)]
     ranked = pd.concat([scores.ranked for scores in rows])
     out = Path(options.out)
     with style():
@@ -358,26 +376,19 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
     with atomic(out / "problems.csv") as temporary:
         pd.DataFrame(table).to_csv(temporary, index=False)
     _say_problems(suite.name, table, list(dict.fromkeys(all_rows["entry"])))
-    _say_overview(suite, archive_scores, *rows)
-    for text, applies in NOTES.items():
+    _say_overview(suite, archive_scores, *rows, names=sorted(entered))
+    for text, applies in compare.NOTES.items():
         if any(applies(scores) for scores in mine):
             say(text)
     say(f"figure: {out / 'profile.png'}, table: {out / 'problems.csv'}")
+    if len(files) == 1 and suite.name == SUITE:
+        say(f"leaderboard with yours: {command_line(['site', f'archive={files[0]}'])}")
     return 0
 
 
-# Notes printed below a comparison, each with the condition on the compared scores.
-NOTES: dict[str, Callable[[Scores], Any]] = {
-    f"{compare.LEGENDS['below']}": lambda scores: scores.is_below.any(),
-    "of quick=true: fewer trials than the archive has, and wider intervals": lambda scores: (
-        scores.about["quick"]
-    ),
-    "of a seed that was given: an entry may have known the places of the laws": lambda scores: (
-        not scores.about.get("drawn", True)
-    ),
-}
 TASKS = {
     "list": Task(_list, "", ListOptions),
+    "new": Task(_new, "NAME", NoKeys),
     "run": Task(_run, "FILE", ScoreOptions),
     "compare": Task(_compare, "FILE ...", CompareOptions),
     "archive": Task(_archive, "", ScoreOptions),

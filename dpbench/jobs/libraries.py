@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import pandas as pd
 from dpbench.analysis.result import Result
 from dpbench.audit.report import select_strongest
 from dpbench.audit.task import COLUMNS, AuditTask, audit
+from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.libraries.process import environments
 from dpbench.jobs.base import FolderJob, Outcome, refuse_keys_of_studies
 from dpbench.libraries.measure import (
@@ -27,6 +28,7 @@ from dpbench.libraries.measure import (
 from dpbench.libraries.replay import replay_table, unexpected_verdicts
 from dpbench.libraries.report import benchmarks, figure, overview, render, render_replay
 from dpbench.libraries.sweep import LibrarySweep
+from dpbench.libraries.trust import judge_libraries
 from dpbench.output.files import Stamps
 from dpbench.output.run_folder import PAGE
 from dpbench.output.style import save, style
@@ -69,7 +71,7 @@ class LibrariesJob(FolderJob):
     """
 
     sweeps: ClassVar[type[Any]] = LibrarySweep
-    sections = ("failures", "means", "claims", "privacy", "replay", "figures", "origin")
+    sections = ("failures", "verdicts", "means", "claims", "privacy", "replay", "figures", "origin")
     sweep: LibrarySweep
     cells: list[Cell]
     audits: list[AuditTask]
@@ -108,7 +110,7 @@ class LibrariesJob(FolderJob):
     @property
     def results(self) -> Sequence[str]:
         replayed = ["replay.csv"] if self.sweep.libraries.replay else []
-        return ["overview.csv", "libraries.csv", "hostile.csv", *replayed, PAGE]
+        return ["verdicts.csv", "overview.csv", "libraries.csv", "hostile.csv", *replayed, PAGE]
 
     @property
     def reads(self) -> Sequence[Path]:
@@ -116,7 +118,7 @@ class LibrariesJob(FolderJob):
 
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
         tables = self._tables(cost)
-        text = render(tables["overview"], tables["claims"])
+        text = render(tables["overview"], tables["claims"], tables["verdicts"])
         unexpected = [
             f"audit: {row['estimator']}: {row['verdict']}, {row['expected']} was expected\n"
             for row in select_strongest(tables["audit"]).to_dict("records")
@@ -167,20 +169,35 @@ class LibrariesJob(FolderJob):
         }
         versions_table = pd.DataFrame(versions, columns=["estimator", "version"])
         overview_table = overview(
-            versions_table, tables["libraries"], tables["hostile"], tables["audit"]
+            versions_table,
+            tables["libraries"],
+            tables["hostile"],
+            tables["audit"],
+            self._controls,
         )
+        tables = {"overview": overview_table, **tables}
         if library_settings.replay:
             tables["replay"] = replay_table(library_settings.replay)
-        return {"overview": overview_table, **tables}
+        estimators = {label: self.settings[label].estimator for label in order if label not in skip}
+        libraries = {
+            label: estimator.library
+            for label, estimator in estimators.items()
+            if isinstance(estimator, LibraryMean)
+        }
+        return {"verdicts": judge_libraries(libraries, tables, self._controls), **tables}
+
+    @property
+    def _controls(self) -> Collection[str]:
+        """Labels of estimators that are wrong on purpose, which the audit must refute."""
+        names = list(self.sweep.libraries.refuted)
+        return select_labels(names, self.sweep.estimators) if names else []
 
     def _expected(self, bounds: pd.DataFrame) -> pd.DataFrame:
         """Add the column ``expected`` to `bounds`, the table of audits, and return the new table.
 
         The column holds the verdict that the sweep expects: "refuted" or "not refuted".
         """
-        names = list(self.sweep.libraries.refuted)
-        labels = select_labels(names, self.sweep.estimators) if names else []
-        refuted = bounds["estimator"].isin(list(labels))
+        refuted = bounds["estimator"].isin(list(self._controls))
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 
     def _draw(self, tables: Tables, stamps: Stamps) -> None:
@@ -193,7 +210,10 @@ class LibrariesJob(FolderJob):
             library_settings, rows = self.sweep.libraries, tables["libraries"]
             canvases = {
                 "libraries": figure(tables["overview"], rows),
-                "benchmarks": benchmarks(rows, library_settings.upper - library_settings.lower),
+                "benchmarks": benchmarks(
+                    rows[~rows["estimator"].isin(list(self._controls))],
+                    library_settings.upper - library_settings.lower,
+                ),
             }
             for name, canvas in canvases.items():
                 save(canvas, self.folder / "figures", name, stamps=stamps)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpbench.output.style import (
     new_canvas,
     panels,
 )
+from dpbench.output.terminal import WIDTH
 from dpbench.output.terminal import table as text_table
 from dpbench.output.verdicts import BAD, CONTROLS, HOSTILE
 from dpbench.privacy.symbols import SYMBOLS
@@ -33,9 +35,10 @@ __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render", "render_rep
 CAPTIONS = {
     "libraries": "Left, mean absolute error in units of width/(n epsilon) with 95% intervals; "
     "ticks, lower bounds for the neighbours of each library; middle, time of a release; right, "
-    "response to adversarial columns, + if they are answered",
-    "benchmarks": "Error of a private mean against n and against epsilon; curves without noise or "
-    "with useless errors lie outside the panels",
+    "response to adversarial columns, + if they are answered. Below the line: controls that are "
+    "wrong on purpose",
+    "benchmarks": "Error of a private mean against n and against epsilon, without the controls; "
+    "curves with useless errors lie outside the panels",
 }
 
 # Height of the figure in inches: one row, and the frame around the rows.
@@ -49,6 +52,7 @@ COLOURS = {
     word: "#e8a090" if verdict.tone is BAD else "#a6c8e0" for word, verdict in HOSTILE.items()
 }
 COLOURS |= {"": "white", "answered": "0.85"}
+ON_PURPOSE = "wrong on purpose"  # cell of the column ``control``
 # Titles of the printed tables.
 TITLES = (
     "Libraries, and ms of a release",
@@ -63,6 +67,13 @@ PRINTED = {
     "wrong_size": "size",
 }  # fmt: skip
 PRINTED_SIZES = ("stated", "moved", "ratio")
+SENTENCES = "Which library can be trusted, as far as this run tells:"
+RULE = """\
+Honest: audited, not refuted, errors and biases as by formula. Refuted: by an
+audit or a replay. Inconclusive: not audited, or too few trials to decide."""
+CONTROLS_HEADING = """\
+Controls, wrong on purpose: an audit must refute them. Their small errors count
+for nothing."""
 REPLAY_CAVEAT = """\
 Replay: releases are frozen, and one record is replaced, or added or removed in
 rows marked add_remove. Each mechanism is judged alone: costs are not added up.
@@ -75,7 +86,11 @@ refute a claim does not prove it."""
 
 
 def overview(
-    status: pd.DataFrame, rows: pd.DataFrame, hostile: pd.DataFrame, audit: pd.DataFrame
+    status: pd.DataFrame,
+    rows: pd.DataFrame,
+    hostile: pd.DataFrame,
+    audit: pd.DataFrame,
+    controls: Collection[str] = (),
 ) -> pd.DataFrame:
     """Return one row for each estimator with all its results.
 
@@ -89,17 +104,21 @@ def overview(
         ``version``.
     rows, hostile, audit : DataFrame
         Rows of ``libraries.csv``, ``hostile.csv`` and ``audit.csv``.
+    controls : collection of str
+        Labels of estimators that are wrong on purpose; their rows are the last.
 
     Returns
     -------
     DataFrame
-        Cells as text, "" without a result.
+        Cells as text, "" without a result. The column ``control`` is `ON_PURPOSE` for controls.
     """
     bounds = select_strongest(audit).set_index("estimator") if len(audit) else audit
     summaries = []
-    for label, version in status[["estimator", "version"]].itertuples(index=False):
+    labels = status[["estimator", "version"]].itertuples(index=False)
+    for label, version in sorted(labels, key=lambda pair: pair[0] in controls):
         own_rows = rows[rows["estimator"] == label]
         cells: dict[str, Any] = {"estimator": label, "version": version, "neighbours": "", "n": ""}
+        cells["control"] = ON_PURPOSE if label in controls else ""
         if len(own_rows):
             best = _select_setting(own_rows)
             cells |= {"neighbours": own_rows["neighbours"].iloc[0], "n": best["n"].iloc[0]}
@@ -154,7 +173,7 @@ def _format_error(rows: pd.DataFrame) -> str:
     return f"{error:.2f} ± {high - error:.2f}"
 
 
-def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
+def render(table: pd.DataFrame, claims: pd.DataFrame, verdicts: pd.DataFrame) -> str:
     """Return the printed report of a sweep of libraries.
 
     Parameters
@@ -163,22 +182,23 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
         Results of each estimator, from `overview`.
     claims : DataFrame
         Rows of ``claims.csv``.
+    verdicts : DataFrame
+        Verdict on each library, from `dpbench.libraries.trust.judge_libraries`.
 
     Returns
     -------
     str
-        The tables, then a line for each library that did not run, and for each claim that is not
-        consistent with the measurements.
+        A sentence on each library, the tables, a line for each library that did not run and for
+        each claim that is not consistent with the measurements, and the tables of controls.
     """
     missing = table[table["n"] == ""]
     cases = [name for name in CASES if name in table]
     letters = {name: table[name].map(LETTERS) for name in cases}
-    ran = table.assign(**letters).drop(missing.index).astype(str).to_dict("records")
-    parts = [
-        text_table(title, [{columns[name]: row[name] for name in columns} for row in ran])
-        for title, columns in _views(list(map(str, table)))
-        if ran and len(columns) > 1
-    ]
+    ran = table.assign(**letters).drop(missing.index).astype(str)
+    control = ran["control"] == ON_PURPOSE
+    sentences = [fill(sentence, WIDTH, subsequent_indent="  ") for sentence in verdicts["sentence"]]
+    parts = ["\n".join([SENTENCES, *sentences, RULE])] if sentences else []
+    parts += _render_tables(ran[~control])
     lines = [f"{row['estimator']}: {row['version']}" for row in missing.to_dict("records")]
     lines += count_claim_verdicts(claims.to_dict("records"))
     for row in claims[claims["verdict"] != "consistent"].sort_values("verdict").to_dict("records"):
@@ -187,7 +207,20 @@ def render(table: pd.DataFrame, claims: pd.DataFrame) -> str:
             f"{row['verdict']}: {row['claim']} of {row['estimator']} on {row['distribution']}:\n"
             f"  {numbers} ({row['low']:.3f} .. {row['high']:.3f})"
         )
-    return "\n\n".join([*parts, "\n".join([*lines, CAVEAT])]) + "\n"
+    parts.append("\n".join([*lines, CAVEAT]))
+    if control.any():
+        parts += [CONTROLS_HEADING, *_render_tables(ran[control])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _render_tables(ran: pd.DataFrame) -> list[str]:
+    """Return the printed tables of some rows of `overview`."""
+    rows = ran.to_dict("records")
+    return [
+        text_table(title, [{columns[name]: row[name] for name in columns} for row in rows])
+        for title, columns in _views(list(map(str, ran)))
+        if rows and len(columns) > 1
+    ]
 
 
 def render_replay(replay: pd.DataFrame) -> str:
@@ -285,7 +318,13 @@ def figure(table: pd.DataFrame, rows: pd.DataFrame) -> Canvas:
     _draw_outcomes(strip, table)
     for ax in (times, strip):
         ax.tick_params(left=False)
-    errors.set_yticks(np.arange(len(labels)), [display_name(label) for label in labels])
+    names = [display_name(label) for label in labels]
+    controls = int((table["control"] == ON_PURPOSE).sum())
+    if controls:
+        names[-controls:] = [f"{name} (control)" for name in names[-controls:]]
+        for ax in (errors, times, strip):  # above the controls, which are the last rows
+            ax.axhline(len(labels) - controls - 0.5, color="0.3", linewidth=0.8)
+    errors.set_yticks(np.arange(len(labels)), names)
     errors.set_ylim(len(labels) - 0.5, -0.5)
     legend(canvas)
     return canvas
@@ -317,7 +356,7 @@ def _draw_errors(ax: Axes, rows: pd.DataFrame, labels: list[str]) -> None:
         tick = {"color": BOUND["color"], "marker": "|", "markersize": 7, "linestyle": "none"}
         ax.plot(law_rows["lower_bound"], heights, label=name, zorder=3, **tick)
     ax.set_xlim(0, MAX_SHOWN)
-    ax.set_xlabel(f"mean absolute error $n \\varepsilon$/width\n(shown up to {MAX_SHOWN:g})")
+    ax.set_xlabel(f"mean absolute error\n$n \\varepsilon$/width, up to {MAX_SHOWN:g}")
 
 
 def _draw_outcomes(ax: Axes, table: pd.DataFrame) -> None:

@@ -128,8 +128,9 @@ class LibrarySettings:
         Settings of a privacy audit, which need not cover all estimators. By default there is no
         audit.
     refuted : list of str
-        Estimators that the audit is known to refute. The exit code is 1 if another estimator is
-        refuted, or if a listed estimator is not.
+        Estimators that are wrong on purpose, so that the audit must refute them. They are shown
+        apart as controls. The exit code is 1 if another estimator is refuted, or if a listed
+        estimator is not.
     replay : ReplaySettings, optional
         Settings of replays of the libraries' queries on neighbouring datasets.
     """

@@ -24,7 +24,7 @@ WIDTH = 80  # characters per line of a table, on every terminal
 # lose their middle, down to MIN_WORD_WIDTH characters.
 WORD_COLUMNS = (
     "estimator", "distribution", "privacy", "estimator, distribution, privacy", "notion", "pair",
-    "query", "mechanism", "row", "known", "bound by", "problem", "verdict",
+    "query", "mechanism", "row", "known", "bound by", "class", "problem", "verdict",
 )  # fmt: skip
 MIN_WORD_WIDTH = 6
 SECONDS_BETWEEN_LINES = 10.0

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "AHEAD", "AUDIT", "BAD", "CALM", "CLAIMS", "CONTROLS", "EARLY", "FACTORS", "GOOD",
-    "HOSTILE", "PRINTED", "SEVERITY", "TRACKING", "Tone", "Verdict", "any_fails", "failing_words",
+    "AHEAD", "AUDIT", "BAD", "CALM", "CLAIMS", "CONTROLS", "EARLY", "FACTORS", "GOOD", "HONEST",
+    "HOSTILE", "INCONCLUSIVE", "LESS_ACCURATE", "LIBRARIES", "PRINTED", "REFUTED", "SEVERITY",
+    "TRACKING", "Tone", "Verdict", "any_fails", "failing_words",
     "page_tones",
 ]  # fmt: skip
 
@@ -134,6 +135,15 @@ HOSTILE = _verdicts_by_word(
     Verdict("NaN", BAD, 2),
     Verdict("wrong", BAD, 1),
     Verdict("process ended", BAD, 0, printed="ended"),
+)
+# Libraries; `dpbench.libraries.trust` has the rules.
+HONEST, LESS_ACCURATE = "honest as tested", "less accurate than its formula"
+REFUTED, INCONCLUSIVE = "refuted", "inconclusive"
+LIBRARIES = _verdicts_by_word(
+    Verdict(REFUTED, BAD, 0),
+    Verdict(LESS_ACCURATE, BAD, 1),
+    Verdict(INCONCLUSIVE, UNSURE, 2),
+    Verdict(HONEST, PASSED, 3),
 )
 # Tables whose verdicts are coloured on a terminal.
 PRINTED = (CLAIMS, AUDIT, CONTROLS, TRACKING, FACTORS)

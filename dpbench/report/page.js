@@ -1,33 +1,12 @@
 "use strict";
 {
-  const collator = new Intl.Collator("en", { numeric: true });
-  const number = (text) => Number(text.replace("∞", "Infinity"));
-
   function element(tag, properties, ...children) {
     const made = Object.assign(document.createElement(tag), properties);
     made.append(...children);
     return made;
   }
 
-  // Sort words alphabetically and numbers by size; empty cells come last in both directions.
-  function sort(table, cell, place) {
-    const sign = cell.ariaSort === "ascending" ? -1 : 1;
-    const words = cell.className === "w";
-    const keyed = [...table.tBodies[0].rows].map((row) => [row.cells[place].textContent, row]);
-    keyed.sort(([a], [b]) => {
-      if (!a || !b) return !a - !b;
-      return sign * (words ? collator.compare(a, b) : (number(a) > number(b)) - (number(a) < number(b)));
-    });
-    table.tBodies[0].append(...keyed.map(([, row]) => row));
-    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-    cell.ariaSort = sign > 0 ? "ascending" : "descending";
-  }
-
   for (const table of document.querySelectorAll("table.grid")) {
-    [...table.tHead.rows[0].cells].forEach((cell, place) => {
-      const press = () => sort(table, cell, place);
-      cell.replaceChildren(element("button", { type: "button", onclick: press }, cell.textContent));
-    });
     const rows = [...table.tBodies[0].rows];
     const count = element("output", { ariaLive: "polite" });
     const search = element("input", { type: "search" });

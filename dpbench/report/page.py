@@ -65,7 +65,7 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
                 f"report: '{folder}': cannot be read, another version may have written it; run it "
                 f"again or move it away ({type(error).__name__}: {error})"
             ) from error
-    style, script = _read_file("page.css"), _read_file("page.js")
+    style, script = _read_file("page.css"), _read_file("sort.js") + _read_file("page.js")
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"

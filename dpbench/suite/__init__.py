@@ -8,7 +8,9 @@ bound.
   worker.py, is confined by the kernel (confine.py) and called through process.py.
 - checks.py: checks of an entry's promises, and an audit, before it is scored.
 - measure.py: scores; scoring.py: scores of an external file, with audits on the scored data.
-- table.py: stored scores; compare.py: tables and performance profiles.
+- table.py: stored scores; leaderboard.py: ranks within classes of problems; compare.py: tables and
+  performance profiles.
+- template.py: the file of a new entry.
 
 The command is `dpbench.commands.suite`.
 """

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dpbench.audit.cases import list_pairs
 from dpbench.audit.task import AuditTask, audit
 from dpbench.privacy import Budget
@@ -25,6 +27,7 @@ from dpbench.testing import NOTIONS
 __all__ = ["AUDIT_MODULE", "audit_entry", "find_broken_promise"]
 
 AUDIT_MODULE = "dpbench.audit.task"  # the module that computes an audit
+FINITE_RELEASES = 8  # releases of which at least one must be finite
 RECORDS = 60  # records of a checked dataset, unless the estimator needs more
 # Runs on each dataset, and probability that any bound of an entry exceeds the true parameter.
 RUNS, ERROR = 1000, 1e-5
@@ -53,6 +56,8 @@ def _count_records(estimator: RemoteMean) -> int:
 def find_broken_promise(entry: FileEntry, problems: Sequence[Problem]) -> str:
     """Check an entry's estimators, and return the first rule that an estimator breaks, as text.
 
+    An estimator may fail at times and release NaN, but not always.
+
     The text is empty if no rule is broken.
 
     Parameters
@@ -74,6 +79,14 @@ def find_broken_promise(entry: FileEntry, problems: Sequence[Problem]) -> str:
         )
         if promise:
             return promise
+        records = law.sample(rng, FINITE_RELEASES, _count_records(estimator))
+        batch = np.stack([records.records(trial, rng) for trial in range(records.trials)])
+        values, _ = estimator.released(batch, problem.budget, rng)
+        if not np.isfinite(values).any():
+            return (
+                f"{estimator.name} on {problem.id}: all of {FINITE_RELEASES} releases are "
+                f"{values.ravel()[0]:g}; return finite numbers"
+            )
     return ""
 
 

@@ -17,28 +17,48 @@ from dpbench.analysis.factors import profile
 from dpbench.arrays import Floats
 from dpbench.output.curves import draw_curve
 from dpbench.output.style import BOUND, Axes, Canvas, display_name, legend, line_styles, panels
+from dpbench.suite.leaderboard import Standing
 from dpbench.suite.problems import Problem
+from dpbench.suite.table import Scores
 
 __all__ = [
     "BELOW_MARK",
     "LEGENDS",
+    "NOTES",
+    "describe_infinite",
     "overview",
     "problem_list",
     "profile_band",
     "profile_figure",
+    "tabulate_classes",
     "tabulate_problems",
 ]
 
 # Mark of a value that does not count as a score; see `dpbench.suite.table.Scores.is_below`.
 BELOW_MARK = "†"
+# Remarks on scores, each with the condition under which it applies.
+NOTES: dict[str, Callable[[Scores], Any]] = {
+    f"{BELOW_MARK} not a score: below the bound, by prior knowledge or lack of privacy": (
+        lambda scores: scores.is_below.any()
+    ),
+    "quick=true: fewer trials than the archive has, and wider intervals": (
+        lambda scores: scores.about["quick"]
+    ),
+    "seed=NUMBER was given: an entry may have known the places of the distributions": (
+        lambda scores: not scores.about.get("drawn", True)
+    ),
+}
 WITHIN = (1.5, 2.0, 5.0, 10.0)  # factors x of the columns ``<=x`` of `overview`
 # Notes below the tables.
 LEGENDS = {
     "overview": "answers: number of problems answered; <=x: share of all problems with an error\n"
-    "within x times the bound; mean: geometric mean of the scores; fails: share of\n"
-    "releases that fail; CPU: time of a release over the time of drawing its data",
+    "within x times the bound; fails: share of releases that fail;\n"
+    "CPU: time of a release over the time of drawing its data",
+    "by_class": "mean: geometric mean of the scores on the answered problems of the class; inf\n"
+    "if over a tenth of the releases fail on one of them",
+    "rank": "rank: among entries of the division declared that answered the whole class;\n"
+    "leader: the first of them; best: their smallest mean over the same problems",
     "by_problem": "best: smallest score of the archive; estimator: the entry that has it",
-    "below": f"{BELOW_MARK} not a score: below the bound, by prior knowledge or lack of privacy",
     "problem_list": "known: kind of records; public sd, order k of a bounded moment,\n"
     "radius R of the mean; bound: lower bound on the q90 of private estimators",
 }
@@ -96,15 +116,11 @@ def overview(
     shares_and_rows = []
     for name, entry_rows in rows.groupby("entry"):
         share = profile(entry_rows["score"], problems, WITHIN)
-        finite_scores = entry_rows["score"][np.isfinite(entry_rows["score"])]
-        with np.errstate(divide="ignore"):
-            mean = np.exp(np.log(finite_scores).mean()) if len(finite_scores) else np.nan
         time_ratio = (entry_rows["seconds"] / entry_rows["drawing_seconds"]).median()
         title = f"{name} (open)" if divisions[str(name)] == "open" else str(name)
         row = {"estimator": title, "answers": str(len(entry_rows))}
         row |= {f"<={x:g}": f"{s:.0%}" for x, s in zip(WITHIN, share, strict=True)}
         row |= {
-            "mean": f"{mean:.3g}",
             "fails": f"{entry_rows['failure_rate'].mean():.1%}",
             "CPU": _format_ratio(time_ratio),
         }
@@ -114,6 +130,65 @@ def overview(
 
 def _format_ratio(value: float) -> str:
     return f"{value:.2g}" if value < 99.5 else f"{value:.0f}" if np.isfinite(value) else "-"
+
+
+def tabulate_classes(
+    classes: Mapping[str, Sequence[Standing]], names: Sequence[str] = ()
+) -> list[dict[str, str] | str]:
+    """Return the lines of a table of standings: one for each class of problems and entry.
+
+    Parameters
+    ----------
+    classes : mapping of str to sequence of Standing
+        Standings in each class, from `dpbench.suite.leaderboard.standings`.
+    names : sequence of str
+        Entries to show, each below a line with the leader of every class in which it answered a
+        problem. Without names, a line has a class with its leader or, if no entry is ranked, with
+        the first entry.
+
+    Returns
+    -------
+    list of dict or str
+        Rows of cells, and headings of classes.
+    """
+    lines: list[dict[str, str] | str] = []
+    for title, found in classes.items():
+        ranked = [standing for standing in found if standing.rank is not None]
+        if not names:
+            lines += [{"class": title, **_standing_cells(one)} for one in (ranked or found)[:1]]
+            continue
+        rows = [
+            {
+                **_standing_cells(one),
+                "best": f"{one.rival:.3g}" if ranked else "-",
+                "rank": f"{one.rank} of {len(ranked)}" if one.rank else "-",
+            }
+            for one in found
+            if one.entry in names
+        ]
+        if rows:
+            leader = f"{ranked[0].entry}, {ranked[0].mean:.3g}" if ranked else "none"
+            lines += [f"{title}; leader: {leader}", *rows]
+    return lines
+
+
+def _standing_cells(standing: Standing) -> dict[str, str]:
+    return {
+        "estimator": standing.entry,
+        "answers": f"{standing.answers} of {standing.problems}",
+        "mean": f"{standing.mean:.3g}",
+    }
+
+
+def describe_infinite(rows: pd.DataFrame) -> list[str]:
+    """Return a line for each entry with infinite scores, which many failed releases cause."""
+    return [
+        f"{name}: {len(infinite)} of {(rows['entry'] == name).sum()} scores are infinite, because "
+        "over a tenth of the releases are NaN or fail: "
+        f"{infinite['failure_rate'].max():.0%} on "
+        f"{infinite['problem'][infinite['failure_rate'].idxmax()]}"
+        for name, infinite in rows[np.isinf(rows["score"])].groupby("entry")
+    ]
 
 
 def tabulate_problems(

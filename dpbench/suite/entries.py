@@ -113,11 +113,13 @@ class Entry:
         try:
             chosen = self.choose(public)
         except Exception as error:  # the user's file may raise anything
-            raise ConfigError(f"{where}: {type(error).__name__}: {error}") from error
+            hint = "; is @validated missing above the class?" * ("takes no arg" in str(error))
+            raise ConfigError(f"{where}: {type(error).__name__}: {error}{hint}") from error
         if chosen is None:
             return None
         if not isinstance(chosen, Estimator):
-            raise ConfigError(f"{where}: {chosen!r}: return an Estimator, or None")
+            hint = f", such as {chosen.__name__}(...)" if isinstance(chosen, type) else ""
+            raise ConfigError(f"{where}: {chosen!r}: return an Estimator{hint}, or None")
         Estimator.build(chosen, where)
         name = type(chosen).__name__
         if chosen.estimand != "mean":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,22 @@ class Scores:
         """Return the scores on those problems that are in `suite`."""
         chosen = self.rows["problem"].isin([problem.id for problem in suite.problems])
         return replace(self, rows=self.rows[chosen].reset_index(drop=True))
+
+    def without(self, entries: Iterable[str]) -> Scores:
+        """Return the scores of all entries but those with the given names."""
+        names = set(entries)
+        kept = self.rows[~self.rows["entry"].isin(names)].reset_index(drop=True)
+        cards = {name: card for name, card in self.cards.items() if name not in names}
+        return replace(self, rows=kept, cards=cards)
+
+    def add(self, other: Scores) -> Scores:
+        """Return these scores and the scores of `other`, whose entries replace those of equal name.
+
+        The facts in `about` stay, so they do not describe the entries of `other`.
+        """
+        kept = self.without(other.cards)
+        rows = pd.concat([kept.rows, other.rows], ignore_index=True)
+        return replace(self, rows=rows, cards={**kept.cards, **other.cards})
 
     def write(self, path: Path) -> None:
         """Write the scores to a Parquet file; an older file is replaced only by a complete file."""

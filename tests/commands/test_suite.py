@@ -25,15 +25,18 @@ FEW = "problems=binary-n300-pure0.1,binary-n1000-gdp0.03,gauss-n100-pure1"
 def test_the_guides_entry_is_scored_and_compared(
     entry_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At most 40 lines; what it answers and what it does not; a figure and a table beside it."""
+    """At most 40 lines of code; what it answers and what it does not; tables and a figure."""
     monkeypatch.setattr(checks, "RUNS", 100)
     monkeypatch.setattr(measure, "RUNS", {True: 20})
     chosen = read_suite().select(FEW.partition("=")[2])
     few = Suite(SUITE, tuple(replace(one, trials=(12, 12)) for one in chosen.problems))
     monkeypatch.setattr(command, "read_suite", lambda _: few)
     text = entry_text()
-    assert len(text.splitlines()) <= 40
-    (entry_folder / "wide_clip.py").write_text(text)
+    assert sum(not line.lstrip().startswith("#") for line in text.splitlines()) <= 40
+    assert run(["suite", "new", "wide_clip"]) == 0
+    told = capsys.readouterr().out
+    assert "next: python -m dpbench suite run wide_clip.py quick=true\n" in told
+    assert (entry_folder / "wide_clip.py").read_text() == text
     assert run(["suite", "run", "wide_clip.py", "quick=true", "n_jobs=1"]) == 0
     told = capsys.readouterr().out
     assert "all promises" in told
@@ -53,6 +56,9 @@ def test_the_guides_entry_is_scored_and_compared(
     assert (table["wide_clip"] == "-").sum() == 1
     assert table["estimator"]["gauss-n100-pure1"] == "gaussian_score_mean"
     assert "wide_clip" in told
+    assert "Gaussian; leader: gaussian_score_mean, 1.36\n" in told
+    assert re.search(r"^wide_clip +1 of 1 .* of 13$", told, re.MULTILINE)
+    assert "yours: python -m dpbench site archive=wide_clip.parquet\n" in told
     assert "CPU: time of a release" in told
     assert list((entry_folder / "results/suite/compare").glob("profile.*"))
 
@@ -62,7 +68,7 @@ def test_the_guides_entry_is_scored_and_compared(
     [
         ('    "proof"', '    "prof"', "mine.py: CARD.prof: no such key; did you mean 'proof'?"),
         ('    "proof"', '    "x": 1, "proof"', "mine.py: CARD.x: no such key; choose from name"),
-        ('    "division": "declared",\n', "", "mine.py: CARD.division: this key is required"),
+        ('    "division": "declared",', "", "mine.py: CARD.division: this key is required"),
         ('["pure"]', '["puer"]', "mine.py: CARD.notions.0: 'puer': input should be 'pure'"),
         ('["pure"]', '["pure", "zcdp"]', "WideClip does not support ZCDP"),
         ('["replace"]', "[]", "mine.py: CARD.relations: []: "),
@@ -94,12 +100,54 @@ def test_what_cannot_be_used_is_one_line(
     assert told.count("\n") == 1
 
 
+RETURN = "        return x.clip(self.low, self.high).mean() + noise"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "said"),
+    [
+        (RETURN, "        return float('nan')", 1, "all of 8 releases are nan; return finite numb"),
+        (RETURN, "        x.mean()", 1, "a run raised ValueError: WideClip.one returned None"),
+        (RETURN, "        raise ValueError('a\\nb')", 1, "a run raised ValueError: a b"),
+        (RETURN, "        return x", 1, "WideClip returned shapes (4, 60) and (4, 60) for means"),
+        (RETURN, "        return 'a'", 1, "could not convert string to float: 'a'"),
+        ("one(self, x, budget, rng)", "one(self, x)", 1, "takes 2 positional arguments but 4 were"),
+        ("def entry(public)", "def entry()", 2, "TypeError: entry() takes 0 positional arguments"),
+        ("public.local or", "public.lokal or", 2, "'PublicKnowledge' object has no attribute"),
+        ("return WideClip(low=0, high=1)", "return WideClip", 2, "such as WideClip(...), or None"),
+        ("@validated", "", 2, "is @validated missing above the class?"),
+    ],
+)
+def test_common_mistakes_are_told_in_one_line(
+    entry_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    old: str,
+    new: str,
+    code: int,
+    said: str,
+) -> None:
+    text = entry_text()
+    assert old in text
+    (entry_folder / "mine.py").write_text(text.replace(old, new))
+    assert run(["suite", "run", "mine.py", "problems=binary-n300-pure0.1"]) == code
+    told = "".join(capsys.readouterr())
+    assert said in told
+    assert told.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["lst"], "suite: 'lst': no such task; did you mean 'list'? choose from list, run, comp"),
+        (["lst"], "suite: 'lst': no such task; did you mean 'list'? choose from list, new, run"),
         (["list", "suite=v3"], "suite: 'v3': choose from dpbench-mean-v2, dpbench-mean-v1"),
-        (["walk"], "suite: 'walk': no such task; choose from list, run, compare, archive"),
+        (["walk"], "suite: 'walk': no such task; choose from list, new, run, compare, archive"),
+        (["new"], "suite new: NAME: this word is required; expected: suite new NAME"),
+        (["new", "my-mean"], "new: 'my-mean': not the name of a module; use only letters, digits"),
+        (["new", "class"], "new: 'class': not the name of a module"),
+        (["new", "numpy"], "new: 'numpy': Python has a module of this name, which the file would"),
+        (["new", "none/mine"], "new: 'none': no such folder; make it first"),
+        (["new", "a"], "new: 'a.py': exists, and is not replaced; choose another name"),
+        (["new", "a.py"], "new: 'a.py': exists, and is not replaced; choose another name"),
         (["run"], "suite run: FILE: this word is required; expected: suite run FILE [problems=]"),
         (["run", "no.py"], "'no.py': no such file"),
         (
@@ -123,10 +171,12 @@ def test_words_that_cannot_be_used(
     entry_folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     (entry_folder / "a.parquet").write_text("no table")
+    (entry_folder / "a.py").write_text("mine")
     assert run(["suite", *words]) == 2
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1
+    assert (entry_folder / "a.py").read_text() == "mine"
 
 
 def test_names_of_entries_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:

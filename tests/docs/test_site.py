@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
 import pytest
 
 from dpbench.cli import run
@@ -142,12 +141,13 @@ def test_no_link_is_broken_and_nothing_is_fetched(site: Path) -> None:
 
 @pytest.mark.slow
 def test_the_front_page_says_what_the_archive_does(site: Path) -> None:
-    """Shares, means and the best of each problem, recomputed from the file and today's bounds."""
+    """Shares and the best of each problem, recomputed from the file and today's bounds."""
     suite = read_suite()
     bounds = {one.id: one.bound.value for one in suite.problems}
     rows = Scores.read(archive_path(SUITE), suite).rows.copy()
     rows["score"] *= rows["bound"] / rows["problem"].map(bounds)
     text = (site / "benchmark" / "index.html").read_text("utf-8")
+    assert "yours" not in text
     _, _, text = text.partition('<section id="entries">')
     entries, _, listed = text.partition('<section id="problems">')
 
@@ -161,13 +161,42 @@ def test_the_front_page_says_what_the_archive_does(site: Path) -> None:
         shown = cells(entries, f"entries/{name}")
         shares = [f"{(own['score'] <= x).sum() / len(bounds):.0%}" for x in (1.5, 2, 5, 10)]
         assert shown[1:6] == [str(len(own)), *shares]
-        finite = own["score"][np.isfinite(own["score"])]
-        assert shown[7] == f"{finite.prod() ** (1 / len(finite)):.3g}"
     for name, bound in bounds.items():
         best = rows[rows["problem"] == name].sort_values("score", kind="stable").iloc[0]
         shown = cells(listed, f"problems/{name}")
         assert shown[3] == f"{bound:.3g}"
         assert shown[5:] == [f"{best['score']:.3g}", best["entry"]]
+
+
+# Presses the heading of a column of the leaderboard's first table; tells what the table then has.
+PRESS = """
+    const table = document.querySelector('table.sortable');
+    const heads = [...table.tHead.rows[0].cells];
+    const place = heads.findIndex((head) => head.textContent.trim() === arguments[0]);
+    const button = heads[place].querySelector('button');
+    button.focus();
+    return [button === document.activeElement, place];
+"""
+COLUMN = """
+    const table = document.querySelector('table.sortable');
+    return [[...table.tBodies[0].rows].map((row) => row.cells[arguments[0]].textContent.trim()),
+            table.tHead.rows[0].cells[arguments[0]].ariaSort];
+"""
+
+
+@pytest.mark.slow
+def test_the_leaderboard_is_sorted_by_keys(pages: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser = pages("benchmark/index.html")
+    for name, numbers in (("problems", True), ("class", False)):
+        for word, sign in (("ascending", 1), ("descending", -1)):
+            focused, place = browser.execute_script(PRESS, name)
+            assert focused
+            browser.switch_to.active_element.send_keys(Keys.ENTER)
+            cells, aria = browser.execute_script(COLUMN, place)
+            assert aria == word
+            assert cells == sorted(cells, key=float if numbers else str.lower, reverse=sign < 0)
 
 
 @pytest.fixture
@@ -228,7 +257,8 @@ def test_pages_fit_a_telephone(site: Path, pages: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_what_is_behind(site: Path, pages: Any, scheme: str) -> None:
     for page in (
-        "index.html", "tutorial.html", "benchmark/index.html", "reference/estimators.html",
+        "index.html", "tutorial.html", "benchmark/index.html", "benchmark/leaderboard.html",
+        "reference/estimators.html",
         "api/dpbench.html", "derivations/theory.bounds.numbers.html", "limits.html", "search.html",
     ):  # fmt: skip
         seen, faint = pages(page, 1400, scheme).execute_script(FAINT)

@@ -75,7 +75,15 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert [label.get_text() for label in drawn] == ["OpenDP", "own"]
     captions = read_run(sweep.folder / "out", "r0", 9)["captions"]
     assert captions["libraries"].endswith("; python_dp did not run")
-    unsure = render(table, sweep.table("claims.csv").assign(verdict="inconclusive"))
+    verdicts = sweep.table("verdicts.csv")
+    assert verdicts["library"].tolist() == ["opendp"]  # `own` is no other library
+    sentence = f"opendp {verdicts['version'][0]} is inconclusive: no audit of opendp."
+    assert verdicts["sentence"].tolist() == [sentence]
+    assert text.startswith(f"Which library can be trusted, as far as this run tells:\n{sentence}\n")
+    assert page.index(sentence) < page.index("Errors, biases, milliseconds")
+    assert "wrong on purpose" not in text
+    claims = sweep.table("claims.csv").assign(verdict="inconclusive")
+    unsure = render(table, claims, verdicts)
     assert "inconclusive: error of opendp on edge:\n  predicted" in unsure
 
 
@@ -109,6 +117,32 @@ def test_a_wrong_library_and_one_that_ends_make_the_exit_code_1(
     assert "opendp: its process ended: ValueError" in result.out.replace(
         "opendp: opendp:", "opendp:"
     )
+
+
+def test_controls_stand_apart_and_below(sweep: Bench) -> None:
+    """A mean that is wrong on purpose, with the smallest error of all, is the first estimator."""
+    estimators = {"wrong": {"kind": "clipped_mean", "lower": 0.5, "upper": 0.51}}
+    cases = {"all": {"estimators": "wrong", "budgets": "replace", "n": 12}}
+    spec = SWEEP["libraries"] | {"audit": {"runs": 100, "cases": cases}, "refuted": ["wrong"]}
+    changed = {"estimators": estimators | SWEEP["estimators"], "libraries": spec}
+    changed["families"] = {"centre": SWEEP["families"]["centre"]}
+    sweep.text(json.dumps(SWEEP | changed))
+    sweep.run("trials=30")
+    text, page = sweep.read("scoreboard.txt"), sweep.read("report.html")
+    judged, heading, controls = text.partition("Controls, wrong on purpose: an audit must refute")
+    assert heading
+    assert "\nwrong " not in judged
+    assert controls.count("\nwrong ") == 4  # in each table
+    assert "\nopendp " not in controls
+    assert max(map(len, text.splitlines())) <= WIDTH
+    errors, _, apart = page.partition("Controls, wrong on purpose: errors, biases")
+    assert '<td class="w">wrong</td>' not in errors.partition("Errors, biases, milli")[2]
+    assert '<td class="w">wrong</td>' in apart
+    table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)
+    assert table["estimator"].tolist() == ["opendp", "python_dp", "own", "wrong"]
+    assert table["control"].tolist() == ["", "", "", "wrong on purpose"]
+    axes = figure(table, sweep.table("libraries.csv")).axes[0]
+    assert axes.get_yticklabels()[-1].get_text() == "wrong (control)"
 
 
 def test_an_audit_that_is_otherwise_than_known_makes_the_exit_code_1(sweep: Bench) -> None:

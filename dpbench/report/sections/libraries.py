@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from dpbench.libraries.hostile import CASES
 from dpbench.libraries.replay import CONTROL
-from dpbench.libraries.report import CAPTIONS
-from dpbench.output.verdicts import AUDIT, BAD, HOSTILE, page_tones
+from dpbench.libraries.report import CAPTIONS, ON_PURPOSE
+from dpbench.output.verdicts import AUDIT, BAD, CONTROLS, HOSTILE, LIBRARIES, page_tones
 from dpbench.report.page_run import RunFolder, worst_tone
 from dpbench.report.page_tables import (
     Row,
@@ -29,6 +29,13 @@ COLUMNS = (
     "estimator", "distribution", "neighbours", "epsilon", "n", "trials", "failure_rate", "error",
     "expected_error", "lower_bound", "bias", "expected_bias", "ms",
 )  # fmt: skip
+VERDICTS = (
+    "The first rule that applies gives the verdict on a library. Refuted: an audit or a replay "
+    "refutes one of its rows. Less accurate than its formula: its error or bias is inconsistent "
+    "with the formula and larger. Honest as tested: it was audited and not refuted, and all errors "
+    "and biases agree with the formula. Inconclusive: it was not audited, or the trials do not "
+    "decide. Estimators that are wrong on purpose do not count; they stand below, as controls."
+)
 NOTE = (
     "Each library ran in its own process. Errors are mean absolute errors. Errors and biases are "
     "in units of width/(n ε), at a single n and ε, with 95% intervals. “At least” is the lower "
@@ -43,6 +50,21 @@ REPLAY = (
     "judged alone; the costs of several are not added up. The query halved_mean is a control, "
     "which must be refuted."
 )
+
+
+@section("verdicts", "Verdicts", "Which library can be trusted")
+def build_verdicts(run: RunFolder) -> Section | None:
+    """Build the section with a verdict and a sentence for each library."""
+    rows = run.rows("verdicts")
+    if not rows:
+        return None
+    tones = page_tones(LIBRARIES)
+    return Section(
+        note=VERDICTS,
+        look="sentences",
+        data=[{**row, "tone": tones[row["verdict"]]} for row in rows],
+        findings=[f"{row['library']} is {row['verdict']}" for row in rows],
+    )
 
 
 @section("means", "Libraries")
@@ -64,7 +86,7 @@ def build_libraries(run: RunFolder) -> Section | None:
     odd_caption = "Answers to unexpected columns"
     return Section(
         note=NOTE,
-        data=_split_overview(overview),
+        data=[*_split_overview(overview), *_split_overview(overview, controls=True)],
         tables=[
             run.table("libraries", caption, columns=COLUMNS),
             run.table("hostile", odd_caption, tones=page_tones(HOSTILE)),
@@ -87,18 +109,28 @@ def _question(run: RunFolder, rows: Sequence[Row]) -> str:
     return f"{'; '.join(filter(None, questions))}?"
 
 
-def _split_overview(rows: Sequence[Row]) -> list[Table]:
-    """Split the overview of libraries into two tables: errors, and answers to unexpected data."""
+def _split_overview(rows: Sequence[Row], *, controls: bool = False) -> list[Table]:
+    """Split the overview of libraries into two tables: errors, and answers to unexpected data.
+
+    The tables have the estimators that are wrong on purpose if `controls` is True, else the others.
+    """
+    chosen = [row for row in rows if (row.get("control", "") == ON_PURPOSE) == controls]
     answers = [name for name in CASES if name in rows[0]]
-    measurements = [name for name in rows[0] if name not in answers]
+    measurements = [name for name in rows[0] if name not in (*answers, "control")]
+    whose = "Controls, wrong on purpose: " if controls else ""
+    captions = (
+        "errors, biases, milliseconds for a release, audits", "answers to unexpected columns",
+    )  # fmt: skip
+    errors, odd = (whose + text if controls else text.capitalize() for text in captions)
+    place = 3 if controls else 1
     tables = (
         make_table(
-            rows, len(rows), "Errors, biases, milliseconds for a release, audits", measurements,
-            page_tones(AUDIT), name="means1",
+            chosen, len(rows), errors, measurements,
+            page_tones(CONTROLS if controls else AUDIT), name=f"means{place}",
         ),
         make_table(
-            rows, len(rows), "Answers to unexpected columns", ["estimator", *answers],
-            page_tones(HOSTILE), name="means2",
+            chosen, len(rows), odd, ["estimator", *answers], page_tones(HOSTILE),
+            name=f"means{place + 1}",
         ),
     )  # fmt: skip
     return [table for table in tables if table]
@@ -117,6 +149,7 @@ def build_replay(run: RunFolder) -> Section | None:
         return None
     tones = page_tones(AUDIT)
     caption = "The largest move of each mechanism over the sensitivity that it states"
+    control_caption = "Control, wrong on purpose: it must be refuted"
     unexpected = [row for row in rows if row["verdict"] != row["expected"]]
     judged = [row for row in rows if (row["library"], row["query"]) != CONTROL]
     refuted = [row for row in judged if tones[row["verdict"]] == "bad"]
@@ -124,7 +157,16 @@ def build_replay(run: RunFolder) -> Section | None:
     aside = f": {join_words([*queries])}" if queries else ""
     return Section(
         text=REPLAY,
-        tables=[run.table("replay", caption, tones=tones)],
+        tables=[
+            make_table(judged, run.max_rows, caption, tones=tones, name="replay"),
+            make_table(
+                [row for row in rows if row not in judged],
+                run.max_rows,
+                control_caption,
+                tones=page_tones(CONTROLS),
+                name="replay_control",
+            ),
+        ],
         findings=[
             f"{len(refuted)} of {count_noun(len(judged), 'replayed mechanism')} refuted{aside}"
         ],
