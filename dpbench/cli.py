@@ -92,6 +92,8 @@ def _run(argv: Sequence[str]) -> int:
     if flags.help is not None or flags.schema:
         print(help_text(flags, commands().values()))
         return DONE
+    if misplaced := [word for word in flags.overrides if word in commands()]:
+        raise ConfigError(f"{misplaced[0]}: a command comes first: dpbench {misplaced[0]} ...")
     from dpbench.jobs.composition import compose, expand_multirun
 
     runs = expand_multirun(flags.overrides) if flags.multirun else [flags.overrides]

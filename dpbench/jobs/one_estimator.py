@@ -13,10 +13,11 @@ from dpbench.distributions import Distribution
 from dpbench.errors import ConfigError, choose_from
 from dpbench.estimators import Estimator
 from dpbench.jobs.composition import compose
+from dpbench.output.style import NOTIONS
 from dpbench.package import conf_folder
 from dpbench.planner.needed_records import EstimatorPlan
 from dpbench.planner.question import LAW_NAMES
-from dpbench.privacy import Budget
+from dpbench.privacy import Budget, NonPrivate
 from dpbench.registry import Registered, check_label, from_mapping
 from dpbench.runner.origin import Origin
 from dpbench.runner.run import RunOptions
@@ -27,6 +28,8 @@ from dpbench.theory.families import Family
 __all__ = ["EntryWords", "prepare_estimator_plan"]
 
 GROUPS = {"estimator": "estimators", "law": "families"}
+# Words of the command line that give a budget of each notion.
+KEYS = {"pure": "epsilon=", "approx": "epsilon= delta=", "zcdp": "rho=", "gdp": "mu="}
 FOLDERS = {"estimator": "estimator", "law": "distribution"}
 
 
@@ -104,29 +107,41 @@ def _law_name(words: EntryWords) -> str:
     return words.law if isinstance(words.law, str) else "data"
 
 
-def _check_kinds(words: EntryWords, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise ConfigError if an entry that no file describes names no registered class."""
+def _check_kinds(words: EntryWords, entries: Mapping[str, Any]) -> None:
+    """Raise ConfigError if an entry names no registered class; suggest a plug-in or a name."""
     registries: dict[str, tuple[type[Registered], ...]] = {
         "estimator": (Estimator,),
         "law": (Distribution, Family),
     }
     for key, entry in entries.items():
-        kinds = {name for registry in registries[key] for name in registry.kinds()}
-        kind = entry.get("kind")
-        if "_target_" in entry or kind in kinds or kind != getattr(words, key):
+        if not isinstance(entry, Mapping) or any(kind.find(entry) for kind in registries[key]):
             continue
-        if _find_plugin(words.config_dir, str(kind)):
-            raise ConfigError(
-                f"{key}: {kind!r}: no such {FOLDERS[key]}, but there is {kind}.py; list it: "
-                f"'plugins=[{kind}]', and write {key}=KIND, the class's name in snake case"
-            )
-        names = sorted({*words.files(key), *kinds})
-        raise ConfigError(f"{key}: {kind!r}: no such {FOLDERS[key]}; {choose_from(kind, names)}")
+        kind, thing = str(entry.get("kind") or entry.get("_target_")), FOLDERS[key]
+        module = kind.partition(".")[0]
+        folders = [Path.cwd(), *([words.config_dir] if words.config_dir else [])]
+        if any((folder / f"{module}.py").is_file() for folder in folders):
+            found = f"no such {thing}, but there is {module}.py"
+            raise ConfigError(f"{key}: {kind!r}: {found}; list it: 'plugins=[{module}]'")
+        if kind == getattr(words, key):
+            kinds = {name for registry in registries[key] for name in registry.kinds()}
+            names = sorted({*words.files(key), *kinds})
+            raise ConfigError(f"{key}: {kind!r}: no such {thing}; {choose_from(kind, names)}")
 
 
-def _find_plugin(config_dir: Path | None, name: str) -> bool:
-    folders = [Path.cwd(), *([config_dir] if config_dir else [])]
-    return any((folder / f"{name}.py").is_file() for folder in folders)
+def _check_notion(sweep: Sweep, budget: Budget, budget_key: str) -> None:
+    """Raise ConfigError if the estimator cannot honour the privacy notion of the budget."""
+    (label,), (family,) = sweep.estimators, sweep.families
+    estimator = sweep.estimator(label, family)
+    if estimator.supports(budget) or estimator.supports(NonPrivate()):
+        return
+    amount = f"{budget_key}: {budget.named_amounts[budget_key]:g}"
+    if budget.neighbours not in estimator.relations:
+        relations = ", ".join(estimator.relations)
+        problem = f"{label} cannot honour this relation; choose from {relations}"
+        raise ConfigError(f"neighbours: {budget.neighbours!r}: {problem}")
+    usable = [f"{NOTIONS[kind.notion]} ({KEYS[kind.notion]})" for kind in estimator.honoured]
+    problem = f"{label} cannot honour {NOTIONS[budget.notion]}; it supports {', '.join(usable)}"
+    raise ConfigError(f"{amount}: {problem}")
 
 
 def prepare_estimator_plan(
@@ -174,15 +189,18 @@ def prepare_estimator_plan(
         settings = from_mapping(Settings, {**config, "seed": seed}, "")
         plugins = load_plugins(settings.plugins, words.config_dir)
         spec = {"families": {law_name: words.law}, **settings.sweep}
-        entries = {key: spec[group] for key, group in GROUPS.items() if group in settings.sweep}
-        _check_kinds(words, {key: next(iter(entry.values())) for key, entry in entries.items()})
+        _check_kinds(
+            words, {key: next(iter(spec[group].values())) for key, group in GROUPS.items()}
+        )
         part = {"n": [1], "trials": 1, "estimators": [words.estimator]}
         spec |= {"budgets": {"budget": budget}, "parts": {"plan": part}}
         sweep = from_mapping(Sweep, spec, "sweep")
         for key, variants in (("estimator", sweep.estimators), ("law", sweep.families)):
             if len(variants) > 1:
                 swept = next(iter(variants.values())).swept[0]
-                raise ConfigError(f"{key}.{swept}: a list stands for several; give one value")
+                values = [variant.parameters[swept] for variant in variants.values()]
+                raise ConfigError(f"{key}.{swept}: {values}: several values; give one")
+        _check_notion(sweep, budget, budget_key)
         origin = Origin.of(names=settings.plugins, plugins=plugins)
         options = replace(RunOptions(origin=origin), seed=seed)
         plan = EstimatorPlan(sweep, options, trials, n_max, report)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from textwrap import wrap
@@ -27,7 +27,7 @@ from dpbench.privacy.symbols import budget_text
 from dpbench.registry import ConfigError
 from dpbench.runner.execute import compute
 from dpbench.runner.run import RunOptions
-from dpbench.sweep.block import Block, run_block
+from dpbench.sweep.block import Block, BlockTask, run_block
 from dpbench.sweep.plan import Cell, Sweep, cell_at, largest_n, make_cells
 from dpbench.theory.bounds.numbers import BETA
 
@@ -245,18 +245,21 @@ class EstimatorPlan:
         tasks, blocks = cell.tasks(self.options.seed), dict[int, Block]()
         values, start = cell.trials * _drawn_values(cell, cell.n), time.monotonic()
         # Other processes take seconds to start. The number of processes changes no result.
-        is_short = self.seconds_per_value * values < PARALLEL_SECONDS
-        o = self.options
-        for task, block in compute(
-            run_block, tasks, o.runner, 1 if is_short else o.n_jobs, o.origin
-        ):
+        done: Iterable[tuple[BlockTask, Block]] = ((task, run_block(task)) for task in tasks)
+        if self.seconds_per_value * values > PARALLEL_SECONDS:
+            o = self.options
+            done = compute(run_block, tasks, o.runner, o.n_jobs, o.origin)
+        for task, block in done:
             blocks[task.index] = block
             self._report_progress(cell, len(blocks) / len(tasks))
         self.seconds_per_value = (time.monotonic() - start) / values
         ordered = [blocks[index] for index in sorted(blocks)]
         found = collect(self.sweep, [cell], [(0, ordered)], {"error": True}, bounds=False)
         if found.failures and cell.n >= self.sizes[0]:
-            raise ConfigError(f"estimator: {found.failures[0].text}")
+            _, _, problem = found.failures[0].text.partition(", block ")
+            label, reason = cell.settings[0].label, problem.partition(": ")[2]
+            remedy = "mend the estimator, or choose a law that it takes"
+            raise ConfigError(f"estimator: {label!r}: at n = {cell.n}: {reason}; {remedy}")
         worst = found.summary.iloc[int(np.argmax(found.summary["q90"].fillna(np.inf)))]
         quantiles = (float(worst[name]) for name in ("q90", "q90_low", "q90_high"))
         self.tried[cell.n] = ReachedError(cell.n, *quantiles, cell.trials)

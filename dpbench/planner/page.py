@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from textwrap import wrap
 
+from dpbench.output.terminal import WIDTH
 from dpbench.planner.answer import ReleasePlan
 from dpbench.planner.explanations import format_records
 from dpbench.planner.prediction import Error
@@ -15,9 +17,9 @@ __all__ = ["NEIGHBOURS", "page_lines"]
 
 PARTS = ("sampling", "bias", "noise")
 # Reasons for an error below the lower bound, by whether the plan is for a class of distributions.
-HERE = {
-    False: "; the errors are for this one law, which is easier.",
-    True: "; a simulation tries only a few of them.",
+BELOW = {
+    False: "Errors below it are possible here: this one law is easier than the worst of them.",
+    True: "Errors below it are possible here: a simulation tries only a few of them.",
 }
 MIN_BIAS_RATIO = 1e-6  # a smaller ratio of bias to error is rounding
 NEIGHBOURS = {
@@ -97,11 +99,10 @@ def _limit(plan: ReleasePlan) -> Iterator[str]:
     if math.isinf(bound.value):
         yield "Too few records at this budget: no private estimator beats a constant."
     elif bound.value > 0:
-        yield f"No private estimator has a q90 below {bound.value:.3g} for all"
-        yield f"{words}; more assumptions may lower the bound."
-        if min(row.q90 for row in plan.rows) < bound.value:
-            yield "An error below it is possible here, because the bound is about the worst of"
-            yield f"these distributions{HERE[plan.law is None]}"
+        below = min(row.q90 for row in plan.rows) < bound.value
+        consequence = BELOW[plan.law is None] if below else "More assumptions may lower the bound."
+        text = f"No private estimator has a q90 below {bound.value:.3g} for all {words}."
+        yield from wrap(f"{text} {consequence}", WIDTH)
 
 
 def _needs(plan: ReleasePlan) -> Iterator[str]:
