@@ -127,6 +127,8 @@ def _text_of_flags(flags: argparse.Namespace) -> str | None:
 
 def _run_sweeps(argv: Sequence[str], flags: argparse.Namespace) -> int:
     """Run sweeps, or print their configurations; return the exit code."""
+    if misplaced := [word for word in flags.overrides if word in commands()]:
+        raise ConfigError(f"{misplaced[0]}: a command comes first: dpbench {misplaced[0]} ...")
     from dpbench.jobs.composition import compose, expand_multirun
 
     runs = expand_multirun(flags.overrides) if flags.multirun else [flags.overrides]

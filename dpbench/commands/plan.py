@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from dpbench.commands.command_line import read_words
+from pydantic import Field
+
+from dpbench.commands.command_line import parse_flags, read_words
 from dpbench.errors import ConfigError
 from dpbench.output.help_page import help_page
-from dpbench.planner.answer import ReleasePlan
-from dpbench.planner.explanations import format_records
-from dpbench.planner.question import Question, answer_question
-from dpbench.privacy.symbols import budget_text
-from dpbench.registry import validated
-from dpbench.runner.settings import PathText
+from dpbench.output.style import Width
+from dpbench.output.terminal import command_line
+from dpbench.planner.page import page_lines
+from dpbench.planner.question import Question, answer_question, build_budget, build_law
+from dpbench.registry import Count, validated
+from dpbench.runner.settings import PathText, Seed
 
 __all__ = ["USAGE", "main"]
 
@@ -40,19 +43,40 @@ that a given error needs, the estimators that apply, and the Python code of the 
   k=, scale=        plan for the worst distribution with E|X - mu|^k <= scale^k; default scale=1
   alpha=ERROR       also print the number of records and the budget with which q90 <= ERROR
   out=DIR           folder of the figure; default results/plan
+  width=WIDTH       width of the figure, page (the default) or column
+
+With estimator=, plan only this estimator, by simulation: print the number of records that the
+error alpha needs, or the error at n.
+
+  python -m dpbench plan estimator=clipped_mean estimator.lower=0 estimator.upper=300 alpha=2 \\
+      epsilon=1 law=log_normal law.scale=50
+  python -m dpbench plan --config-dir DIR 'plugins=[mine]' estimator=mine alpha=2 rho=1 law=pareto
+
+  estimator=NAME    a file DIR/estimator/NAME.yaml or conf/estimator/NAME.yaml, or a kind
+  estimator.KEY=VALUE   a parameter of the estimator
+  law=NAME          a file DIR/distribution/NAME.yaml or conf/distribution/NAME.yaml, or a kind
+  alpha=ERROR       error that 9 of 10 releases may not exceed; print the number of records
+  n=N               print the error at N records
+  trials=           simulated releases at each n; default 1,000 to 4,000, by their cost
+  n_max=, seed=     largest n to try; seed of all random streams, default 0
+  plugins=, --config-dir DIR   your modules and the folder of your files, as for a sweep
 """
-MIN_BIAS_RATIO = 1e-6  # a smaller ratio of bias to error is rounding
-NEIGHBOURS = {
-    "replace": "neighbours: one record is replaced",
-    "add_remove": "neighbours: one record is added or removed",
-}
+ENTRY_KEYS = ("estimator", "law")
+SIMULATION_KEYS = ("trials", "n_max", "seed")
+CLIP_KEYS = ("lower", "upper", "k", "scale")
 
 
 @validated
 class Options(Question):
-    """Keys of the command ``plan``: the keys of `Question`, and ``out``, the figure's folder."""
+    """Keys of the command ``plan``: those of `Question`, the figure's, and the simulation's."""
 
     out: PathText = "results/plan"
+    width: Width = "page"
+    trials: Annotated[int, Field(ge=100, le=1_000_000)] | None = None
+    n_max: Count | None = None
+    seed: Seed | None = None
+    estimator: str | None = None
+    plugins: str | None = None
 
 
 def main(words: Sequence[str]) -> int:
@@ -66,96 +90,93 @@ def main(words: Sequence[str]) -> int:
     if not words:
         print(help_page(USAGE))
         return 0
+    keys = [word.partition("=")[0].partition(".")[0] for word in words]
+    if "estimator" in keys:
+        return _plan_estimator(words)
+    if given := {"plugins", "--config-dir", "-cd"}.intersection(keys):
+        raise ConfigError(f"{given.pop()}: goes with estimator=NAME; add it, or omit this word")
     _, options = read_words("plan", words, "", Options, kind="law")
+    _refuse(options, SIMULATION_KEYS, "goes with estimator=NAME; add it, or omit this key")
     out, answer = Path(options.out), answer_question(options)
-    print("\n".join(_page(answer, options)), flush=True)
+    print("\n".join(page_lines(answer, options.data)), flush=True)
     from dpbench.planner.figure import write  # slow to load
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        paths = write(answer.problem, answer.n, answer.budget, answer.clip, out)
+        paths = write(answer.problem, answer.n, answer.budget, answer.clip, out, options.width)
     except OSError as error:
         raise ConfigError(f"out: '{out}': {error.strerror or error}") from error
     print(f"\nfigure: {' '.join(map(str, paths))}")
     return 0
 
 
-def _page(plan: ReleasePlan, question: Question) -> Iterator[str]:
-    """Yield the lines of a printed plan: errors, needed records, estimators and Python code."""
-    budget = budget_text(plan.budget, "name")
-    yield f"{format_records(plan.n)}, {budget}; {NEIGHBOURS[plan.budget.neighbours]}"
-    yield plan.known
-    if question.data is not None:
-        yield f"Not private if the values of {question.data} are the records to be protected."
-    yield ""
-    yield from _errors(plan)
-    yield ""
-    yield from _needs(plan)
-    bound, words = plan.limit
-    if math.isinf(bound.value):
-        yield "Too few records at this budget: no private estimator beats a constant."
-    elif bound.value > 0:
-        yield f"No private estimator has a q90 below {bound.value:.3g} for all"
-        yield f"{words}; more assumptions may lower the bound."
-    yield ""
-    yield from _ranking(plan)
-    yield f"\nPython, with `data` an array, for {plan.rows[0].estimator}:\n\n{plan.code}"
-    if plan.opendp:
-        yield f"\nOpenDP 0.16 (pure DP, n public), clipped_mean at the best clip:\n\n{plan.opendp}"
+def _refuse(options: Options, keys: Sequence[str], remedy: str) -> None:
+    """Raise ConfigError if one of some keys, whose default is None, is given."""
+    for key in keys:
+        if (value := getattr(options, key)) is not None:
+            raise ConfigError(f"{key}: {value}: {remedy}")
 
 
-def _errors(plan: ReleasePlan) -> Iterator[str]:
-    """Yield the lines of a table with the predicted errors of each clip, and the table's legend."""
-    errors = {name: plan.error(*clip) for name, clip in plan.clips.items()}
-    yield f"{'clip':35}{'q50':>9}{'q90':>9}{'sampling':>9}{'bias':>9}{'noise':>9}"
-    for name, clip in plan.clips.items():
-        error, digits = errors[name], 3 - math.floor(math.log10(clip[1] - clip[0]))
-        ends = "[{:.12g}, {:.12g}]".format(*(round(end, digits) for end in clip))
-        bias = error.bias if abs(error.bias) > MIN_BIAS_RATIO * error.q90 else 0.0
-        yield (
-            f"{name:14}{ends:>21}{error.q50:9.3g}{error.q90:9.3g}{error.sampling:9.3g}"
-            f"{bias:9.2g}{error.noise:9.3g}"
-        )
-    yield "q50, q90: quantiles of the absolute error, in the unit of the records."
-    yield "Parts of it: 0.9 quantiles of sampling error and noise; bias due to clipping."
-    if plan.law is not None:
-        yield "best: smallest q90 when the biases of the two sides are added, not subtracted."
-        if min(error_of_clip.q90 for error_of_clip in errors.values()) < errors["best"].q90:
-            yield "A clip with a smaller q90 relies on biases that cancel for this law only."
+def _plan_estimator(words: Sequence[str]) -> int:
+    """Print the number of records that one estimator needs, or its error at n, and return 0."""
+    from dpbench.jobs.one_estimator import EntryWords, prepare_estimator_plan  # slow to load
+    from dpbench.planner import needed_records
+
+    flags = parse_flags(words)
+    texts, parameters, rest = _read_entries(flags.overrides)
+    _, options = read_words("plan", rest, "", Options)
+    _refuse(options, CLIP_KEYS, "not used with estimator=; write estimator.KEY=VALUE")
+    if options.alpha is None and options.n is None:
+        raise ConfigError("alpha: this key is required, the error to reach; or give n=RECORDS")
+    law = texts.get("law") or build_law(options)
+    if law is None or (options.data is not None and "law" in texts):
+        raise ConfigError("law: give one of law=NAME, and data=FILE with column=NAME")
+    plugins = [f"plugins={texts['plugins']}"] if "plugins" in texts else []
+    entries = EntryWords(texts["estimator"], law, parameters, plugins, flags.config_dir)
+    plan = prepare_estimator_plan(
+        entries,
+        build_budget(options),
+        seed=options.seed or 0,
+        trials=options.trials,
+        n_max=options.n_max,
+        report=lambda line: print(f"plan: {line}", file=sys.stderr, flush=True),
+    )
+    size = None
+    if options.alpha is not None:
+        found = plan.find_records(options.alpha)
+        print("\n".join(needed_records.records_lines(plan, options.alpha, found)), flush=True)
+        size = needed_records.round_records(found.n) if found.n == found.n else None
+    if options.n is not None:
+        print("\n".join(needed_records.error_lines(plan.error_at(options.n))))
+    print("\n" + "\n".join(plan.assumptions()))
+    if size is not None:
+        kept = [word for word in words if not word.startswith(("alpha=", "n=", "seed="))]
+        check = ["plan", *kept, f"n={size}", f"seed={(options.seed or 0) + 1}"]
+        print(f"\nCheck it with other random numbers:\n{command_line(check)}")
+    return 0
 
 
-def _needs(plan: ReleasePlan) -> Iterator[str]:
-    """Yield lines with the number of records, and the budget, that an accuracy requires.
+def _read_entries(words: Sequence[str]) -> tuple[dict[str, str], dict[str, list[str]], list[str]]:
+    """Split words into names of entries, parameters of entries, and all other words.
 
-    The required accuracy is alpha, the largest 0.9 quantile (q90) of the error that the user
-    accepts.
+    An entry is the estimator or the distribution. The first result has its name, and the value of
+    ``plugins``, by key. The second has its parameters as texts ``KEY=VALUE``.
     """
-    alpha = plan.alpha
-    if alpha is None:
-        yield "Add alpha=ERROR to see the number of records and the budget for q90 = ERROR."
-        return
-
-    name, *_ = plan.budget.named_amounts
-    try:
-        yield f"A q90 of {alpha:.4g} needs {format_records(plan.records(alpha))} at this budget;"
-    except ConfigError:
-        yield f"A q90 of {alpha:.4g} is not reached with any number of records at this budget;"
-    try:
-        smallest = plan.privacy(alpha).named_amounts[name]
-        yield f"with {format_records(plan.n)} it needs {name} = {smallest:.4g}."
-    except ConfigError:
-        yield f"with {format_records(plan.n)} it is not reached with any {name}."
-
-
-def _ranking(plan: ReleasePlan) -> Iterator[str]:
-    """Yield the lines of a table of estimators with their computed or simulated errors."""
-    yield "Estimators that apply (fallback v: v is released if the data are inconclusive):"
-    width = max((len(row.estimator) for row in plan.rows), default=0) + 1
-    yield f"{'estimator':{width}}{'assumes':29}{'q90':>6} {'95% interval':>12}"
-    for row in plan.rows:
-        ends = "computed" if row.how == "exact" else f"{row.low:.3g} .. {row.high:.3g}"
-        yield f"{row.estimator:{width}}{row.assumes:29}{row.q90:6.3g} {ends:>12}"
-    largest = max((row.trials for row in plan.rows), default=0)
-    for row in plan.rows:
-        if 0 < row.trials < largest:
-            yield f"{row.estimator}: {row.trials} simulated releases (slow); others: {largest:,}."
+    texts, parameters, rest = dict[str, str](), {key: list[str]() for key in ENTRY_KEYS}, []
+    for word in words:
+        key, _, value = word.partition("=")
+        entry, dot, parameter = key.partition(".")
+        if key not in (*ENTRY_KEYS, "plugins") and not (dot and entry in ENTRY_KEYS):
+            rest.append(word)
+        elif not value or (dot and not parameter):
+            raise ConfigError(f"{key}: {value!r}: an empty value; write {key}=VALUE, or omit it")
+        elif dot:
+            parameters[entry].append(f"{parameter}={value}")
+        elif key in texts:
+            raise ConfigError(f"{key}: given twice, {texts[key]} and {value}")
+        else:
+            texts[key] = value
+    for key in ENTRY_KEYS:
+        if parameters[key] and key not in texts:
+            raise ConfigError(f"{key}.{parameters[key][0].partition('=')[0]}: give {key}=NAME, too")
+    return texts, parameters, rest

@@ -11,7 +11,8 @@ import numpy as np
 
 from dpbench.distributions import Distribution
 from dpbench.planner.explanations import (
-    describe_distribution,
+    data_code,
+    describe_object,
     format_records,
     opendp_code,
     release_code,
@@ -130,14 +131,14 @@ class ReleasePlan:
             return f"{moment_class}, mu in {ends}\n{validity}"
         if isinstance(problem, BoundedRecords):
             return f"any law on {ends}; errors are of the worst, a fair coin on the ends"
-        return f"{describe_distribution(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
+        return f"{describe_object(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
 
     @property
     def clips(self) -> dict[str, Clip]:
         """Clips whose errors the plan compares, keyed by description.
 
         They are the best clip, deliberately wrong clips such as ``twice as wide``, and the public
-        bounds.
+        bounds. If clips are equal, only one of them is listed.
         """
         named_clips = {"best": self.clip}
         if not isinstance(self.problem, BoundedRecords):
@@ -154,7 +155,13 @@ class ReleasePlan:
                 named_clips["one sd higher"] = low, high
             if np.all(np.isfinite(ends)) and ends != self.clip:
                 named_clips["the bounds"] = ends
-        return {name: clip for name, clip in named_clips.items() if clip[0] < clip[1]}
+        priority = sorted(named_clips, key=lambda name: name not in ("best", "the bounds"))
+        names = {named_clips[name]: name for name in reversed(priority)}
+        return {
+            name: clip
+            for name, clip in named_clips.items()
+            if clip[0] < clip[1] and names[clip] == name
+        }
 
     def _best_q90(self, n: int, budget: Budget) -> float:
         """Return the 0.9 quantile of the error of `n` records under `budget`, at the best clip."""
@@ -268,16 +275,21 @@ class ReleasePlan:
 
     @property
     def code(self) -> str:
-        """Python code that releases the mean of an array `data` by the best estimator.
+        """Python code that releases a mean by the best estimator.
 
-        The best estimator is the first in the ranking of the plan.
+        The best estimator is the first in the ranking of the plan. The code runs as it is. Unless
+        the distribution of the plan is a data file, the code defines a placeholder for the records.
         """
-        return release_code(self.rows[0].by, self.budget)
+        best = self.rows[0].by
+        return release_code(best, self.budget, self._data_code(binary=best.binary))
+
+    def _data_code(self, *, binary: bool = False) -> str:
+        return data_code(self.n, self.clip, self.law, binary=binary)
 
     @property
     def opendp(self) -> str | None:
         """OpenDP code of the clipped mean; None unless n is public and the noise is Laplace."""
-        return opendp_code(self.clip, self.n, self.budget)
+        return opendp_code(self.clip, self.n, self.budget, self._data_code())
 
     def plot(self, ax: Axes, against: Literal["n", "width"] = "n") -> Axes:
         """Draw the error and its parts (sampling, bias and noise) on `ax`.

@@ -1,10 +1,13 @@
-"""Texts of a plan: the description of a distribution, and code of a release."""
+"""Texts of a plan: descriptions of a distribution and an estimator, and code of a release."""
 
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpbench.distributions import Distribution, Empirical
+from dpbench.distributions.empirical import SHIPPED
 from dpbench.estimators import Estimator
 from dpbench.planner.prediction import Clip
 from dpbench.privacy import Budget, PureDP
@@ -12,14 +15,50 @@ from dpbench.privacy import Budget, PureDP
 if TYPE_CHECKING:
     from dpbench.planner.ranking import Candidate
 
-__all__ = ["describe_distribution", "format_records", "opendp_code", "release_code"]
+__all__ = [
+    "data_code", "describe_object", "format_records", "opendp_code", "release_code",
+]  # fmt: skip
+
+MAX_PLACEHOLDER_RECORDS = 1_000_000  # 8 MB
 
 
-def describe_distribution(law: Any) -> str:
-    """Return the name of a distribution and its parameters that are not None."""
-    values = {field.name: getattr(law, field.name) for field in fields(law)}
+def describe_object(described: Any) -> str:
+    """Return the class of a distribution or estimator, and its parameters that are not None."""
+    values = {field.name: getattr(described, field.name) for field in fields(described)}
     parameters = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
-    return f"{type(law).__name__}({parameters})"
+    return f"{type(described).__name__}({parameters})"
+
+
+def data_code(n: int, clip: Clip, law: Distribution | None = None, *, binary: bool = False) -> str:
+    """Return Python code that defines the array `data`.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    clip : pair of float
+        Range of the placeholder for the user's records.
+    law : Distribution, optional
+        Distribution of the records. If it is a data file, the code reads the file. By default, and
+        for any other distribution, `data` is a random placeholder of at most a million records.
+    binary : bool, default False
+        Whether the records are 0 or 1.
+
+    Returns
+    -------
+    str
+    """
+    if isinstance(law, Empirical) and law.column is not None:
+        path = law.path if Path(law.path).exists() else str(SHIPPED / law.path)
+        read = "read_parquet" if path.lower().endswith(".parquet") else "read_csv"
+        return f"data = pd.{read}({path!r})[{law.column!r}].to_numpy(float)"
+    drawn = min(n, MAX_PLACEHOLDER_RECORDS)
+    ends = ", ".join(repr(float(end)) for end in clip)
+    draw = f"integers(2, size={drawn})" if binary else f"uniform({ends}, {drawn})"
+    return f"""\
+# A placeholder for your {format_records(n)}. To load them, write for example
+# data = pd.read_csv("my.csv")["column"].to_numpy(float)
+data = np.random.default_rng(0).{draw}"""
 
 
 def format_records(n: int) -> str:
@@ -27,7 +66,7 @@ def format_records(n: int) -> str:
     return f"{n:,} record{'s' * (n > 1)}"
 
 
-def release_code(candidate: Candidate, budget: Budget) -> str:
+def release_code(candidate: Candidate, budget: Budget, data: str) -> str:
     """Return Python code that releases the mean of an array `data`.
 
     Parameters
@@ -36,6 +75,8 @@ def release_code(candidate: Candidate, budget: Budget) -> str:
         Estimator, with the centre and unit by which it standardises the records.
     budget : Budget
         Privacy budget of the release.
+    data : str
+        Code that defines `data`, see `data_code`.
 
     Returns
     -------
@@ -60,16 +101,17 @@ def release_code(candidate: Candidate, budget: Budget) -> str:
         standardise = f"\ndata = (data - {candidate.centre!r}) / {candidate.unit!r}"
         printed = f"{candidate.centre!r} + {candidate.unit!r} * value"
     return f"""\
-import dpbench, numpy as np
+import dpbench, numpy as np, pandas as pd
 from dpbench.estimators import {kind}
 
+{data}
 mean = {kind}({arguments})
 budget = dpbench.{type(budget).__name__}({amounts}{neighbours}){standardise}
 value = dpbench.release(mean, data, budget, rng=np.random.default_rng())
 print({printed})"""
 
 
-def opendp_code(clip: Clip, n: int, budget: Budget) -> str | None:
+def opendp_code(clip: Clip, n: int, budget: Budget, data: str) -> str | None:
     """Return OpenDP 0.16 code of a clipped mean with Laplace noise.
 
     Parameters
@@ -80,6 +122,8 @@ def opendp_code(clip: Clip, n: int, budget: Budget) -> str | None:
         Number of records, public.
     budget : Budget
         Privacy budget of the release.
+    data : str
+        Code that defines `data`, see `data_code`.
 
     Returns
     -------
@@ -89,8 +133,9 @@ def opendp_code(clip: Clip, n: int, budget: Budget) -> str | None:
     if not isinstance(budget, PureDP) or budget.neighbours != "replace":
         return None
     return f"""\
-import opendp.prelude as dp
+import numpy as np, opendp.prelude as dp, pandas as pd
 
+{data}
 dp.enable_features("contrib")
 domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size={n})
 mean = (

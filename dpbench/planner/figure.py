@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpbench.output.axes import set_horizontal_ticks, share_axes, widen_covered_curves
+from dpbench.output.style import GUIDE, Axes, Width, legend, line_styles, panels, save, style
 from dpbench.planner.prediction import BoundedRecords, Clip, Error, Problem
 from dpbench.privacy import Budget
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["against_n", "against_width", "write"]
 
 SPAN, POINTS = 30.0, 7  # `against_n` draws POINTS numbers of records in [n/SPAN, n SPAN]
-MIN_WIDTH_RATIO, MAX_WIDTH_RATIO = (
-    0.05,
-    20.0,
-)  # range of the widths, as multiples of the planned width
-NARROW_AXIS_RATIO = 100.0  # below this ratio of its ends an axis has ticks at 1, 2 and 5
-PARTS = {"q90": "C0-", "sampling": "C2--", "bias": "C3-.", "noise": "C1:"}
-LABELS = {"q90": "error (0.9 quantile)", "bias": "clip (bias)"}
+# Range of the widths, as multiples of the planned width.
+MIN_WIDTH_RATIO, MAX_WIDTH_RATIO = 0.05, 20.0
+MIN_PART_RATIO = 1e-6  # a part that is a smaller share of the error is rounding
+PARTS = {
+    "q90": "0.9 quantile of the error",
+    "sampling": "sampling",
+    "bias": "bias of the clip",
+    "noise": "noise",
+}
 
 
 def against_n(problem: Problem, n: int, budget: Budget, ax: Axes) -> Axes:
@@ -50,7 +50,7 @@ def against_n(problem: Problem, n: int, budget: Budget, ax: Axes) -> Axes:
     errors = [
         problem.error(problem.best_clip(int(size), budget), int(size), budget) for size in sizes
     ]
-    return _draw_parts(ax, sizes.tolist(), errors, n, "records n, each with its best clip")
+    return _draw_parts(ax, sizes.tolist(), errors, n, "number of records $n$")
 
 
 def against_width(problem: Problem, n: int, budget: Budget, clip: Clip, ax: Axes) -> Axes:
@@ -102,23 +102,24 @@ def _draw_parts(
     The horizontal axis is the number of records or the width of the clip. `x` holds its values, and
     `errors` the error at each value. A grey vertical line marks the value `planned`.
     """
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    for name, look in PARTS.items():
+    styles = line_styles(PARTS.values())
+    # The error is infinite where a clip may exclude the mean of a distribution of the class.
+    largest = max((error.q90 for error in errors if np.isfinite(error.q90)), default=0.0)
+    for name, part in PARTS.items():
         y = np.abs([getattr(error, name) for error in errors])
-        y[~np.isfinite(y) | (y < 1e-6 * errors[0].q90)] = np.nan
-        ax.plot(x, y, look, label=LABELS.get(name, name))
-    ax.axvline(planned, color="0.7", linewidth=2.5, zorder=0, label="the plan")
-    ax.set(xscale="log", yscale="log", xlabel=label)
-    for axis, ends in ((ax.xaxis, ax.get_xlim()), (ax.yaxis, ax.get_ylim())):
-        narrow = ends[1] < ends[0] * NARROW_AXIS_RATIO
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,)))
-        axis.set_major_formatter("{x:g}")
-        axis.set_minor_locator(NullLocator())
+        y[~np.isfinite(y) | (y < MIN_PART_RATIO * largest)] = np.nan
+        if np.any(np.isfinite(y)):
+            # No markers, because the curves are computed and not measured at points.
+            ax.plot(x, y, label=part, **styles[part] | {"marker": ""})
+    ax.axvline(planned, label="this plan", **GUIDE)
+    ax.set(xscale="log", yscale="log", xlabel=label, ylabel="error")
+    set_horizontal_ticks(ax, x)
     return ax
 
 
-def write(problem: Problem, n: int, budget: Budget, clip: Clip, folder: Path) -> list[Path]:
+def write(
+    problem: Problem, n: int, budget: Budget, clip: Clip, folder: Path, width: Width = "page"
+) -> list[Path]:
     """Write the figure of a plan, ``plan.pdf`` and ``plan.png``.
 
     The left panel shows the error against the number of records (`against_n`). The right panel
@@ -137,25 +138,22 @@ def write(problem: Problem, n: int, budget: Budget, clip: Clip, folder: Path) ->
         Planned clip.
     folder : Path
         Existing folder to write to.
+    width : Width
+        Width of the figure, see `dpbench.output.style.style`. ``page`` by default.
 
     Returns
     -------
     list of Path
         Written files.
     """
-    import matplotlib as mpl
-
-    from dpbench.output.style import SETTINGS, new_canvas, save
-
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        # No seaborn and no constrained layout, because both are slow.
-        mpl.rcParams.update(SETTINGS | {"figure.constrained_layout.use": False})
+    with style(width):
         fixed_clip = isinstance(problem, BoundedRecords)
-        canvas, [axes] = new_canvas(3.0, 1, 1 if fixed_clip else 2, sharey=True)
-        against_n(problem, n, budget, axes[0]).set_ylabel("error, unit of the records")
+        canvas, axes = panels(1 if fixed_clip else 2)
+        against_n(problem, n, budget, axes[0])
         if not fixed_clip:
             against_width(problem, n, budget, clip, axes[1])
-        canvas.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=5)
-        canvas.subplots_adjust(left=0.1, right=0.98, bottom=0.25, top=0.96, wspace=0.08)
+        share_axes(axes)
+        for ax in axes:
+            widen_covered_curves(ax)
+        legend(canvas)
         return save(canvas, folder, "plan", ("pdf", "png"))

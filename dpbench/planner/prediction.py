@@ -265,8 +265,7 @@ class KnownDistribution:
     def best_clip(self, n: int, budget: Budget) -> Clip:
         """Return the clip that minimises the 0.9 quantile of the error with added biases.
 
-        The biases from clipping at the two ends are added instead of cancelling, see
-        `q90_without_cancellation`.
+        The biases at the two ends are added, see `q90_without_cancellation`.
 
         Parameters
         ----------
@@ -391,10 +390,11 @@ class BoundedMoment:
         threshold = min(self.low - clip[0], clip[1] - self.high) / self.scale
         bias = self.scale * worst_clipping_bias(threshold, self.k) if threshold > 0 else np.inf
         noise, sd = additive(budget, step, step), self.scale / float(np.sqrt(n))
+        sampling = _quantile(sd * z[0], z[1], None, 0.9)
         if not np.isfinite(bias):
-            return Error(np.inf, np.inf, sd, np.inf, noise.isf(0.05), np.inf)
+            return Error(np.inf, np.inf, sampling, np.inf, noise.isf(0.05), np.inf)
         q50, q90 = (_quantile(bias + sd * z[0], z[1], noise, q) for q in (0.5, 0.9))
-        return Error(q50, q90, _quantile(sd * z[0], z[1], None, 0.9), bias, noise.isf(0.05), q90)
+        return Error(q50, q90, sampling, bias, noise.isf(0.05), q90)
 
 
 Problem = KnownDistribution | BoundedMoment

@@ -19,7 +19,7 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError, Count, MomentOrder, from_mapping, validated
 from dpbench.theory.exact.averages import ATOM_FUNCTIONS
 
-__all__ = ["LAW_NAMES", "Question", "answer_question", "plan"]
+__all__ = ["LAW_NAMES", "Question", "answer_question", "build_budget", "build_law", "plan"]
 
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]
 Positive = Annotated[float, Field(gt=0, le=1e300)]
@@ -56,7 +56,14 @@ def _list_given_keys(question: Question, *names: str) -> list[str]:
     return [name for name in names if getattr(question, name) is not None]
 
 
-def _build_budget(question: Question) -> Budget:
+def build_budget(question: Question) -> Budget:
+    """Return the privacy budget that a question gives.
+
+    Raises
+    ------
+    ConfigError
+        If the question gives no budget, several, or one that cannot be used.
+    """
     given_keys = _list_given_keys(question, *BUDGETS)
     if len(given_keys) != 1:
         raise ConfigError(
@@ -74,11 +81,16 @@ def _build_budget(question: Question) -> Budget:
     return from_mapping(kind, {name: getattr(question, name) for name in keys}, "")
 
 
-def _build_law(question: Question) -> Distribution | None:
+def build_law(question: Question) -> Distribution | None:
     """Return the distribution of the records that the user gave; None if there is none.
 
     The key `law` gives it as a name, a mapping or an object. The keys `data` and `column` give a
     file and the column whose values are the distribution.
+
+    Raises
+    ------
+    ConfigError
+        If a key cannot be used.
     """
     if question.data is not None:
         if question.column is None:
@@ -205,8 +217,8 @@ def answer_question(question: Question) -> ReleasePlan:
     ConfigError
         If arguments are missing, contradict each other or cannot be used.
     """
-    law = _build_law(question)
-    budget = _build_budget(question)
+    law = build_law(question)
+    budget = build_budget(question)
     problem = _build_problem(question, law, budget)
     n = len(law._values) if question.n is None and isinstance(law, Empirical) else question.n
     if n is None:

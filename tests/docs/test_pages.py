@@ -185,6 +185,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
     yield tmp_path
+    sys.modules.pop("digits", None)  # each test imports its own file
     plt.close("all")
 
 
@@ -239,9 +240,28 @@ def test_the_plan_prints_what_its_page_shows(
 ) -> None:
     """Word by word; of numbers the last digits may be another's, by another processor."""
     monkeypatch.setattr("dpbench.planner.figure.write", lambda *_: [])
-    command, shown = blocks("howto/plan.md", "text")
+    command, shown, _ = blocks("howto/plan.md", "text")
+    assert f"bench {command.partition('dpbench ')[2].strip()}`" in (ROOT / "README.md").read_text()
     assert run(shlex.split(command)[3:]) == 0
     printed = capsys.readouterr().out.partition("\nOpenDP")[0].rstrip()
+    assert_same(shown, printed)
+
+
+def test_the_plan_of_an_estimator_prints_what_its_page_shows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DPBENCH_COMMAND", raising=False)
+    write(blocks("tutorial.md", "python")[0])
+    _, _, shown = blocks("howto/plan.md", "text")
+    shipped, own = (shlex.split(command)[3:] for command in blocks("howto/plan.md", "sh"))
+    assert run(shipped) == 0
+    assert_same(shown, capsys.readouterr().out)
+    assert run(own) == 0
+    assert "estimator: Digits()\n" in capsys.readouterr().out
+
+
+def assert_same(shown: str, printed: str) -> None:
+    """The words of two texts are equal, and their numbers nearly equal."""
     number = re.compile(r"-?\d[\d,.e-]*\d|\d")
     same = number.sub("#", " ".join(shown.split())) == number.sub("#", " ".join(printed.split()))
     assert same, f"the output in docs/howto/plan.md must be what the command prints:\n{printed}"

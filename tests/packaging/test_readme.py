@@ -109,7 +109,7 @@ def test_one_dataset_example() -> None:
 
 def test_plugin_example() -> None:
     _write(*_blocks("python", "class LogClip", CHOOSING), *_blocks("yaml", page=CHOOSING))
-    (command,) = _blocks("sh", "--config-dir", CHOOSING)
+    (command,) = _blocks("sh", "log_clip", CHOOSING)
     # With the claims of the sweep, which of 4 trials may say anything, but have to allow a guest.
     words = [word for word in QUICK if not word.endswith(".claims")]
     words += [
@@ -120,6 +120,17 @@ def test_plugin_example() -> None:
     beside = pd.read_csv("results/quick/summary.csv").groupby("family")["estimator"].unique()
     assert {"log_clip", "minimax"} <= set(beside["two_point_k2"]) & set(beside["pareto_k2"])
     assert "log_clip" in Path("results/quick/scoreboard.txt").read_text()
+
+
+def test_the_example_of_a_sample_complexity() -> None:
+    _write(*_blocks("yaml", "sample_complexity", CHOOSING))
+    (command,) = _blocks("sh", "sweep=records", CHOOSING)
+    assert run([*shlex.split(command)[3:], "~sweep.figures", "n_jobs=1"]) == 0
+    table = pd.read_csv("results/records/sample_complexity.csv")
+    table = table[table["alpha"] == 0.1].pivot(index="epsilon", columns="method", values="samples")
+    assert list(table.columns) == ["curve", "search"]
+    assert table.loc[1.0].to_numpy() == pytest.approx(370, rel=0.15)
+    assert (table.loc[0.5] > table.loc[1.0]).all()
 
 
 def test_every_shown_override_is_accepted() -> None:

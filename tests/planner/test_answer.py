@@ -45,3 +45,22 @@ def test_the_largest_privacy_is_just_enough() -> None:
     assert made._best_q90(200, least) <= alpha < made._best_q90(200, least.fraction(0.999))
     with pytest.raises(ConfigError, match=r"alpha: 0.01: not reached with 200 records"):
         made.privacy(0.01)
+
+
+@pytest.mark.parametrize("spread", [10.0, 15.0, 25.0])
+def test_no_clip_of_ages_is_better_than_the_best(spread: float) -> None:
+    """A narrow clip around the centre of a symmetric law has no bias; its guarded q90 shows it."""
+    law = {"kind": "gaussian", "location": 40, "scale": spread}
+    made = dpbench.plan(n=500, epsilon=1, lower=0, upper=120, law=law)
+    errors = {name: made.error(*clip) for name, clip in made.clips.items()}
+    guarded = {name: error.q90_without_cancellation for name, error in errors.items()}
+    assert errors["half as wide"].q90 < errors["best"].q90  # the trap
+    assert min(guarded, key=lambda name: guarded[name]) == "best"
+    assert guarded["half as wide"] > 1.5 * guarded["best"]
+
+
+def test_equal_clips_are_listed_once() -> None:
+    law = {"kind": "gaussian", "location": 40, "scale": 15}
+    made = dpbench.plan(n=500, epsilon=1, lower=0, upper=120, law=law)
+    assert made.problem.scale_clip(made.clip, 2) == (0, 120)  # type: ignore[union-attr]
+    assert list(made.clips) == ["best", "half as wide", "one sd higher", "the bounds"]

@@ -115,3 +115,10 @@ def test_the_worst_error_of_a_class_by_its_parts() -> None:
     noise = laplace(scale=scale)
     inside = weights @ (noise.cdf(found.q90 - x) - noise.cdf(-found.q90 - x)) / weights.sum()
     assert inside == pytest.approx(0.9, abs=1e-4)
+
+
+def test_sampling_error_is_a_quantile_also_where_the_bias_is_unbounded() -> None:
+    moments = BoundedMoment(3, 1.0, 0.0, 1.0)
+    narrow, wide = (moments.error(clip, 500, PureDP(1.0)) for clip in ((0.1, 0.9), (-5.0, 6.0)))
+    assert not np.isfinite(narrow.q90)
+    assert narrow.sampling == wide.sampling

@@ -132,3 +132,13 @@ def test_a_mean_at_a_bound_is_within_the_radius() -> None:
         assert found.public.radius is not None
         reach = found.public.radius * found.unit / (problem.high - problem.low) * 2
         assert 1 - 1e-12 <= reach < 1.0011
+
+
+def test_equal_rows_of_an_estimator_are_one_row_for_the_weaker_assumption() -> None:
+    """The trimmed mean does not see a clip beyond the records that it trims."""
+    law = {"kind": "log_normal", "scale": 50, "sigma": 0.7}
+    made = dpbench.plan(n=1000, epsilon=0.5, lower=0, upper=1000, law=law)
+    found = [(row.estimator, row.q90, row.low, row.high) for row in made.rows]
+    assert len(found) == len(set(found))
+    (trimmed,) = [row for row in made.rows if row.estimator == "smooth_sensitivity_trimmed_mean"]
+    assert trimmed.assumes == "records within the bounds"

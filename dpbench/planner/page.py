@@ -1,0 +1,142 @@
+"""Printed page of a plan: errors, needed records, ranked estimators and code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from textwrap import wrap
+
+from dpbench.output.terminal import WIDTH
+from dpbench.planner.answer import ReleasePlan
+from dpbench.planner.explanations import format_records
+from dpbench.planner.prediction import Error
+from dpbench.privacy.symbols import budget_text
+from dpbench.registry import ConfigError
+
+__all__ = ["NEIGHBOURS", "page_lines"]
+
+PARTS = ("sampling", "bias", "noise")
+# Reasons for an error below the lower bound, by whether the plan is for a class of distributions.
+BELOW = {
+    False: "Errors below it are possible here: this one law is easier than the worst of them.",
+    True: "Errors below it are possible here: a simulation tries only a few of them.",
+}
+MIN_BIAS_RATIO = 1e-6  # a smaller ratio of bias to error is rounding
+NEIGHBOURS = {
+    "replace": "neighbours: one record is replaced",
+    "add_remove": "neighbours: one record is added or removed",
+}
+
+
+def page_lines(plan: ReleasePlan, data: str | None = None) -> Iterator[str]:
+    """Yield the lines of a printed plan: errors, needed records, estimators and Python code.
+
+    Parameters
+    ----------
+    plan : ReleasePlan
+        The plan.
+    data : str, optional
+        File whose values are the distribution of the records.
+
+    Yields
+    ------
+    str
+    """
+    budget = budget_text(plan.budget, "name")
+    yield f"{format_records(plan.n)}, {budget}; {NEIGHBOURS[plan.budget.neighbours]}"
+    yield plan.known
+    if data is not None:
+        yield f"Not private if the values of {data} are the records to be protected."
+    yield ""
+    yield from _errors(plan)
+    yield ""
+    yield from _needs(plan)
+    yield from _limit(plan)
+    yield ""
+    yield from _ranking(plan)
+    yield f"\nPython, for {plan.rows[0].estimator}:\n\n{plan.code}"
+    if plan.opendp:
+        yield f"\nOpenDP 0.16 (pure DP, n public), clipped_mean at the best clip:\n\n{plan.opendp}"
+
+
+def _errors(plan: ReleasePlan) -> Iterator[str]:
+    """Yield the lines of a table with the predicted errors of each clip, and the table's legend."""
+    errors = {name: plan.error(*clip) for name, clip in plan.clips.items()}
+    quantiles = ("q50", "q90") if plan.law is None else ("q90", "guarded")
+    yield f"{'clip':35}" + "".join(f"{name:>9}" for name in (*quantiles, *PARTS))
+    for name, clip in plan.clips.items():
+        error, digits = errors[name], 3 - math.floor(math.log10(clip[1] - clip[0]))
+        ends = "[{:.12g}, {:.12g}]".format(*(round(end, digits) for end in clip))
+        bias = error.bias if abs(error.bias) > MIN_BIAS_RATIO * error.q90 else 0.0
+        shown = {"guarded": error.q90_without_cancellation, "q50": error.q50, "q90": error.q90}
+        numbers = "".join(f"{shown[column]:9.3g}" for column in quantiles)
+        yield f"{name:14}{ends:>21}{numbers}{error.sampling:9.3g}{bias:9.2g}{error.noise:9.3g}"
+    listed = "q50, q90: quantiles" if plan.law is None else "q90: the 0.9 quantile"
+    yield f"{listed} of the absolute error, in the unit of the records."
+    yield "Parts of it: 0.9 quantiles of sampling error and noise; bias due to clipping."
+    if plan.law is not None:
+        yield "guarded: q90 if the biases at the two ends of the clip add up, not cancel."
+        yield "best: smallest guarded q90, so that it does not rely on a symmetric law."
+        yield from _explain_smaller(errors)
+
+
+def _explain_smaller(errors: Mapping[str, Error]) -> Iterator[str]:
+    """Yield lines that say why a clip has a smaller q90 than the best clip, if one has."""
+    least = min(errors, key=lambda name: errors[name].q90)
+    q90, guarded = errors[least].q90, errors[least].q90_without_cancellation
+    if f"{q90:.3g}" == f"{errors['best'].q90:.3g}":
+        return
+    if guarded < errors["best"].q90_without_cancellation:  # the search ends at tails of 0.49
+        yield f"{least}: so narrow that it releases its middle; n or the budget is too small."
+        return
+    yield f"{least}: q90 is {q90:.3g} only because the two biases cancel for exactly this law."
+    yield f"For a law that is less symmetric it may be {guarded:.3g}, so this clip is not best."
+
+
+def _limit(plan: ReleasePlan) -> Iterator[str]:
+    """Yield lines with the lower bound for all private estimators, and what it is about."""
+    bound, words = plan.limit
+    if math.isinf(bound.value):
+        yield "Too few records at this budget: no private estimator beats a constant."
+    elif bound.value > 0:
+        below = min(row.q90 for row in plan.rows) < bound.value
+        consequence = BELOW[plan.law is None] if below else "More assumptions may lower the bound."
+        text = f"No private estimator has a q90 below {bound.value:.3g} for all {words}."
+        yield from wrap(f"{text} {consequence}", WIDTH)
+
+
+def _needs(plan: ReleasePlan) -> Iterator[str]:
+    """Yield lines with the number of records, and the budget, that an accuracy requires.
+
+    The required accuracy is alpha, the largest 0.9 quantile (q90) of the error that the user
+    accepts.
+    """
+    alpha = plan.alpha
+    if alpha is None:
+        yield "Add alpha=ERROR to see the number of records and the budget for q90 = ERROR."
+        return
+
+    name, *_ = plan.budget.named_amounts
+    try:
+        yield f"A q90 of {alpha:.4g} needs {format_records(plan.records(alpha))} at this budget;"
+    except ConfigError:
+        yield f"A q90 of {alpha:.4g} is not reached with any number of records at this budget;"
+    try:
+        smallest = plan.privacy(alpha).named_amounts[name]
+        yield f"with {format_records(plan.n)} it needs {name} = {smallest:.4g}."
+    except ConfigError:
+        yield f"with {format_records(plan.n)} it is not reached with any {name}."
+
+
+def _ranking(plan: ReleasePlan) -> Iterator[str]:
+    """Yield the lines of a table of estimators with their computed or simulated errors."""
+    yield "Estimators that apply (fallback v: v is released if the data are inconclusive):"
+    width = max((len(row.estimator) for row in plan.rows), default=0) + 1
+    yield f"{'estimator':{width}}{'assumes':29}{'q90':>6} {'95% interval':>12}"
+    for row in plan.rows:
+        ends = "computed" if row.how == "exact" else f"{row.low:.3g} .. {row.high:.3g}"
+        yield f"{row.estimator:{width}}{row.assumes:29}{row.q90:6.3g} {ends:>12}"
+    largest = max((row.trials for row in plan.rows), default=0)
+    for row in plan.rows:
+        if 0 < row.trials < largest:
+            yield f"{row.estimator}: {row.trials} simulated releases (slow); others: {largest:,}."
