@@ -65,18 +65,32 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
                 f"report: '{folder}': cannot be read, another version may have written it; run it "
                 f"again or move it away ({type(error).__name__}: {error})"
             ) from error
-    style, script = _read_file("page.css"), _read_file("page.js")
-    policy = (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
-    )
-    parts = {"style": Markup(style), "script": Markup(script), "policy": policy}  # noqa: S704
+    parts = _style_and_scripts(interactive=any(run["interactive"] for run in runs))
     sizes = {"width": WIDTH, "height": HEIGHT}
     text = _template().render(runs=runs, zip=zip, **parts, **sizes)
     with atomic(target) as path:
         # A lone surrogate from JSON cannot be encoded and becomes a question mark.
         path.write_bytes(text.encode("utf-8", "replace"))
     return target
+
+
+def _style_and_scripts(*, interactive: bool) -> dict[str, Any]:
+    """Return the page's style and scripts, and the policy that allows these texts alone.
+
+    The library that draws interactive figures is on the page only if `interactive` is True. It sets
+    styles of elements as properties, never as attributes or style sheets, so that the policy
+    needs no exception.
+    """
+    more = [f"interactive/{name}" for name in ("figure.css", "vega.js", "figure.js") if interactive]
+    style = "".join(_read_file(name) for name in ["page.css", *more[:1]])
+    scripts = [_read_file(name) for name in [*more[1:], "page.js"]]
+    allowed = " ".join(f"'{_digest(script)}'" for script in scripts)
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style)}'; script-src {allowed}"
+    )
+    marked = [Markup(script) for script in scripts]  # noqa: S704
+    return {"style": Markup(style), "scripts": marked, "policy": policy}  # noqa: S704
 
 
 def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
@@ -118,6 +132,7 @@ def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
         "question": next((section.question for section in sections if section.question), ""),
         "answer": "; ".join(answer),
         "tone": worst_tone([*failed, *(section.tone for section in sections)]),
+        "interactive": any(section.interactive for section in sections),
         "figures": [section.figure for section in sections if section.figure],
         "captions": {
             label: text for section in sections for label, text in section.captions.items()
