@@ -176,11 +176,21 @@ def _describe_line(
         return described | {"at_x": _round(x[0])}
     if line.get_transform() == ax.get_yaxis_transform(which="grid"):
         return described | {"at_y": _round(y[0])}
-    if line.get_transform() != ax.transData:
-        raise _CannotDescribeError
-    described |= {"x": _list(x), "y": _list(y)}
+    described |= {"x": _list(x), "y": _list(y), **_describe_shift(ax, line)}
     band = bands.get(tag[1]) if tag else None
     return described | (_describe_intervals(band, x, y) if band else {})
+
+
+def _describe_shift(ax: Axes, line: Line2D) -> dict[str, Any]:
+    """Describe by how many points a line is shifted to the right and up, if it is."""
+    transform = line.get_transform()
+    if transform == ax.transData:
+        return {}
+    corners = ax.bbox.get_points()
+    moved = transform.transform(ax.transData.inverted().transform(corners)) - corners
+    if not np.allclose(*moved, atol=0.01):
+        raise _CannotDescribeError
+    return {"shift": [round(float(length) * 72 / ax.figure.dpi, 2) for length in moved[0]]}
 
 
 def _describe_look(line: Line2D) -> dict[str, Any]:

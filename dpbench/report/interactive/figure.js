@@ -25,6 +25,8 @@
   };
   const CIRCLE = "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z";
   const shape = (line) => SHAPES[line.marker] ?? CIRCLE;
+  // Points with equal x may stand side by side: pixels to the right, and down.
+  const shift = (line) => [(line.shift?.[0] ?? 0) * SCALE, -(line.shift?.[1] ?? 0) * SCALE];
   const pixels = (lengths) => lengths?.map((length) => length * SCALE);
   const within = (value, [a, b]) => value >= Math.min(a, b) && value <= Math.max(a, b);
 
@@ -67,15 +69,20 @@
       .filter(({ x, y }) => x !== null && y !== null && within(x, panel.x.limits) && within(y, panel.y.limits));
   }
 
+  // The numbers of some points: the position once, then the values.
   function tell(panel, points) {
-    return points.map(({ line, ...point }) => element(
+    const told = (pairs) => pairs.filter(([, text]) => text)
+      .map(([label, text]) => element("span", {}, `${words(label)}: ${text}`));
+    const [{ x }] = points;
+    const values = points.map(({ line, ...point }) => element(
       "div", {}, swatch(line), element("b", {}, line.name),
-      ...[
-        [words(panel.x.label), named(panel.x, point.x)],
-        [words(panel.y.label), named(panel.y, point.y)],
+      ...told([
+        [panel.x.label, point.x === x ? "" : named(panel.x, point.x)],
+        [panel.y.label, named(panel.y, point.y)],
         ["interval", interval(point, panel.y)],
-      ].filter(([, text]) => text).map(([label, text]) => element("span", {}, `${label}: ${text}`)),
+      ]),
     ));
+    return [element("div", {}, ...told([[panel.x.label, named(panel.x, x)]])), ...values];
   }
 
   function swatch(line) {
@@ -90,23 +97,23 @@
     return drawing("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, ...parts);
   }
 
-  function axes(name, axis, title) {
+  function axis(name, { ticks, minor, grid }, title, extent = 0) {
     const common = { scale: name, orient: name === "x" ? "bottom" : "left", domain: false };
-    const size = name === "x" ? {} : { minExtent: 36 };
     return [
       {
-        ...common, ...size, values: axis.ticks.map(([place]) => place), grid: axis.grid, gridColor: "#ddd", tickColor: "#555",
-        title: title ? axis.label.split("\n") : "", titleFontWeight: "normal", titleFontSize: 13, labelFontSize: 12,
+        ...common, minExtent: extent, values: ticks.map(([place]) => place), grid, gridColor: "#ddd", tickColor: "#555",
+        title, titleFontWeight: "normal", titleFontSize: 13, labelFontSize: 12,
         labelOverlap: "greedy", labelSeparation: 5, zindex: 0,
         encode: { labels: { update: { text: { signal: `${name}Labels[datum.value]` } } } },
       },
-      { ...common, values: axis.minor, labels: false, tickSize: 3, tickColor: "#555" },
+      { ...common, values: minor, labels: false, tickSize: 3, tickColor: "#555" },
     ];
   }
 
   // The marks of line number i, whose points are the data set `line${i}`.
   function marks(line, i) {
-    const data = `line${i}`, place = { x: { field: "x", scale: "x" }, y: { field: "y", scale: "y" } };
+    const data = `line${i}`, [across, up] = shift(line);
+    const x = { field: "x", scale: "x", offset: across }, place = { x, y: { field: "y", scale: "y", offset: up } };
     const stroke = { stroke: { value: line.color }, strokeWidth: { value: line.width * SCALE }, strokeDash: { value: pixels(line.dashes) ?? [] } };
     const defined = { signal: "isNumber(datum.y)" }, common = { from: { data }, clip: true, zindex: line.order };
     if (line.at_x !== undefined || line.at_y !== undefined) {
@@ -115,7 +122,7 @@
         : { x: { value: line.at_x, scale: "x" }, y: { value: 0 }, y2: { signal: "height" } };
       return [{ type: "rule", ...common, encode: { update: { ...ends, ...stroke } } }];
     }
-    const found = [], ends = { y: { field: "low", scale: "y" }, y2: { field: "high", scale: "y" } };
+    const found = [], end = (field) => ({ field, scale: "y", offset: up }), ends = { y: end("low"), y2: end("high") };
     if (line.low && line.bars) {
       const bars = { ...place, ...ends, stroke: stroke.stroke, strokeWidth: { value: 1.2 }, opacity: { signal: "isNumber(datum.low) ? 1 : 0" } };
       found.push({ type: "rule", ...common, encode: { update: bars } });
@@ -159,8 +166,12 @@
     ];
   }
 
-  // Vega's specification of a panel, without its width and height.
-  function specification(panel, title) {
+  // Vega's specification of a panel, without its width and height. Panels of a figure leave equal
+  // room for the labels of their vertical axes, so that the horizontal axes stand in line.
+  function specification(panel, panels, title) {
+    const lines = (one) => one.y.label.split("\n"), most = Math.max(...panels.map((one) => lines(one).length));
+    const room = 7 * Math.max(...panels.flatMap(({ y }) => y.ticks.map(([, text]) => text.length))) + 8;
+    const yTitle = title ? [...Array(most - lines(panel).length).fill(""), ...lines(panel)] : "";
     const positive = (axis) => (value) => (axis.scale === "log" && value !== null ? Math.max(value, NEARLY_ZERO) : value);
     const rows = (line) => {
       const [x, y] = [positive(panel.x), positive(panel.y)];
@@ -168,12 +179,12 @@
     };
     const scale = (name, range) => ({ name, type: panel[name].scale, domain: panel[name].limits, range, zero: false, nice: false });
     const labels = (name) => ({ name: `${name}Labels`, value: Object.fromEntries(panel[name].ticks) });
-    const above = Math.max(0, ...panel.texts.map(({ y }) => y - 1)) * 250;
-    const ring = { x: { field: "x", scale: "x" }, y: { field: "y", scale: "y" }, size: { value: 150 }, stroke: { field: "color" }, strokeWidth: { value: 2.5 }, fill: { value: null } };
+    const near = (field) => ({ field, scale: field, offset: { field: `${field}Shift` } });
+    const ring = { x: near("x"), y: near("y"), size: { value: 150 }, stroke: { field: "color" }, strokeWidth: { value: 2.5 }, fill: { value: null } };
     const order = panel.lines.map((line, i) => [line.order, i]).sort(([a, i], [b, j]) => a - b || i - j);
     return {
-      autosize: { type: "fit", contains: "padding" }, padding: { left: 2, right: 14, top: 6 + (panel.title ? 0 : above), bottom: 4 },
-      title: panel.title ? { text: panel.title.split("\n"), fontSize: 14, fontWeight: "normal", offset: 6 + (above && above + 14) } : undefined,
+      autosize: { type: "fit", contains: "padding" }, padding: { left: 2, right: 14, top: 6, bottom: 4 },
+      title: panel.title ? { text: panel.title.split("\n"), fontSize: 14, fontWeight: "normal", frame: "group", offset: 6 } : undefined,
       signals: [{ name: "hidden", value: [] }, labels("x"), labels("y")],
       data: [
         ...panel.lines.map((line, i) => ({ name: `line${i}`, values: rows(line), transform: [{ type: "filter", expr: `!hidden[${i}]` }] })),
@@ -181,7 +192,7 @@
         { name: "near", values: [] },
       ],
       scales: [scale("x", "width"), scale("y", "height")],
-      axes: [...axes("x", panel.x, true), ...axes("y", panel.y, title)],
+      axes: [...axis("x", panel.x, panel.x.label.split("\n")), ...axis("y", panel.y, yTitle, room)],
       marks: [
         { type: "rect", encode: { update: { x: { value: 0 }, y: { value: 0 }, x2: { signal: "width" }, y2: { signal: "height" }, stroke: { value: "#555" }, fill: { value: null } } } },
         ...background(panel),
@@ -210,7 +221,7 @@
     }
 
     function show(unit, points) {
-      for (const other of units) other.view?.data("near", other === unit ? points.slice(0, 1).map(({ line, x, y }) => ({ x, y, color: line.color })) : []).runAsync();
+      for (const other of units) other.view?.data("near", other === unit ? points.slice(0, 1).map(({ line, x, y }) => ({ x, y, color: line.color, xShift: shift(line)[0], yShift: shift(line)[1] })) : []).runAsync();
       told.hidden = !points.length;
       if (!points.length) return;
       told.replaceChildren(...tell(unit.panel, points));
@@ -223,12 +234,15 @@
     }
 
     // The place of a point in the box of its panel, in pixels.
-    function place({ view, box }, { x, y }) {
-      const [left, top] = view.origin(), svg = box.querySelector("svg").getBoundingClientRect(), frame = box.getBoundingClientRect();
+    function place({ view, box }, { line, x, y }) {
+      const [left, top] = view.origin().map((start, i) => start + shift(line)[i]);
+      const svg = box.querySelector("svg").getBoundingClientRect(), frame = box.getBoundingClientRect();
       return [left + view.scale("x")(x) + svg.left - frame.left, top + view.scale("y")(y) + svg.top - frame.top];
     }
 
-    const askable = ({ panel }) => panel.lines.filter((line) => !hidden.has(line.name)).map((line) => pointsOf(line, panel)).filter((points) => points.length);
+    const roles = ["curve", "bound", "guide", ""];
+    const askable = ({ panel }) => panel.lines.filter((line) => !hidden.has(line.name))
+      .sort((one, other) => roles.indexOf(one.role) - roles.indexOf(other.role)).map((line) => pointsOf(line, panel)).filter((points) => points.length);
 
     function ask(unit, event) {
       if (!unit.view) return;
@@ -240,8 +254,8 @@
       const nearest = places.reduce((best, one) => (distance(one) < distance(best) ? one : best), places[0]);
       if (!nearest || distance(nearest) > REACH) return show(unit, []);
       const [point, a, b] = nearest;
-      const others = places.filter(([other, c, d]) => other.line !== point.line && Math.hypot(a - c, b - d) < TOGETHER);
-      show(unit, [point, ...others.slice(0, 4).map(([other]) => other)]);
+      const others = places.filter(([{ line }, c, d]) => line !== point.line && line.role !== "guide" && Math.hypot(a - c, b - d) < TOGETHER);
+      show(unit, [point, ...others.slice(0, 3).map(([other]) => other)]);
     }
 
     // Arrow keys: to the next point of a line, or to the next line.
@@ -273,7 +287,9 @@
       show(units[0], []);
     }
     const buttons = legend.map((curve) => {
-      const line = panels.flatMap((panel) => panel.lines).find((one) => one.name === curve);
+      // Of the lines with this name the thinnest: a line that others cover is widened.
+      const line = panels.flatMap((panel) => panel.lines).filter((one) => one.name === curve)
+        .reduce((thin, one) => (one.width < thin.width ? one : thin));
       const onclick = () => { hidden.delete(curve) || hidden.add(curve); update(); };
       return [curve, element("button", { type: "button", title: "Hide or show", onclick }, swatch(line), element("span", {}, curve))];
     });
@@ -305,7 +321,7 @@
       const { panel, box } = unit, left = i % columns ? panels[i - 1] : undefined;
       unit.view?.finalize();
       box.replaceChildren();
-      const spec = specification(panel, left?.y.label !== panel.y.label);
+      const spec = specification(panel, panels, left?.y.label !== panel.y.label);
       spec.description = `${panel.title || name}: ${words(panel.y.label)} against ${words(panel.x.label)}; arrow keys read the points`;
       box.setAttribute("role", "group");
       box.setAttribute("aria-label", spec.description);
@@ -317,6 +333,7 @@
       unit.view.signal("hidden", panel.lines.map((line) => hidden.has(line.name)));
     }
 
+    update();
     new ResizeObserver(resize).observe(grid);
     resize();
   }
