@@ -14,9 +14,11 @@ import numpy as np
 import pandas as pd
 
 from docs.docstring_to_rst import escape, table
+from docs.figures import interactive
 from docs.generate import contents, facts, page, section, write
 from dpbench.analysis.factors import profile
 from dpbench.estimators import Estimator
+from dpbench.output.interactive import describe
 from dpbench.output.style import style
 from dpbench.suite.compare import WITHIN, profile_band, profile_figure
 from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
@@ -241,5 +243,5 @@ def _profile(scores: Scores, problems: Sequence[Problem], names: Sequence[str]) 
     label = f"Profiles: {', '.join(names)}"
     _, _, svg = text.getvalue().partition("<svg ")
     svg = f'<svg role="img" aria-label="{label}" ' + POINT.sub(r"\1\2", svg)
-    lines = (f"   {line}" for line in svg.splitlines())
-    return "\n".join([".. raw:: html", "", '   <div class="figure">', *lines, "   </div>"])
+    figure = interactive(f'<div class="figure">{svg}</div>', describe(canvas))
+    return "\n".join([".. raw:: html", "", *(f"   {line}" for line in figure.splitlines())])

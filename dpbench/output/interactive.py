@@ -31,7 +31,8 @@ else:  # drawing libraries are imported with the first figure
 
 __all__ = ["describe", "write_description"]
 
-DIGITS = 7  # significant digits of all numbers, more than a screen can show
+# Significant digits, more than a page shows: of the points of lines, and of axes.
+POINT_DIGITS, AXIS_DIGITS = 5, 9
 TAG = re.compile(r"(curve|bound|guide|band):(\d+)")
 
 
@@ -157,8 +158,9 @@ def _position_names(axis: Axis, values: Iterable[list[float | None]]) -> list[li
 
     formatter = axis.get_major_formatter()
     if isinstance(formatter, FixedFormatter):
-        labels = zip(axis.get_majorticklocs(), formatter.format_ticks(axis.get_majorticklocs()))
-        return [[_round(place), unicode_text(text)] for place, text in labels if text]
+        places = axis.get_majorticklocs()
+        labels = zip(_list(places), formatter.format_ticks(places), strict=True)
+        return [[place, unicode_text(text)] for place, text in labels if text]
     if isinstance(formatter, FuncFormatter):
         places = sorted({value for group in values for value in group if value is not None})
         return [[place, unicode_text(formatter(place, None))] for place in places]
@@ -306,11 +308,11 @@ def _tag(artist: Artist) -> tuple[str, str] | None:
 
 
 def _list(values: Floats) -> list[float | None]:
-    return [_round(value) for value in values]
+    return [_round(value, POINT_DIGITS) for value in values]
 
 
-def _round(value: float) -> float | None:
+def _round(value: float, digits: int = AXIS_DIGITS) -> float | None:
     if not np.isfinite(value):
         return None
-    rounded = float(f"{value:.{DIGITS}g}")
+    rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

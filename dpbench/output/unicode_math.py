@@ -1,5 +1,7 @@
 """Rewrite the mathematical text of figures, a subset of LaTeX, as Unicode text."""
 
+# ruff: noqa: RUF001 (the symbols are what this module is about)
+
 from __future__ import annotations
 
 import re
@@ -25,6 +27,7 @@ HIGH = dict(zip("0123456789+-−=()abcdefghijklmnoprstuvwxyz",
                 "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))  # fmt: skip
 LOW = dict(zip("0123456789+-−=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ",
                strict=True))  # fmt: skip
+ACCENTS = {"hat": "\u0302", "tilde": "\u0303", "bar": "\u0304"}  # above the letter before
 TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|[\s\S]")
 RELATIONS = "=<>~≈≤≥∝≪≫≠≡∈→±×"
 
@@ -73,16 +76,16 @@ def _group(tokens: list[str]) -> str:
 
 def _item(tokens: list[str]) -> str:
     """Take the tokens of one symbol or group, and return its text."""
-    token = tokens.pop()
-    if token == "{":
+    first = tokens.pop()
+    if first == "{":
         return _group(tokens)
-    if token in "^_":
-        return _script(_argument(tokens), token)
-    if token.startswith("\\"):
-        return _command(token[1:], tokens)
-    if token.isspace():  # spaces of the source do not show
+    if first in "^_":
+        return _script(_argument(tokens), first)
+    if first.startswith("\\"):
+        return _command(first[1:], tokens)
+    if first.isspace():  # spaces of the source do not show
         return ""
-    return f" {token} " if token in RELATIONS else {"-": "−", "'": "′", "~": " "}.get(token, token)
+    return f" {first} " if first in RELATIONS else {"-": "−", "'": "′", "~": " "}.get(first, first)
 
 
 def _argument(tokens: list[str]) -> str:
@@ -109,14 +112,18 @@ def _command(name: str, tokens: list[str]) -> str:
     if name in {"frac", "dfrac", "tfrac"}:
         top, bottom = (_argument(tokens) for _ in range(2))
         return "/".join(part if part.isalnum() else f"({part})" for part in (top, bottom))
-    if name in {"hat", "tilde", "bar"}:
-        accent = {"hat": "\u0302", "tilde": "\u0303", "bar": "\u0304"}[name]
-        return unicodedata.normalize("NFC", _argument(tokens) + accent)
+    if name in ACCENTS:
+        return unicodedata.normalize("NFC", _argument(tokens) + ACCENTS[name])
     if name in SYMBOLS:
         symbol = SYMBOLS[name]
         return f" {symbol} " if symbol and symbol in RELATIONS else symbol
+    return _letter(name) or (f"{name} " if tokens and tokens[-1].isalnum() else name)
+
+
+def _letter(name: str) -> str:
+    """Return the Greek letter of a command, or nothing if the command names a function."""
     size = "CAPITAL" if name[:1].isupper() else "SMALL"
     try:
         return unicodedata.lookup(f"GREEK {size} LETTER {name.removeprefix('var').upper()}")
-    except KeyError:  # functions, as in \ln x
-        return f"{name} " if tokens and tokens[-1].isalnum() else name
+    except KeyError:
+        return ""

@@ -225,19 +225,22 @@
       told.hidden = !points.length;
       if (!points.length) return;
       told.replaceChildren(...tell(unit.panel, points));
-      const [left, top] = place(unit, points[0]), frame = live.getBoundingClientRect(), box = unit.box.getBoundingClientRect();
-      const [x, y] = [box.left - frame.left + left, box.top - frame.top + top];
+      const [left, top] = placing(unit)(points[0]), frame = live.getBoundingClientRect();
+      const [x, y] = [left - frame.left, top - frame.top];
       const beside = x + 14 + told.offsetWidth > frame.width ? x - 14 - told.offsetWidth : x + 14;
       told.style.left = `${Math.max(0, Math.min(beside, frame.width - told.offsetWidth))}px`;
       // Below the point on a narrow page, where the box would cover it.
       told.style.top = `${beside < 0 ? y + 14 : Math.max(0, y - told.offsetHeight / 2)}px`;
     }
 
-    // The place of a point in the box of its panel, in pixels.
-    function place({ view, box }, { line, x, y }) {
-      const [left, top] = view.origin().map((start, i) => start + shift(line)[i]);
-      const svg = box.querySelector("svg").getBoundingClientRect(), frame = box.getBoundingClientRect();
-      return [left + view.scale("x")(x) + svg.left - frame.left, top + view.scale("y")(y) + svg.top - frame.top];
+    // A function that returns the place of a point in the window, in pixels.
+    function placing({ view, box }) {
+      const { left, top } = box.querySelector("svg").getBoundingClientRect(), origin = view.origin();
+      const x = view.scale("x"), y = view.scale("y");
+      return (point) => {
+        const [across, down] = shift(point.line);
+        return [left + origin[0] + x(point.x) + across, top + origin[1] + y(point.y) + down];
+      };
     }
 
     const roles = ["curve", "bound", "guide", ""];
@@ -246,11 +249,9 @@
 
     function ask(unit, event) {
       if (!unit.view) return;
-      const frame = unit.box.getBoundingClientRect();
-      const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
-      const places = askable(unit).flat().map((point) => [point, ...place(unit, point)]);
+      const place = placing(unit), places = askable(unit).flat().map((point) => [point, ...place(point)]);
       // Measured points come before lines of theory through them.
-      const distance = ([{ line }, a, b]) => Math.hypot(a - x, b - y) + (line.role === "curve" ? 0 : TOGETHER);
+      const distance = ([{ line }, a, b]) => Math.hypot(a - event.clientX, b - event.clientY) + (line.role === "curve" ? 0 : TOGETHER);
       const nearest = places.reduce((best, one) => (distance(one) < distance(best) ? one : best), places[0]);
       if (!nearest || distance(nearest) > REACH) return show(unit, []);
       const [point, a, b] = nearest;
@@ -342,7 +343,7 @@
     for (const { isIntersecting, target } of entries) {
       if (!isIntersecting) continue;
       observer.unobserve(target);
-      const name = target.querySelector("img")?.alt || "figure";
+      const name = target.querySelector("img")?.alt || target.querySelector("svg")?.ariaLabel || "figure";
       draw(target, JSON.parse(target.querySelector("script").textContent), name);
     }
   }, { rootMargin: "600px" });
