@@ -95,7 +95,7 @@ vega)
             -e 's/^export { expression as \(.*\) };/vega.\1 = expression; }/' \
             vega-interpreter/build/vega-interpreter.js
     } >"$target/vega.js"
-    for package in vega d3-* delaunator internmap robust-predicates topojson-client; do
+    for package in vega vega-interpreter d3-* delaunator internmap robust-predicates topojson-client; do
         printf '%s\n\n' "$package $(sed -n 's/^  "version": "\(.*\)",/\1/p' "$package/package.json")"
         cat "$package"/LICENSE*
         printf '\n\n'

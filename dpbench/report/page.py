@@ -22,8 +22,10 @@ from dpbench.report.sections.base import SECTIONS
 
 __all__ = ["find_finished_runs", "read_run", "write_page"]
 
-# Rows of a table over all runs of a page, so that browsers open it at once.
-MAX_ROWS = 6000
+# Rows of a table over all runs of a page. A page that is larger than MAX_BYTES has fewer rows, so
+# that browsers open it at once.
+MAX_ROWS = (6000, 4000, 3000, 2000, 1500, 1000, 500)
+MAX_BYTES = 2_000_000
 
 
 def find_finished_runs(root: Path) -> list[Path]:
@@ -56,10 +58,21 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     ConfigError
         If the files of a folder cannot be read.
     """
+    for max_rows in MAX_ROWS:
+        text = _render(folders, max_rows // len(folders))
+        if len(text) <= MAX_BYTES:
+            break
+    with atomic(target) as path:
+        path.write_bytes(text)
+    return target
+
+
+def _render(folders: Sequence[Path], max_rows: int) -> bytes:
+    """Return the page of some runs, with at most `max_rows` rows in each table."""
     runs = []
     for i, folder in enumerate(folders, 1):
         try:
-            runs.append(read_run(folder, f"run{i}", MAX_ROWS // len(folders)))
+            runs.append(read_run(folder, f"run{i}", max_rows))
         except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
             raise ConfigError(
                 f"report: '{folder}': cannot be read, another version may have written it; run it "
@@ -68,10 +81,8 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     parts = _style_and_scripts(interactive=any(run["interactive"] for run in runs))
     sizes = {"width": WIDTH, "height": HEIGHT}
     text = _template().render(runs=runs, zip=zip, **parts, **sizes)
-    with atomic(target) as path:
-        # A lone surrogate from JSON cannot be encoded and becomes a question mark.
-        path.write_bytes(text.encode("utf-8", "replace"))
-    return target
+    # A lone surrogate from JSON cannot be encoded and becomes a question mark.
+    return text.encode("utf-8", "replace")
 
 
 def _style_and_scripts(*, interactive: bool) -> dict[str, Any]:

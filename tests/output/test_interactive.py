@@ -1,5 +1,7 @@
 """Descriptions of finished figures, by figures whose data are known."""
 
+# ruff: noqa: RUF001 (symbols, as they are printed)
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
 """Mathematical text as Unicode."""
 
+# ruff: noqa: RUF001 (symbols, as they are printed)
+
 from __future__ import annotations
 
 import pytest
