@@ -8,6 +8,8 @@
 #                                      its own below .libraries, for sweep=libraries
 #   bash dev.sh docs                   the documentation, in docs/_build, and its examples
 #   bash dev.sh python [ARGUMENT ...]  the environment's Python
+#   bash dev.sh vega VEGA INTERPRETER  these versions of the library that draws interactive figures,
+#                                      by npm, into dpbench/report/interactive
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 venv=${DPBENCH_VENV:-$here/.venv}
@@ -85,6 +87,25 @@ docs)
 python)
     set_up dev
     exec "$venv/bin/python" "$@"
+    ;;
+vega)
+    packages=$(mktemp -d)
+    trap 'rm -r "$packages"' EXIT
+    npm install --silent --no-save --prefix "$packages" "vega@$1" "vega-interpreter@$2"
+    cd "$packages/node_modules"
+    target=$here/dpbench/report/interactive
+    { # one classic script: the interpreter is published as a module only, which pages on disk cannot load
+        echo "/* vega $1 and vega-interpreter $2, see vega-LICENSE.txt; updated by: bash dev.sh vega $1 $2 */"
+        cat vega/build/vega.min.js
+        sed -e "s/^import \(.*\) from 'vega-util';/{ const \1 = vega;/" -e '/^\/\/# source/d' \
+            -e 's/^export { expression as \(.*\) };/vega.\1 = expression; }/' \
+            vega-interpreter/build/vega-interpreter.js
+    } >"$target/vega.js"
+    for package in vega vega-interpreter d3-* delaunator internmap robust-predicates topojson-client; do
+        printf '%s\n\n' "$package $(sed -n 's/^  "version": "\(.*\)",/\1/p' "$package/package.json")"
+        cat "$package"/LICENSE*
+        printf '\n\n'
+    done >"$target/vega-LICENSE.txt"
     ;;
 *)
     sed -n 's/^#   //p' "$0" >&2

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from docs.docstring_to_rst import escape, table
+from docs.figures import interactive
 from docs.generate import contents, facts, link_sources, page, section, write
 from docs.leaderboard import (
     OWN_ROLE,
@@ -26,6 +27,7 @@ from docs.leaderboard import (
 )
 from dpbench.analysis.factors import profile
 from dpbench.estimators import Estimator
+from dpbench.output.interactive import describe
 from dpbench.output.style import style
 from dpbench.suite.compare import NOTES, WITHIN, profile_band, profile_figure
 from dpbench.suite.leaderboard import Standing, group_by_class, standings
@@ -292,5 +294,5 @@ def _profile(scores: Scores, problems: Sequence[Problem], names: Sequence[str]) 
     label = f"Profiles: {', '.join(names)}"
     _, _, svg = text.getvalue().partition("<svg ")
     svg = f'<svg role="img" aria-label="{label}" ' + POINT.sub(r"\1\2", svg)
-    lines = (f"   {line}" for line in svg.splitlines())
-    return "\n".join([".. raw:: html", "", '   <div class="figure">', *lines, "   </div>"])
+    figure = interactive(f'<div class="figure">{svg}</div>', describe(canvas))
+    return "\n".join([".. raw:: html", "", *(f"   {line}" for line in figure.splitlines())])

@@ -15,6 +15,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from docs.archive import write_archive  # noqa: E402
 from docs.docstring_to_rst import docstring_to_rst  # noqa: E402
+from docs.figures import STATIC, STYLE, add_numbers, add_scripts  # noqa: E402
 from docs.generate import write_reference  # noqa: E402
 from docs.modules import write_modules  # noqa: E402
 from dpbench.package import __version__  # noqa: E402
@@ -63,8 +64,8 @@ html_theme_options = {
     "navigation_with_keys": True,
 }
 html_title = f"dpbench {version}"
-html_static_path = ["_static", "../dpbench/report/sort.js"]
-html_css_files = ["site.css"]
+html_static_path = ["_static", "../dpbench/report/sort.js", str(STATIC)]
+html_css_files = ["site.css", STYLE]
 html_js_files = [("sort.js", {"defer": "defer"})]
 html_show_search_summary = False  # summaries are fetched, which fails for pages on disk
 html_copy_source = False
@@ -76,6 +77,8 @@ def setup(app: Any) -> None:
     app.add_config_value("archive", "", "env", str)  # file of scores
     app.add_html_math_renderer("mathml", (_mathml, None), (_mathml_block, None))
     app.connect("builder-inited", _generate)
+    app.connect("doctree-resolved", add_numbers)
+    app.connect("html-page-context", add_scripts)
     app.connect("autodoc-process-docstring", _docstring, priority=400)  # before numpydoc
 
 

@@ -124,12 +124,14 @@ def save(
     figure: Canvas,
     folder: Path,
     name: str,
-    kinds: Iterable[str] = ("pdf", "svg", "png"),
+    kinds: Iterable[str] = ("pdf", "svg", "png", "json"),
     stamps: Stamps | None = None,
 ) -> list[Path]:
     """Save a figure in several formats; call it inside `style`.
 
-    The files contain no dates or versions, because equal figures should have equal bytes.
+    The files contain no dates or versions, because equal figures should have equal bytes. The
+    format ``json`` is a description of the figure by `dpbench.output.interactive.describe`. A
+    figure without a description has no such file.
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ def save(
     name : str
         Name of the files, without the extension.
     kinds : iterable of str
-        Formats; ``pdf``, ``svg`` and ``png`` by default.
+        Formats; ``pdf``, ``svg``, ``png`` and ``json`` by default.
     stamps : dict of Path to list of int, optional
         Mapping that receives the size and time of each file under its path.
 
@@ -149,6 +151,8 @@ def save(
     list of Path
         Paths of the files, in the order of `kinds`.
     """
+    from dpbench.output.interactive import describe, write_description
+
     if layout := figure.get_layout_engine():  # lay out once, not once per format
         layout.execute(figure)
         figure.set_layout_engine("none")
@@ -159,9 +163,15 @@ def save(
     }
     paths = []
     for kind in kinds:
+        description = describe(figure) if kind == "json" else None
+        if kind == "json" and description is None:
+            continue
         paths.append(folder / f"{name}.{kind}")
         with atomic(paths[-1], stamps) as temporary:
-            figure.savefig(temporary, format=kind, **undated[kind])
+            if description:
+                write_description(description, temporary)
+            else:
+                figure.savefig(temporary, format=kind, **undated[kind])
     return paths
 
 

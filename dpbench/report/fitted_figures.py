@@ -26,6 +26,7 @@ __all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
 
 # Description of the intervals in captions.
 BARS = "bars: 95 per cent intervals, bootstrap over trials"
+DODGE = 5.5  # points between the series of measured minus theory, which have equal k
 ENDS = ("low", "high")  # columns with the ends of the intervals
 
 
@@ -103,6 +104,8 @@ class Exponents(DrawnFigure):
         self, rows: pd.DataFrame, looks: Looks, study: Study, difference: bool, ax: Axes
     ) -> None:
         """Draw the measured exponents of claims, or measured minus theory with `difference`."""
+        from matplotlib.transforms import offset_copy
+
         claims = [study.all_claims[label] for label in rows["claim"].unique()]
         if difference:
             tolerance = rows["tolerance"].max()
@@ -116,15 +119,16 @@ class Exponents(DrawnFigure):
             quantity, base, sign = exponent_text(claims[0].statement)
             ax.set_ylabel(rf"${sign}$ in $\mathit{{{quantity}}} \sim {base}^{sign}$")
         # Differences at equal k are drawn side by side, because theory is horizontal there.
-        spacing = 0.42 / ax.figure.figure.get_figwidth() if difference else 0.0
+        spacing = DODGE if difference else 0.0
         for i, (label, points) in enumerate(rows.groupby("label")):
             look = {**looks[str(label)], "linestyle": "none", "capsize": 2}
             shift = spacing * (i - (rows["label"].nunique() - 1) / 2)
+            look["transform"] = offset_copy(ax.transData, ax.figure, x=shift, units="points")
             level = points["theorem"] if difference else 0
-            draw_curve(
-                ax, points["k"] + shift, *(points[end] - level for end in ("measured", *ENDS)),
-                label=str(label), look=look, intervals="bars",
-            )  # fmt: skip
+            values = [points[end] - level for end in ("measured", *ENDS)]
+            draw_curve(ax, points["k"], *values, label=str(label), look=look, intervals="bars")
+            for end in values[1:]:  # shifted bars do not count for the range of the axis
+                ax.update_datalim(np.column_stack([points["k"], end]))
         ax.set_xticks(sorted(rows["k"].unique()))
         if ax.xaxis.get_tick_params()["labelbottom"]:  # false above another panel
             ax.set_xlabel("moment order $k$")

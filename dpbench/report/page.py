@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import gzip
 import hashlib
 from collections.abc import Sequence
 from functools import cache
@@ -22,8 +23,10 @@ from dpbench.report.sections.base import SECTIONS
 
 __all__ = ["find_finished_runs", "read_run", "write_page"]
 
-# Rows of a table over all runs of a page, so that browsers open it at once.
-MAX_ROWS = 6000
+# Rows of a table over all runs of a page. A page that is larger than MAX_BYTES has fewer rows, so
+# that browsers open it at once.
+MAX_ROWS = (6000, 4000, 3000, 2000, 1500, 1000, 500)
+MAX_BYTES = 2_000_000
 
 
 def find_finished_runs(root: Path) -> list[Path]:
@@ -56,27 +59,61 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     ConfigError
         If the files of a folder cannot be read.
     """
+    for max_rows in MAX_ROWS:
+        text = _render(folders, max_rows // len(folders))
+        if len(text) <= MAX_BYTES:
+            break
+    with atomic(target) as path:
+        path.write_bytes(text)
+    return target
+
+
+def _render(folders: Sequence[Path], max_rows: int) -> bytes:
+    """Return the page of some runs, with at most `max_rows` rows in each table."""
     runs = []
     for i, folder in enumerate(folders, 1):
         try:
-            runs.append(read_run(folder, f"run{i}", MAX_ROWS // len(folders)))
+            runs.append(read_run(folder, f"run{i}", max_rows))
         except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
             raise ConfigError(
                 f"report: '{folder}': cannot be read, another version may have written it; run it "
                 f"again or move it away ({type(error).__name__}: {error})"
             ) from error
-    style, script = _read_file("page.css"), _read_file("sort.js") + _read_file("page.js")
-    policy = (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
-    )
-    parts = {"style": Markup(style), "script": Markup(script), "policy": policy}  # noqa: S704
+    parts = _style_and_scripts(interactive=any(run["interactive"] for run in runs))
     sizes = {"width": WIDTH, "height": HEIGHT}
     text = _template().render(runs=runs, zip=zip, **parts, **sizes)
-    with atomic(target) as path:
-        # A lone surrogate from JSON cannot be encoded and becomes a question mark.
-        path.write_bytes(text.encode("utf-8", "replace"))
-    return target
+    # A lone surrogate from JSON cannot be encoded and becomes a question mark.
+    return text.encode("utf-8", "replace")
+
+
+def _style_and_scripts(*, interactive: bool) -> dict[str, Any]:
+    """Return the page's style and scripts, and the policy that allows these texts alone.
+
+    The library that draws interactive figures is on the page only if `interactive` is True. It is
+    compressed, because it would take a quarter of the page; ``figure.js`` unpacks it. It sets
+    styles of elements as properties, never as attributes or style sheets, so that the policy
+    needs no exception.
+    """
+    style, scripts, library, unpacked = (
+        _read_file("page.css"),
+        [_read_file("sort.js") + _read_file("page.js")],
+        "",
+        [],
+    )
+    if interactive:
+        style += _read_file("interactive/figure.css")
+        scripts.insert(0, _read_file("interactive/figure.js"))
+        unpacked = [_read_file("interactive/vega.js")]
+        packed = gzip.compress(unpacked[0].encode("utf-8"), mtime=0)
+        library = base64.b64encode(packed).decode("ascii")
+    allowed = " ".join(f"'{_digest(script)}'" for script in [*scripts, *unpacked])
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_digest(style)}'; script-src {allowed}"
+    )
+    marked = [Markup(script) for script in scripts]  # noqa: S704
+    texts = {"style": Markup(style), "scripts": marked}  # noqa: S704
+    return {**texts, "library": library, "policy": policy}
 
 
 def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
@@ -118,6 +155,7 @@ def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
         "question": next((section.question for section in sections if section.question), ""),
         "answer": "; ".join(answer),
         "tone": worst_tone([*failed, *(section.tone for section in sections)]),
+        "interactive": any(section.interactive for section in sections),
         "figures": [section.figure for section in sections if section.figure],
         "captions": {
             label: text for section in sections for label, text in section.captions.items()

@@ -310,9 +310,9 @@ def _draw_profiles(
     looks: Mapping[str, Any],
 ) -> None:
     scores = np.geomspace(0.8, MAX_PLOTTED_SCORE, 300)
-    for i, (_, entry_rows) in enumerate(archive.groupby("entry")):
+    for _, entry_rows in archive.groupby("entry"):
         share = profile(entry_rows["score"], len(ids), scores)
-        ax.plot(scores, share, color="0.75", linewidth=0.7, label="" if i else "archive")
+        ax.plot(scores, share, color="0.75", linewidth=0.7, label="archive")
     best = archive.loc[archive.groupby("problem")["score"].idxmin()]
     share = profile(best["score"], len(ids), scores)
     ax.plot(

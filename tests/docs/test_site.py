@@ -264,3 +264,17 @@ def test_text_stands_out_from_what_is_behind(site: Path, pages: Any, scheme: str
         seen, faint = pages(page, 1400, scheme).execute_script(FAINT)
         assert seen > 10
         assert faint == [], page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["index.html", "gallery.html", "benchmark/index.html"])
+def test_figures_tell_their_numbers(pages: Any, page: str) -> None:
+    """The library is a file of the site, which pages with figures alone load."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    browser = pages(page)
+    browser.execute_script("document.querySelector('.interactive').scrollIntoView()")
+    drawn = "return document.querySelectorAll('.live .panel svg .mark-line path').length"
+    WebDriverWait(browser, 20).until(lambda one: one.execute_script(drawn))
+    assert not browser.find_element("css selector", ".interactive > :first-child").is_displayed()
+    assert "vega.js" not in pages("tutorial.html").page_source

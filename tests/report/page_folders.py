@@ -6,6 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dpbench.output.curves import draw_bound, draw_curve
+from dpbench.output.style import Axes, legend, line_styles, panels, save, style
+
 HOSTILE = (
     "</script><script>window.hacked = 1</script><!--<img src=x onerror='window.hacked = 2'>"
     '" &lt;b&gt; \u202egnirts\u202c \u2028 🎲'
@@ -132,3 +137,31 @@ def write_run(
     worse = ratio | {"trimmed_mean": 1.3, "verdict": "worse"}
     write_table(folder / "tracking.csv", [ratio, worse])
     return folder
+
+
+def write_interactive_run(folder: Path) -> Path:
+    """A folder with two figures that have numbers, and one that has none."""
+    names = [f"figures/{name}" for name in ("errors.svg", "errors.json", "side.svg", "side.json")]
+    outputs = MANIFEST["outputs"] | {name: [0, 0] for name in names}
+    write_run(folder, rows=3, manifest=MANIFEST | {"outputs": outputs})
+    with style():
+        for name, count in (("errors", 2), ("side", 1)):
+            canvas, axes = panels(count)
+            for i, ax in enumerate(axes):
+                _draw_errors(ax, 10.0**i)
+            legend(canvas)
+            save(canvas, folder / "figures", name, ("svg", "json"))
+    return folder
+
+
+def _draw_errors(ax: Axes, scale: float) -> None:
+    """Curves of known data: at n = 100 the `wide` clip has the error 0.5 * `scale`."""
+    looks, n = line_styles(["wide <b>", "narrow"]), np.array([100.0, 1000.0, 1e4, 1e5])
+    wide = scale * np.array([0.5, 0.05, np.nan, 1e-9])  # a gap, and a value below the frame
+    draw_curve(ax, n, wide, wide / 2, wide * 1e9, label="wide <b>", look=looks["wide <b>"])
+    narrow = scale * np.array([0.02, 0.012345, 0.009, 0.008])
+    ends = narrow * 0.9, narrow * 1.1
+    draw_curve(ax, n, narrow, *ends, label="narrow", look=looks["narrow"])
+    draw_bound(ax, n, 0.1 * scale / n, label="lower bound")
+    ax.set(xscale="log", yscale="log", ylim=(1e-5 * scale, scale), xlabel="$n$", ylabel="error")
+    ax.set_title(rf"$k = {scale:g}$")

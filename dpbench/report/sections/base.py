@@ -40,6 +40,8 @@ class Section:
         Colour of the worst finding, a CSS class in `dpbench.output.verdicts.Tone`.
     figure : mapping, optional
         Figure to show before all sections.
+    interactive : bool
+        Whether a figure has numbers from which the page draws an interactive form.
     captions : mapping of str to str
         Captions of figures that the sweep does not configure, by label.
     id, title, heading : str
@@ -56,7 +58,8 @@ class Section:
     fallback: str = ""
     rank: int = 0
     tone: str = "calm"
-    figure: Mapping[str, str] | None = None
+    figure: Mapping[str, Any] | None = None
+    interactive: bool = False
     captions: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     title: str = ""

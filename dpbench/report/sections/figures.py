@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,12 @@ def build_figures(run: RunFolder) -> Section | None:
     if not pictures:
         return None
     first, *others = pictures
-    return Section(look="figures", figure=first, data=others)
+    interactive = any(picture["numbers"] for picture in pictures)
+    return Section(look="figures", figure=first, data=others, interactive=interactive)
 
 
-def _read_pictures(run: RunFolder) -> list[dict[str, str]]:
-    """Read the figures that the run has written, each with its caption and description.
+def _read_pictures(run: RunFolder) -> list[dict[str, Any]]:
+    """Read the figures that the run has written, each with its caption, description and numbers.
 
     Figures of the configuration come first, in their order there.
     """
@@ -44,9 +46,21 @@ def _read_pictures(run: RunFolder) -> list[dict[str, str]]:
             "caption": str(spec.get("caption") or "").rstrip("."),
             "description": _describe_figure(spec),
             "data": base64.b64encode(path.read_bytes()).decode("ascii"),
+            "numbers": _read_numbers(run, label),
         }
         pictures.append(picture)
     return pictures
+
+
+def _read_numbers(run: RunFolder, label: str) -> dict[str, Any] | None:
+    """Read the numbers of a figure, from which the page draws an interactive form.
+
+    Return None if the run has not written them, because the figure has no such form.
+    """
+    path = run.path / "figures" / f"{label}.json"
+    if f"figures/{label}.json" not in run.written or not path.is_file():
+        return None
+    return as_mapping(json.loads(path.read_text(encoding="utf-8"))) or None
 
 
 def _describe_figure(spec: Mapping[str, Any]) -> str:
