@@ -43,7 +43,7 @@ that a given error needs, the estimators that apply, and the Python code of the 
   k=, scale=        plan for the worst distribution with E|X - mu|^k <= scale^k; default scale=1
   alpha=ERROR       also print the number of records and the budget with which q90 <= ERROR
   out=DIR           folder of the figure; default results/plan
-  width=WIDTH       width of the figure, page (the default) or column
+  size=SIZE         size of the figure: page (the default), column or slide
 
 With estimator=, plan only this estimator, by simulation: print the number of records that the
 error alpha needs, or the error at n.
@@ -71,7 +71,7 @@ class Options(Question):
     """Keys of the command ``plan``: those of `Question`, the figure's, and the simulation's."""
 
     out: PathText = "results/plan"
-    width: Width = "page"
+    size: Width = "page"
     trials: Annotated[int, Field(ge=100, le=1_000_000)] | None = None
     n_max: Count | None = None
     seed: Seed | None = None
@@ -103,7 +103,7 @@ def main(words: Sequence[str]) -> int:
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        paths = write(answer.problem, answer.n, answer.budget, answer.clip, out, options.width)
+        paths = write(answer.problem, answer.n, answer.budget, answer.clip, out, options.size)
     except OSError as error:
         raise ConfigError(f"out: '{out}': {error.strerror or error}") from error
     print(f"\nfigure: {' '.join(map(str, paths))}")
