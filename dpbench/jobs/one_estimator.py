@@ -132,6 +132,9 @@ def _check_notion(sweep: Sweep, budget: Budget, budget_key: str) -> None:
     """Raise ConfigError if the estimator cannot honour the privacy notion of the budget."""
     (label,), (family,) = sweep.estimators, sweep.families
     estimator = sweep.estimator(label, family)
+    if estimator.supports(NonPrivate()) and sweep.families[family].value.follows_budget:
+        problem = f"its laws depend on a budget, and {label} has none; choose another law"
+        raise ConfigError(f"law: {family!r}: {problem}")
     if estimator.supports(budget) or estimator.supports(NonPrivate()):
         return
     amount = f"{budget_key}: {budget.named_amounts[budget_key]:g}"

@@ -261,8 +261,8 @@ class EstimatorPlan:
             remedy = "mend the estimator, or choose a law that it takes"
             raise ConfigError(f"estimator: {label!r}: at n = {cell.n}: {reason}; {remedy}")
         worst = found.summary.iloc[int(np.argmax(found.summary["q90"].fillna(np.inf)))]
-        quantiles = (float(worst[name]) for name in ("q90", "q90_low", "q90_high"))
-        self.tried[cell.n] = ReachedError(cell.n, *quantiles, cell.trials)
+        q90, low, high = (float(worst[name]) for name in ("q90", "q90_low", "q90_high"))
+        self.tried[cell.n] = ReachedError(cell.n, q90, low, high, cell.trials)
         return found
 
     def _report_progress(self, cell: Cell, share: float) -> None:

@@ -119,6 +119,10 @@ def test_estimators_and_laws_of_the_users_folder(folder: Path) -> None:
             {"estimator": "inverse_sensitivity", "budget": PureDP(1.0, neighbours="add_remove")},
             "neighbours: 'add_remove': inverse_sensitivity cannot honour this relation",
         ),
+        (
+            {"estimator": "empirical_mean", "law": "two_point_family"},
+            "law: 'two_point_family': its laws depend on a budget, and empirical_mean has none",
+        ),
         ({"estimator": "mine"}, "estimator: 'halves': no such estimator, but"),
         (
             {"estimator": "mine", "plugins": ["plugins=[broken]"]},

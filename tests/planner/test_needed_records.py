@@ -18,6 +18,7 @@ from dpbench.planner.needed_records import (
     round_records,
 )
 from dpbench.registry import from_mapping
+from dpbench.runner import execute
 from dpbench.runner.run import RunOptions
 from dpbench.sweep.plan import Sweep
 
@@ -143,11 +144,13 @@ def test_numbers_of_records_are_rounded_up() -> None:
 
 def test_other_processes_change_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     here = made().error_at(100)
-    used = []
-    original = needed_records.compute
-    monkeypatch.setattr(
-        needed_records, "compute", lambda *words: used.append(1) or original(*words)
-    )
+    used: list[int] = []
+
+    def counted(*words: Any) -> Any:
+        used.append(1)
+        return execute.compute(*words)
+
+    monkeypatch.setattr(needed_records, "compute", counted)
     plan = made()
     plan.seconds_per_value = 1e9
     assert plan.error_at(100) == here
