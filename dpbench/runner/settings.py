@@ -166,7 +166,7 @@ def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
 
 
 def _similar_modules(name: str, config_dir: Path | None) -> str:
-    """Return advice for a module that is not found: a similar file, or where modules are searched.
+    """Return advice for a module that is not found: a similar file, or the folders to search.
 
     The advice is empty if the module exists, so that the failed import is of another module.
     """
