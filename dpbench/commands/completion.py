@@ -188,12 +188,12 @@ def _keys(word: str, before: Sequence[str], folders: Sequence[Path]) -> Iterable
     for step in steps:
         present = present.get(step) if isinstance(present, dict) else None
     known = _find_schema(steps, sweep)
-    keys: dict[str, None] = dict.fromkeys(present if isinstance(present, dict) else ())
+    listed: dict[str, None] = dict.fromkeys(present if isinstance(present, dict) else ())
     schema_keys = {key for one in _branches(known) for key in one.get("properties", {})}
-    keys |= dict.fromkeys(
+    listed |= dict.fromkeys(
         sorted(schema_keys - {"kind", "_target_"} | ({"kind"} if sign else set()))
     )
-    return [f"{sign}{parent}.{key}{_ending(present, known, key)}" for key in keys]
+    return [f"{sign}{parent}.{key}{_ending(present, known, key)}" for key in listed]
 
 
 def _ending(present: Any, schema: Mapping[str, Any], key: str) -> str:
