@@ -188,12 +188,12 @@ def _keys(word: str, before: Sequence[str], folders: Sequence[Path]) -> Iterable
     for step in steps:
         present = present.get(step) if isinstance(present, dict) else None
     known = _find_schema(steps, sweep)
-    keys = dict.fromkeys(present) if isinstance(present, dict) else {}
+    listed: dict[str, None] = dict.fromkeys(present if isinstance(present, dict) else ())
     schema_keys = {key for one in _branches(known) for key in one.get("properties", {})}
-    keys |= dict.fromkeys(
+    listed |= dict.fromkeys(
         sorted(schema_keys - {"kind", "_target_"} | ({"kind"} if sign else set()))
     )
-    return [f"{sign}{parent}.{key}{_ending(present, known, key)}" for key in keys]
+    return [f"{sign}{parent}.{key}{_ending(present, known, key)}" for key in listed]
 
 
 def _ending(present: Any, schema: Mapping[str, Any], key: str) -> str:
@@ -293,7 +293,7 @@ def _words_of_command(before: Sequence[str], word: str) -> Iterable[str]:
         return [*tasks, "--help"]
     if before[0] == "libraries":
         folder = Path(__file__).parents[1] / "estimators" / "libraries"
-        return json.loads((folder / "requirements.json").read_text("utf-8"))
+        return list(json.loads((folder / "requirements.json").read_text("utf-8")))
     return [*(f"{key}=" for key in dict.fromkeys(re.findall(r"\b([a-z_]+)=", usage))), "--help"]
 
 

@@ -171,9 +171,9 @@ def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
 
 
 def _similar_modules(name: str, config_dir: Path | None) -> str:
-    """Return advice for a module that is not found: a similar file, or where modules are searched.
+    """Return advice on a missing module: the name of a similar file, or the searched folders.
 
-    The advice is empty if the module exists, so that the failed import is of another module.
+    The advice is empty if a file has this name, because then an import in that file has failed.
     """
     folders = [folder for folder in (config_dir, Path.cwd()) if folder is not None]
     files = [path.stem for folder in folders for path in sorted(folder.glob("*.py"))]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dpbench.jobs import base
+from dpbench.jobs.replaced_run import differences
+from dpbench.output.run_folder import read_manifest
 from tests.bench import Bench
 
 LINE = "'out': replaces the report of another configuration; out=DIR keeps both\n"
@@ -29,10 +30,10 @@ def test_many_keys_are_counted(bench: Bench) -> None:
     bench.write(lambda spec: spec["budgets"].update(
         {f"b{i}": {"kind": "pure_dp", "epsilon": 1 + i} for i in range(4)}
     ))  # fmt: skip
-    config = base.read_manifest(bench.folder / "out")["configuration"]
-    lines = base.differences(bench.folder / "out", {**config, "sweep": {"name": 90 * "x"}})
+    config = read_manifest(bench.folder / "out")["configuration"]
+    lines = differences(bench.folder / "out", {**config, "sweep": {"name": 90 * "x"}})
     assert lines[-1].endswith(" more keys")
     assert len(lines) == 2 + 5
     assert max(map(len, lines[1:])) <= 80
     assert "  sweep.budgets.b0.epsilon: not set, now 1\n" in bench.done().out
-    assert base.differences(bench.folder / "nowhere", config) == []
+    assert differences(bench.folder / "nowhere", config) == []

@@ -48,7 +48,7 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     assert _do(sys.executable, "-c", find, cwd=work, path=str(target)).startswith(str(target))
     script = target / "bin" / "dpbench"
     assert "heavy_tail" in _do(script, "--help", cwd=work, path=str(target))
-    usage = _do(script, "suite", "--help", cwd=work, path=str(target))
+    usage = " ".join(_do(script, "suite", "--help", cwd=work, path=str(target)).split())
     page = usage.rpartition("How to write an entry: ")[2].strip().removesuffix(".")
     assert Path(page).is_file(), usage
     archived = f"import dpbench.suite.table as t; print(t.archive_path('{SUITE}').is_file())"
