@@ -220,7 +220,7 @@ class LatexWriter(_Writer):
 
     def _number(self, row: Mapping[Hashable, Any]) -> str:
         texts, power = _digits(row)
-        times = "" if power is None else rf" \times 10^{{{power}}}"
+        times = "" if power is None else rf"{{\cdot}}10^{{{power}}}"  # LaTeX does not break it
         number, *ends = (text.replace("∞", r"\infty") for text in texts)
         number += "" if np.isinf(row["value"]) else times
         number = rf"\mathbf{{{number}}}" if row["best"] else number
