@@ -158,8 +158,8 @@ class ColumnsClippedMean(Estimator):
         return best_shares(budget, (upper - lower) / np.asarray(self.units, dtype=float))
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
-        bounds = zip(*self.column_bounds(d), strict=True)
-        return [RecordsInBox(*map(float, ends), column=j) for j, ends in enumerate(bounds)]
+        lower, upper = self.column_bounds(d)
+        return [RecordsInBox(float(lower[j]), float(upper[j]), column=j) for j in range(d)]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         lower, upper = self.column_bounds(sample.d)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpbench.output.axes import set_horizontal_ticks, share_axes, widen_covered_curves
+from dpbench.output.axes import set_horizontal_ticks, share_axes
+from dpbench.output.curves import draw_curve, mark_guide
 from dpbench.output.style import GUIDE, Axes, Width, legend, line_styles, panels, save, style
 from dpbench.planner.prediction import BoundedRecords, Clip, Error, Problem
 from dpbench.privacy import Budget
@@ -110,8 +111,8 @@ def _draw_parts(
         y[~np.isfinite(y) | (y < MIN_PART_RATIO * largest)] = np.nan
         if np.any(np.isfinite(y)):
             # No markers, because the curves are computed and not measured at points.
-            ax.plot(x, y, label=part, **styles[part] | {"marker": ""})
-    ax.axvline(planned, label="this plan", **GUIDE)
+            draw_curve(ax, x, y, label=part, look=styles[part] | {"marker": ""})
+    mark_guide(ax, ax.axvline(planned, label="this plan", **GUIDE))
     ax.set(xscale="log", yscale="log", xlabel=label, ylabel="error")
     set_horizontal_ticks(ax, x)
     return ax
@@ -153,7 +154,5 @@ def write(
         if not fixed_clip:
             against_width(problem, n, budget, clip, axes[1])
         share_axes(axes)
-        for ax in axes:
-            widen_covered_curves(ax)
         legend(canvas)
         return save(canvas, folder, "plan", ("pdf", "png"))

@@ -13,7 +13,7 @@ from dpbench.analysis.study import Study, Table
 from dpbench.analysis.summary import metric_interval
 from dpbench.privacy.symbols import budget_text
 from dpbench.registry import ConfigError, Count, validated
-from dpbench.report.error_figures import BOUNDED_COLUMN
+from dpbench.report.error_curves import BOUNDED_COLUMN
 from dpbench.report.error_table_text import (
     BOUND,
     FREE,
