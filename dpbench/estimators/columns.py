@@ -180,11 +180,10 @@ class ColumnsClippedMean(Estimator):
 
 
 def _add_cube_noise(rows: Floats, side: float, ledger: Ledger) -> Floats:
-    """Return `rows` with one noise for the row, for neighbours that move it inside a cube.
+    """Add one noise to each row, for neighbours whose rows differ inside a cube.
 
     `rows` has the shape (trials, d), and the cube has sides of length `side`. The noise is the
-    noise of a cube or Gaussian, whichever has the smaller variance; the module's docstring
-    describes both.
+    noise of a cube or Gaussian, whichever has the smaller variance.
     """
     d = rows.shape[1]
     # Laplace noise of this l1 sensitivity has the variance of the noise of a cube of side 1.

@@ -257,8 +257,11 @@ class TableMean(Estimator):
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         """Return pairs in which a record moves to another group, or to the other end of all bounds.
 
-        The record is alone in a group, or all other records are in its group.
+        The record is alone in a group, or all other records are in its group. The list is empty if
+        records of `d` coordinates do not fit the table.
         """
+        if d != len(self.columns) + (self.labels is None):
+            return []
         ends = [
             [float(getattr(column, end, None) or default) for column in self.columns.values()]
             for end, default in (("lower", -1.0), ("upper", 1.0))

@@ -86,7 +86,7 @@ def test_a_seed_is_no_generator() -> None:
     with pytest.raises(
         TypeError, match=r"^rng is 0; give a generator: np\.random\.default_rng\(0\)$"
     ):
-        release(CLIP, DATA, PureDP(1.0), rng=0)  # type: ignore[arg-type]
+        release(CLIP, DATA, PureDP(1.0), rng=0)  # type: ignore[call-overload]
 
 
 def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:

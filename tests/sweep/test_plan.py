@@ -12,7 +12,7 @@ import dpbench
 from dpbench.arrays import Floats
 from dpbench.estimators import EmpiricalMean, OneDataset
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
-from dpbench.registry import MAX_RECORDS, ConfigError, validated
+from dpbench.registry import MAX_RECORDS, ConfigError, from_mapping, validated
 from dpbench.samples.base import MAX_LISTED_NUMBERS
 from dpbench.samples.streamed import MAX_STREAMED_RECORDS
 from dpbench.sweep.block import BLOCK_TRIALS, Setting
@@ -21,6 +21,7 @@ from dpbench.sweep.plan import (
     Cell,
     Grid,
     Part,
+    Sweep,
     key_table,
     largest_n,
     lower_bound,
@@ -296,3 +297,15 @@ def test_the_largest_n() -> None:
     spec = {"kind": "signed_two_point_family", "d": 16, "k": 2, "c": [0, 1, 5]}
     for one in (spec, COIN, {**PAIR, "k": 2}):  # as many records other than zero at any n
         assert largest_n(build_family(one, "f"), 1000, MEAN) == MAX_RECORDS
+
+
+def test_a_table_of_groups_has_no_error_to_measure() -> None:
+    sums = {"kind": "transformed_noise_mean"}
+    spec = {
+        "families": {"gaussian": {"kind": "multivariate_gaussian", "d": 2}},
+        "estimators": {"mine": {"kind": "table_mean", "columns": {"x": sums}}},
+        "budgets": {"pure": {"kind": "pure_dp", "epsilon": 1}},
+        "parts": {"all": {"n": [100], "trials": 5}},
+    }
+    with pytest.raises(ConfigError, match="mine: releases a table, which has no error on a dist"):
+        make_cells(from_mapping(Sweep, spec, "sweep"))
