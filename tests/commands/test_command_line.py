@@ -33,8 +33,9 @@ CASES = {
     "libraries": Case("", "", "out", ""),
     "plan": Case(
         "",
-        "n epsilon delta rho mu neighbours lower upper law data column k scale alpha out law.scale",
-        "seed",
+        "n epsilon delta rho mu neighbours lower upper law data column k scale alpha out law.scale "
+        "width trials n_max seed estimator",
+        "paper",
     ),
     "site": Case("", "archive out", "seed"),
     "suite list": Case("", "problems", "seed"),
