@@ -13,7 +13,7 @@ The first rule that applies gives the verdict; estimators that are wrong on purp
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -73,7 +73,7 @@ def judge_libraries(
 
 
 def _judge(
-    labels: Collection[str], audits: list[Row], replays: list[Row], claims: list[Row]
+    labels: Collection[str], audits: Sequence[Row], replays: Sequence[Row], claims: Sequence[Row]
 ) -> tuple[str, str]:
     """Return the verdict on a library and its reason, from the rows of its estimators."""
     refuting = [_describe_audit(row) for row in audits if row["verdict"] == "refuted"]
@@ -102,7 +102,7 @@ def _judge(
     )
 
 
-def _find_gap(labels: Collection[str], audits: list[Row], claims: list[Row]) -> str:
+def _find_gap(labels: Collection[str], audits: Sequence[Row], claims: Sequence[Row]) -> str:
     """Return the first reason why nothing was decided; empty if all was tested."""
     if not labels:
         return "all its estimators are wrong on purpose"
@@ -126,7 +126,9 @@ def _describe_audit(row: Row) -> str:
     )
 
 
-def _describe_refutation(refuting: list[str], moves: list[Row], audits: list[Row]) -> str:
+def _describe_refutation(
+    refuting: Sequence[str], moves: Sequence[Row], audits: Sequence[Row]
+) -> str:
     """Return the row that refutes a library; a row on its mean is preferred."""
     if refuting:
         return refuting[0]

@@ -52,7 +52,8 @@ def test_only_equal_sets_of_problems_are_ranked(found: dict[str, list[Standing]]
     assert moments["second"].mean == pytest.approx(4.5)
     assert math.isinf(moments["failing"].mean)
     half = moments["half"]
-    assert (half.answers, half.problems, half.mean) == (1, 2, pytest.approx(1.5))
+    assert (half.answers, half.problems) == (1, 2)
+    assert half.mean == pytest.approx(1.5)
     assert half.rival == pytest.approx(6.75)  # of the ranked entries, on this problem alone
     assert moments["seer"].rival == pytest.approx(4)
     (coin,) = found["local, binary"]
@@ -62,7 +63,8 @@ def test_only_equal_sets_of_problems_are_ranked(found: dict[str, list[Standing]]
 
 def test_an_interval_has_the_spread_of_its_replicates_and_the_mean() -> None:
     rows = scored("one", a=2, b=8)
-    rows["draws"] = [np.full(41, 3.0), np.linspace(8, 9, 41)]  # a bootstrap that tends upwards
+    draws = [np.full(41, 3.0), np.linspace(8, 9, 41)]  # a bootstrap that tends upwards
+    rows["draws"] = pd.Series(draws, dtype=object)
     one = standings(rows, FEW.problems, {"one": "declared"})["local, bounded moments"][0]
     assert one.low == pytest.approx(4)
     assert one.high == pytest.approx((3 * 8.975) ** 0.5)
