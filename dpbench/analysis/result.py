@@ -125,8 +125,8 @@ class Result:
         ----------
         name : str or mapping
             Label of a figure of the study, or the configuration of a new figure.
-        width : {'page', 'column'}
-            Width of the canvas: a whole page by default, or a column of a paper.
+        width : {'page', 'column', 'slide'}
+            Size of the canvas: as wide as a page by default, or as a column of a paper, or a slide.
         font : {'sans', 'serif'}
             Font family, without serifs by default.
 

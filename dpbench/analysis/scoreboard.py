@@ -14,6 +14,7 @@ import pandas as pd
 from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import ENDS, EXACT
+from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
@@ -34,6 +35,7 @@ TITLES = (
     "Claims: theory, and the exact number at these n, against measurement",
     "Checks of the code against its own formulas",
 )
+FALLBACK_MARK = "*"  # beside an error that an estimator reaches without data
 MAX_FAILING = 12  # rows of failing settings
 MAX_SIZES, MAX_ERROR_ROWS = 5, 40  # columns of n and rows of errors, for a sweep without claims
 
@@ -157,7 +159,7 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
     """Yield a table of errors for each family, with a row for each estimator and budget.
 
     The columns are up to five of the n that were run. Cells have the 0.9 quantile of the error on
-    the worst member of the family.
+    the worst member of the family. A mark says that the estimator answers its mean without data.
     """
     rows_left = MAX_ERROR_ROWS
     for family, members in summary.groupby("family", sort=False):
@@ -166,9 +168,14 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
         shown_sizes = sizes[positions.round().astype(int)]
         rows: list[Mapping[str, str] | str] = []
         for _, curve in members.groupby(["estimator", *BUDGET], dropna=False, sort=False):
-            worst = curve.groupby("n")["q90"].max()
+            worst = curve.loc[curve.dropna(subset="q90").groupby("n")["q90"].idxmax()]
+            errors = dict(zip(worst["n"], worst["q90"], strict=True))
+            chance = dict(zip(worst["n"], answers_without_data(worst), strict=True))
             numbers = {
-                f"n={format_count(n)}": f"{worst[n]:.3g}" if n in worst else "" for n in shown_sizes
+                f"n={format_count(n)}": f"{errors[n]:.3g}{FALLBACK_MARK * chance[n]}"
+                if n in errors
+                else ""
+                for n in shown_sizes
             }
             rows.append(_label_cells(curve.iloc[0].to_dict(), "estimator") | numbers)
         if len(rows) > rows_left:
@@ -176,6 +183,18 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
             return
         rows_left -= len(rows)
         yield table(f"Errors on {family}: the 0.9 quantile, worst over its laws", rows)
+
+
+def _format_fallbacks(summary: pd.DataFrame) -> str:
+    """Return lines that list the estimators that answer the mean of a distribution without data."""
+    found = summary[answers_without_data(summary)]
+    lines = [
+        f"{estimator} on {law}, n = {_format_sizes(rows['n'].min(), rows['n'].max())}"
+        for (estimator, law), rows in found.groupby(["estimator", "distribution"], sort=False)
+    ]
+    more = [f"and {len(lines) - MAX_FAILING} more"] if len(lines) > MAX_FAILING else []
+    shown = [shorten(line, 78) for line in lines[:MAX_FAILING]] + more
+    return "\n  ".join([f"{FALLBACK_MARK}: {FALLBACK_NOTE}", *shown]) if lines else ""
 
 
 def _format_factors(factors: pd.DataFrame, study: Study) -> Iterator[str]:
@@ -344,6 +363,7 @@ def render(
     """
     parts = [
         *(_format_errors(summary) if claims.empty else [_format_claims(claims, study)]),
+        _format_fallbacks(summary),
         *_format_factors(factors, study),
         *_format_samples(samples),
         *_format_failing_trials(summary),

@@ -19,6 +19,8 @@ from dpbench.analysis.claims import Claim
 from dpbench.analysis.kinds import KINDS, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
+from dpbench.errors import choose_from
+from dpbench.output.style import check_math
 from dpbench.registry import (
     ConfigError,
     Label,
@@ -189,6 +191,10 @@ class Study(Sweep):
         Whether an inconsistent claim makes the run fail.
     next : str, optional
         Name of a further sweep that the run recommends at its end.
+    names : mapping of str to str
+        Names that figures print for estimators, families and budgets, by the names of these entries
+        in the configuration. Other entries are printed under their own names, with spaces for
+        underscores. Random streams depend on the entries' own names only.
     """
 
     first_names: ClassVar[dict[str, str]] = {"fail_on_inconsistent": "gate"}
@@ -201,6 +207,7 @@ class Study(Sweep):
     figures: Figures = Field(default_factory=dict)
     fail_on_inconsistent: bool = True
     next: Label | None = None
+    names: dict[str, str] = Field(default_factory=dict)
 
     @cached_property
     def all_claims(self) -> dict[str, Claim]:
@@ -249,6 +256,7 @@ class Study(Sweep):
             If a claim, request or figure cannot be evaluated. The message names the place of the
             first of them in the configuration.
         """
+        self._check_names()
         cells = make_cells(self, trials=trials)
         keys = key_table(self, cells, bounds=False)
         requests = self.sample_complexity.items()
@@ -260,6 +268,15 @@ class Study(Sweep):
             with as_config_error(where):
                 entry.check(self, keys, where)
         return SweepPlan(self, cells, self._kept_masks(keys))
+
+    def _check_names(self) -> None:
+        """Raise ConfigError if `names` has a key that is no entry, or text that cannot be drawn."""
+        entries = [*self.families.values(), *self.estimators.values(), *self.budgets.values()]
+        known = list(dict.fromkeys(variant.name for variant in entries))
+        for name, text in self.names.items():
+            if name not in known:
+                raise ConfigError(f"sweep.names.{name}: no such entry; {choose_from(name, known)}")
+            check_math(text, f"sweep.names.{name}")
 
     def _kept_masks(self, keys: pd.DataFrame) -> dict[str, Bools]:
         """Choose the per-trial values that the run keeps for the bootstrap of claims and requests.

@@ -377,7 +377,7 @@ class FolderJob(Job):
 
 
 def refuse_keys_of_studies(settings: Settings, job: str, script: str) -> None:
-    """Raise a ConfigError if `track`, `replay` or `paper` is set, which only studies of errors use.
+    """Raise a ConfigError if a key is set that only studies of errors use, for example `paper`.
 
     Parameters
     ----------
@@ -396,6 +396,8 @@ def refuse_keys_of_studies(settings: Settings, job: str, script: str) -> None:
     for key in ("track", "replay"):
         if getattr(settings, key) is not None:
             raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for {job}")
+    if settings.size is not None:
+        raise ConfigError(f"size: {settings.size!r}: not for {job}; omit size=")
     if settings.paper:
         command = f"python -m experiments {script}"
         raise ConfigError(

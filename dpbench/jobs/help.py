@@ -30,6 +30,7 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
   baseline=FILE     by default results/baselines/<sweep>.parquet
   replay=NAME       run one failure again, for its traceback
   paper=true        figures as wide as a column, figures/*.tex that include them, claims.tex
+  size=slide        figures for a slide, 16:9 with large type; or page, or column
   font=serif        of figures; by default sans
   report=all        put all finished runs below out=DIR (results) on one page, and run nothing
   runner=NAME       where to run: {runners}

@@ -56,7 +56,9 @@ class StudyJob(FolderJob):
     tracking : Tracking, optional
         Comparison of the errors with a stored baseline; None for no comparison.
     paper : bool
-        If True, draw figures one column wide and write LaTeX files. False by default.
+        If True, write LaTeX files. False by default.
+    size : {"page", "column", "slide"}
+        Size of the figures.
     font : {"sans", "serif"}
         Font of the figures.
     """
@@ -69,6 +71,7 @@ class StudyJob(FolderJob):
     replay: str | None = None
     tracking: Tracking | None = None
     paper: bool = False
+    size: Width = "page"
     font: Font = "sans"
 
     @classmethod
@@ -81,7 +84,8 @@ class StudyJob(FolderJob):
         plan = study.plan(settings.trials)
         trials = min(cell.trials for cell in plan.cells)
         tracking = Tracking.prepare(settings, study.name, trials, study.fail_on_inconsistent)
-        figure_options = settings.paper, settings.font
+        size = settings.size or ("column" if settings.paper else "page")
+        figure_options = settings.paper, size, settings.font
         return cls(options, config, plan, settings.replay, tracking, *figure_options)
 
     @property
@@ -195,16 +199,15 @@ class StudyJob(FolderJob):
     def _draw(self, result: Result, stamps: Stamps) -> None:
         """Draw the figures of a result.
 
-        If `paper` is True, the figures are one column wide. A LaTeX file for each figure and
-        ``claims.tex``, a table of the claims, are then written, too.
+        If `paper` is True, write a LaTeX file for each figure and ``claims.tex``, a table of the
+        claims, too.
         """
         if self.paper:
             rows = claim_rows(result, list(self.plan.study.all_claims))
             with atomic(self.folder / "claims.tex", stamps) as path:
                 path.write_text(claims_table(rows), encoding="utf-8")
         figures, folder = self.plan.study.all_figures, self.folder / "figures"
-        width: Width = "column" if self.paper else "page"
-        with style(width, self.font) if figures else contextlib.nullcontext():
+        with style(self.size, self.font) if figures else contextlib.nullcontext():
             for label, figure in figures.items():
                 canvas = figure.figure(result)
                 save(canvas, folder, label, stamps=stamps)

@@ -12,7 +12,7 @@ from dpbench.analysis.claims import count_claim_verdicts
 from dpbench.audit.report import select_strongest
 from dpbench.libraries.hostile import CASES
 from dpbench.libraries.replay import CONTROL
-from dpbench.output.axes import set_horizontal_ticks, share_axes, widen_covered_curves
+from dpbench.output.axes import set_horizontal_ticks, share_axes
 from dpbench.output.curves import draw_curve
 from dpbench.output.style import (
     BOUND,
@@ -384,6 +384,4 @@ def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
         set_horizontal_ticks(ax, law_rows[name])
     share_axes(axes)
     legend(canvas)
-    for ax in axes:
-        widen_covered_curves(ax)
     return canvas

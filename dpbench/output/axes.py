@@ -1,4 +1,4 @@
-"""Axes of figures: ticks, shared scales, and wider lines for curves that others cover."""
+"""Axes of figures: ticks and shared scales."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.output.style import Axes, Axis, is_beside, number_text, panel_width
 
-__all__ = ["set_horizontal_ticks", "set_vertical_ticks", "share_axes", "widen_covered_curves"]
+__all__ = ["set_horizontal_ticks", "set_vertical_ticks", "share_axes"]
 
 MAX_TICKS = 6  # largest number of values that may each have a tick
 SHORT_AXIS_DECADES = 1.7  # a shorter logarithmic axis has ticks at 1, 2 and 5 times powers of ten
 MINOR_TICK_DECADES = 4.5  # a longer axis has minor ticks at powers of ten only
 LABEL_WIDTH = 0.33  # inches that the label of a tick needs
 MAX_SHARED_RATIO = 1e12  # largest ratio of the ends of a logarithmic axis that panels share
-# In points: curves closer than OVERLAP_POINTS overlap. The line of the lower curve is widened by
-# EXTRA_WIDTH and its markers by EXTRA_MARKER_SIZE.
-OVERLAP_POINTS, EXTRA_WIDTH, EXTRA_MARKER_SIZE = 1.2, 1.6, 2.0
-MAX_WIDENINGS = 2  # largest number of times that a covered curve is widened
 THIN_SPACE = "\N{THIN SPACE}"
 
 
@@ -121,51 +117,6 @@ def _group_digits(axis: Axis) -> None:
 
     if type(axis.get_major_formatter()) is ScalarFormatter:
         axis.set_major_formatter(Grouped())
-
-
-def widen_covered_curves(ax: Axes) -> None:
-    """Widen each curve that a curve drawn later covers.
-
-    The wider curve then shows on both sides of the later curve.
-    """
-    from matplotlib.lines import Line2D
-
-    handles = [h[0] if isinstance(h, tuple) else h for h in ax.get_legend_handles_labels()[0]]
-    # In drawing order. Grey guides (zorder 0) and dotted theory (2.5) are left out.
-    curves = [
-        handle for handle in handles if isinstance(handle, Line2D) and 1 < handle.get_zorder() < 2.5
-    ]
-    curves = [handle for handle in curves if handle.get_drawstyle() == "default"]
-    curves.sort(key=lambda line: line.get_zorder())
-    with np.errstate(all="ignore"):
-        places = [ax.transData.transform(line.get_xydata()) for line in curves]
-    places = [place * 72 / ax.figure.dpi for place in places]
-    depth = [0] * len(curves)  # number of curves that lie on top of each curve
-    for i in reversed(range(len(curves))):
-        joined = curves[i].get_linestyle() != "None"
-        for j in range(i + 1, len(curves)):
-            if _covers(places[j], places[i], joined=joined):
-                depth[i] = min(max(depth[i], depth[j] + 1), MAX_WIDENINGS)
-        curves[i].set_linewidth(curves[i].get_linewidth() + EXTRA_WIDTH * depth[i])
-        curves[i].set_markersize(curves[i].get_markersize() + EXTRA_MARKER_SIZE * depth[i])
-
-
-def _covers(upper: Floats, lower: Floats, *, joined: bool) -> bool:
-    """Return whether the upper curve covers at least half of the points of the lower curve.
-
-    If `joined` is True, lines join the points of the upper curve, and these lines also cover. If
-    `joined` is False, the upper curve consists of markers only.
-    """
-    upper, lower = (points[np.all(np.isfinite(points), axis=1)] for points in (upper, lower))
-    if not (len(upper) and len(lower)):
-        return False
-    if joined:
-        upper = upper[np.argsort(upper[:, 0], kind="stable")]
-        height = np.interp(lower[:, 0], upper[:, 0], upper[:, 1], left=np.inf, right=np.inf)
-        gaps = np.abs(height - lower[:, 1])
-    else:
-        gaps = np.hypot(*(lower[:, None] - upper).T).min(axis=0)
-    return bool(np.mean(gaps < OVERLAP_POINTS) >= 0.5)
 
 
 def _labels(ax: Axes, values: Floats) -> list[str]:

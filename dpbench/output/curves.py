@@ -3,21 +3,22 @@
 Every line has a tag, matplotlib's group id ``gid``, from which a program can tell what the line
 shows. ``curve:7`` is a measured curve, ``bound:8`` a lower bound, and ``guide:9`` a theory or
 another line for comparison. ``band:7`` holds the intervals of ``curve:7``, as an area or as error
-bars. The number is unique in the figure.
+bars. ``below:10`` marks points below the frame; its vertical positions are no values. The number
+is unique in the figure.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpbench.output.style import BAND, BOUND, Axes
+from dpbench.output.style import BAND, BOUND, NOTE, Axes
 
-__all__ = ["draw_bound", "draw_curve", "draw_guide", "mark_guide"]
+__all__ = ["draw_below", "draw_bound", "draw_curve", "draw_guide", "mark_guide"]
 
 MAX_MARKERS = 15  # markers on a curve
 BAR_WIDTH = 1.0  # points
@@ -48,16 +49,16 @@ def draw_curve(
         Text in the legend.
     look : dict
         Colour, marker and dashes of the series, from `dpbench.output.style.line_styles`, and
-        further properties of a line. The entry ``order``, the number of the series, spreads the
-        markers of curves with many points.
+        further properties of a line. Hollow markers lie above filled ones.
     intervals : {"band", "bars"}
         An area (default) or an error bar for each point.
     """
     x, y = np.asarray(x, float), np.asarray(y, float)
     y = np.where(np.isfinite(y), y, np.nan)
-    index, more = _next_index(ax), dict(look)
-    order, step = more.pop("order", 0), -(-len(x) // MAX_MARKERS)
-    more = {"markevery": (order % step if step else 0, step or 1)} | more
+    index, step = _next_index(ax), max(1, -(-len(x) // MAX_MARKERS))
+    # The markers of curves with many points stand at different places, if curves coincide.
+    more: dict[str, Any] = {"markevery": (_count_tags([ax], "curve:") % step, step)} | look
+    more = {"zorder": 2.1 if look.get("markerfacecolor") == "none" else 2.0} | more
     ends = None if low is None or high is None else np.array([low, high], float)
     if ends is not None and intervals == "bars":
         lengths = np.abs(ends - y)
@@ -74,15 +75,38 @@ def draw_curve(
     line.set_gid(f"curve:{index}")
 
 
+def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
+    """Mark points that lie below the frame, by triangles at its lower edge.
+
+    Parameters
+    ----------
+    ax : Axes
+        Axes to draw on.
+    x : array_like, shape (points,)
+        Positions of the points.
+    label : str
+        Text in the legend, which all series share.
+    look : dict
+        Look of the series; the triangles have its colour.
+    """
+    x, more = np.asarray(x, float), {"marker": "v", "linestyle": "none", "markersize": 6}
+    edge = ax.get_xaxis_transform()  # the vertical position is a share of the frame's height
+    (marks,) = ax.plot(
+        x, np.full(len(x), 0.03), transform=edge, color=look["color"], zorder=3, **more
+    )
+    marks.set_gid(f"below:{_next_index(ax)}")
+    ax.plot([], [], color=NOTE, label=label, **more)
+
+
 def draw_bound(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str) -> None:
     """Draw a lower bound as a black line through the points (x, y)."""
-    (line,) = ax.plot(x, y, label=label, **BOUND)
+    (line,) = ax.plot(x, y, label=label, **_widen(BOUND))
     line.set_gid(f"bound:{_next_index(ax)}")
 
 
 def draw_guide(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
     """Draw a line of theory, or another line for comparison, through the points (x, y)."""
-    (line,) = ax.plot(x, y, label=label, **look)
+    (line,) = ax.plot(x, y, label=label, **_widen(look))
     mark_guide(ax, line)
 
 
@@ -91,10 +115,22 @@ def mark_guide(ax: Axes, line: Any) -> None:
     line.set_gid(f"guide:{_next_index(ax)}")
 
 
+def _widen(look: dict[str, Any]) -> dict[str, Any]:
+    """Return a look with a line as wide as the style asks for, if its curves are wide."""
+    import matplotlib as mpl
+
+    return look | {"linewidth": look["linewidth"] * max(1, mpl.rcParams["lines.linewidth"] / 1.3)}
+
+
 def _next_index(ax: Axes) -> int:
     """Return the number of lines in the figure that have a tag."""
-    axes = itertools.chain.from_iterable(_with_insets(one) for one in ax.figure.figure.axes)
-    return sum(":" in str(line.get_gid()) for one in axes for line in one.lines)
+    shown = itertools.chain.from_iterable(_with_insets(one) for one in ax.figure.figure.axes)
+    return _count_tags(shown, ":")
+
+
+def _count_tags(axes: Iterable[Axes], part: str) -> int:
+    """Return the number of lines on some axes whose tag contains `part`."""
+    return sum(part in str(line.get_gid()) for ax in axes for line in ax.lines)
 
 
 def _with_insets(ax: Any) -> Iterator[Any]:

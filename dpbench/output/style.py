@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from dpbench.errors import ConfigError
 from dpbench.output.files import Stamps, atomic
 
 if TYPE_CHECKING:
@@ -23,13 +24,14 @@ else:  # drawing libraries are imported with the first figure
     Axes = Axis = Canvas = Any
 
 __all__ = [
-    "BAND", "BOUND", "GUIDE", "GUIDE_DASHES", "NOTIONS", "THEORY", "Axes", "Axis", "Canvas", "Font",
-    "Width", "display_name", "is_beside", "legend", "line_styles", "natural_sort_key", "new_canvas",
-    "number_text", "panel_width", "panels", "save", "style",
+    "BAND", "BOUND", "COLOUR_BAR", "GUIDE", "GUIDE_DASHES", "NOTE", "NOTIONS", "THEORY", "Axes",
+    "Axis", "Canvas", "Font", "Width", "check_math", "display_name", "is_beside", "legend",
+    "line_styles", "natural_sort_key", "new_canvas", "number_text", "panel_width", "panels", "save",
+    "style",
 ]  # fmt: skip
 
-# Width of a figure: the page, or one of its two columns.
-Width = Literal["page", "column"]
+# Width of a figure: the page, one of its two columns, or a slide, whose height is fixed, too.
+Width = Literal["page", "column", "slide"]
 Font = Literal["sans", "serif"]
 # Lengths in inches, sizes in points, as on paper: printed figures are not scaled. Hinting is off,
 # because hinted text would be wider in print than in the layout.
@@ -50,7 +52,18 @@ IN_COLUMN: dict[Any, Any] = {
     **{f"{x}tick.{name}": size for x in "xy" for name, size in
        {"labelsize": 7.5, "major.pad": 2, "major.size": 3, "major.width": 0.8}.items()},
 }  # fmt: skip
+# 16:9; shown full screen, the type is as large as that of a page with 7 inches at 16 points.
+ON_SLIDE: dict[Any, Any] = {
+    "axes.labelsize": 16, "axes.linewidth": 1.2, "axes.titlesize": 16,
+    "figure.figsize": (13.33, 7.5), "font.size": 16, "grid.linewidth": 0.8,
+    "legend.fontsize": 15, "lines.linewidth": 2.4, "lines.markersize": 7,
+    **{f"{x}tick.{name}": size for x in "xy" for name, size in
+       {"labelsize": 14, "major.size": 6, "major.width": 1.2, "minor.size": 3}.items()},
+}  # fmt: skip
+IN_SIZE: dict[Width, dict[Any, Any]] = {"page": {}, "column": IN_COLUMN, "slide": ON_SLIDE}
+SLIDE_SCALE = 2.0  # type on a slide is about twice as large as on a page
 SERIF: dict[Any, Any] = {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
+COLOUR_BAR = "colour bar"  # label of the axes of a colour bar, which is no panel
 MARKERS = "osD^vPX<>hp*"
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 MIN_TITLE_SCALE = 0.8  # titles that need a smaller scale are broken into two lines
@@ -67,6 +80,8 @@ THEORY: dict[str, Any] = {"color": "black", "linestyle": DOTS, "linewidth": 1.1,
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 1.8}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
 BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}  # intervals around a curve, in its colour
+NOTE = "0.3"  # colour of a mark in the legend that stands for several series
+FREE = "0.45"  # colour of curves without privacy
 GUIDE_DASHES = ("-", (0, (4, 1)), (0, (1, 1)))
 # Printed names by their spelling in labels.
 NAMES = {
@@ -87,8 +102,9 @@ def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
 
     Parameters
     ----------
-    width : {"page", "column"}
-        Width of figures: 7 inches (default) or 3.4 inches.
+    width : {"page", "column", "slide"}
+        Width of figures: 7 inches (default) or 3.4 inches. A slide has 13.33 by 7.5 inches (16:9)
+        and large type.
     font : {"sans", "serif"}
         Font of all text. ``"sans"`` by default.
     """
@@ -99,7 +115,7 @@ def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
         mpl.rcdefaults()
         # Colour codes are global: a new meaning of "b" would outlast this context.
         sns.set_theme(context="paper", style="ticks", palette="colorblind", color_codes=False)
-        mpl.rcParams.update(SETTINGS | (IN_COLUMN if width == "column" else {}))
+        mpl.rcParams.update(SETTINGS | IN_SIZE[width])
         mpl.rcParams.update(SERIF if font == "serif" else {})
         yield
 
@@ -170,22 +186,52 @@ def natural_sort_key(label: str) -> list[str | float]:
     return [float(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
-def line_styles(labels: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the colour, marker and line style of the curve with each label.
+def line_styles(labels: Iterable[str], free: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the look of the curve with each label: colour, marker and dashes.
 
-    The order of the labels does not change the result.
+    The order of the labels does not change the result. Curves may coincide. Therefore dashes
+    differ, and the markers of every second curve are hollow. Widths and sizes are
+    equal, because a wider curve would look more important.
+
+    Parameters
+    ----------
+    labels : iterable of str
+        Labels of the curves.
+    free : iterable of str
+        Labels of curves without privacy, which are grey.
     """
     import seaborn as sns
 
-    ordered = sorted(set(labels), key=natural_sort_key)
+    ordered, grey = sorted(set(labels), key=natural_sort_key), set(free)
     colours = sns.color_palette("colorblind", max(len(ordered), 1))
     looks = zip(ordered, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
-    return {label: {"color": c, "marker": m, "linestyle": dash} for label, c, m, dash in looks}
+    return {
+        label: {
+            "color": FREE if label in grey else c, "marker": m, "linestyle": dash,
+            **({"markerfacecolor": "none"} if i % 2 else {}),
+        }
+        for i, (label, c, m, dash) in enumerate(looks)
+    }  # fmt: skip
 
 
 def display_name(label: str) -> str:
     """Return a label as it is printed, with spaces and with names spelled as in papers."""
     return PROPER.sub(lambda name: NAMES[name[0]], label.replace("_", " "))
+
+
+def check_math(text: str, where: str) -> None:
+    """Raise ConfigError if the mathematics in a text, between dollar signs, cannot be drawn.
+
+    `where` is the place of the text in the configuration, for the message.
+    """
+    if "$" in text:
+        from matplotlib.mathtext import MathTextParser
+
+        try:
+            MathTextParser("path").parse(text)
+        except ValueError as error:
+            message = f"{where}: {text!r}: not valid mathematical text: {error}"
+            raise ConfigError(message) from error
 
 
 def number_text(value: float) -> str:
@@ -235,7 +281,7 @@ def new_canvas(
 
 
 def panels(
-    count: int, on: Axes | None = None, ratios: Sequence[float] = ()
+    count: int, on: Axes | None = None, ratios: Sequence[float] = (), across: int = 0
 ) -> tuple[Canvas, list[Axes]]:
     """Create the panels of a figure: rows of axes on a canvas.
 
@@ -253,6 +299,8 @@ def panels(
     ratios : sequence of float, optional
         Relative heights of the rows. If given, panels in one column share their horizontal axis. By
         default all rows are equally high.
+    across : int
+        Number of panels in a row. By default, and if so many do not fit, the width determines it.
 
     Returns
     -------
@@ -262,7 +310,10 @@ def panels(
     import matplotlib as mpl
 
     width = mpl.rcParams["figure.figsize"][0] if on is None else panel_width(on)
-    columns = max(1, min(count, 2 if count == 4 else 3, int(width / MIN_PANEL_WIDTH)))
+    slide = on is None and _is_slide()
+    most = int(width / MIN_PANEL_WIDTH / (SLIDE_SCALE if slide else 1))
+    columns = max(1, min(count, 2 if count == 4 else 3, most))
+    columns = across if 0 < across <= most else columns
     heights = ratios or (1,) * max(1, -(-count // columns))
     if ratios:
         columns, height = count // len(ratios), min(4.4, width)
@@ -273,11 +324,19 @@ def panels(
     if on is not None:
         insets = [on] if count <= 1 else _insets(on, count, columns, heights, share=bool(ratios))
         return on.figure.figure, insets
+    height = mpl.rcParams["figure.figsize"][1] if slide else height
     sharex: Any = "col" if ratios else False
     canvas, _ = new_canvas(height, len(heights), columns, height_ratios=heights, sharex=sharex)
     for spare in canvas.axes[max(count, 1) :]:
         spare.remove()
     return canvas, canvas.axes
+
+
+def _is_slide() -> bool:
+    """Return whether the current style is that of slides, whose height is fixed."""
+    import matplotlib as mpl
+
+    return list(mpl.rcParams["figure.figsize"]) == list(ON_SLIDE["figure.figsize"])
 
 
 def _insets(
@@ -330,16 +389,17 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         Axes that the caller gave to `panels`. If given, only these axes or their insets get the
         legend.
     """
-    axes = canvas.axes if on is None else cast("list[Axes]", on.child_axes) or [on]
+    insets = [] if on is None else [ax for ax in on.child_axes if ax.get_label() != COLOUR_BAR]
+    axes = canvas.axes if on is None else cast("list[Axes]", insets) or [on]
     entries: dict[str, Any] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
         entries |= {label: h for h, label in zip(handles, labels, strict=True)}
 
     def order(label: str) -> tuple[bool, list[str | float]]:
-        # Theory, bounds and guides are black or grey; measured curves have colours.
+        # Theory, bounds, guides and notes are black or grey; measured curves have other colours.
         colour = getattr(entries[label], "get_color", str)()
-        return colour in {"black", GUIDE["color"]}, natural_sort_key(label)
+        return colour in {"black", GUIDE["color"], NOTE}, natural_sort_key(label)
 
     ordered = sorted(entries, key=order)
     owner, place, columns = canvas if on is None else on, _legend_position(on, axes), 1
@@ -349,7 +409,7 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
         if columns == 1 or drawn.get_window_extent().width <= owner.bbox.width:
             break
         drawn.remove()
-    if on is None:
+    if on is None and not _is_slide():
         # A legend of more than two rows makes the canvas higher, so that panels keep their height.
         extra_rows = max(0, -(-len(ordered) // columns) - 2)
         canvas.set_figheight(canvas.get_figheight() + LEGEND_ROW_HEIGHT * extra_rows)

@@ -6,5 +6,6 @@ from dpbench.report import (  # noqa: F401
     error_figures,
     fitted_figures,
     heat_map,
+    parameter_figures,
     profiles,
 )

@@ -18,7 +18,7 @@ from dpbench.output.curves import draw_curve, draw_guide, mark_guide
 from dpbench.output.style import THEORY, Axes, line_styles, number_text
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
-from dpbench.report.error_figures import check_one_budget, check_sizes, intervals_text
+from dpbench.report.error_curves import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
 from dpbench.sweep.selection import Choice, rows_of_budget, select_labels
@@ -71,12 +71,12 @@ class Decomposition(SelectingFigure):
         shown = "0.9 quantiles of the error and its parts against the clipping threshold"
         return shown, intervals_text([])
 
-    def rows(self, result: Result) -> pd.DataFrame:
-        rows = super().rows(result)
+    def summary_rows(self, result: Result) -> pd.DataFrame:
+        rows = super().summary_rows(result)
         return rows[rows["n"] == self.n]
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        for family, rows in self.rows(result).groupby("family", sort=False):
+        for family, rows in self.summary_rows(result).groupby("family", sort=False):
             yield partial(self._draw_panel, str(family), rows, words)
 
     def _draw_panel(self, family: str, rows: pd.DataFrame, words: Labels, ax: Axes) -> None:
@@ -115,6 +115,6 @@ class Decomposition(SelectingFigure):
         )
         for i, (threshold, name) in enumerate(shown):
             mark_guide(ax, ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1))
-            style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 7}
+            style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": "small"}
             offset: dict[str, Any] = {"xytext": (0, 1 + 8 * (i % 2)), "textcoords": "offset points"}
             ax.annotate(name, (threshold, 1), xycoords=ax.get_xaxis_transform(), **offset, **style)

@@ -1,201 +1,44 @@
-"""Figures of errors against n, and against another parameter."""
+"""Figure of errors against n, with the lower bound."""
 
 from __future__ import annotations
 
-import inspect
-import itertools
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
-from dpbench.analysis.summary import NORMAL
-from dpbench.arrays import Floats
 from dpbench.output.axes import set_horizontal_ticks
-from dpbench.output.curves import draw_bound, draw_curve, draw_guide, mark_guide
-from dpbench.output.style import (
-    GUIDE,
-    GUIDE_DASHES,
-    THEORY,
-    Axes,
-    line_styles,
-    natural_sort_key,
-    number_text,
+from dpbench.output.curves import draw_bound, mark_guide
+from dpbench.output.style import GUIDE, Axes, line_styles
+from dpbench.registry import validated
+from dpbench.report.error_curves import (
+    BOUNDED_COLUMN,
+    MAX_ERROR_RATIO,
+    add_interval,
+    axis_scale,
+    draw_errors,
+    intervals_text,
+    leave_frame,
+    select_worst,
 )
-from dpbench.privacy import AMOUNTS
-from dpbench.registry import ConfigError, validated
-from dpbench.report.figures import Looks, NamedLooks, Panel, SelectingFigure
-from dpbench.report.labels import Labels, axis_label, metric_text, plain_text
-from dpbench.sweep.metrics import METRICS, VARIABLES, MetricName
-from dpbench.sweep.selection import BUDGET, KEY, rows_of_budget, swept_columns
+from dpbench.report.figures import Looks, Panel
+from dpbench.report.labels import metric_text, plain_text
+from dpbench.report.panel_split import PanelRows, SplitFigure
+from dpbench.sweep.metrics import METRICS, MetricName
+from dpbench.sweep.selection import rows_of_budget
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 
-__all__ = ["GUIDES", "AgainstParameter", "ErrorAgainstN", "axis_scale", "check_one_budget"]
-__all__ += ["check_sizes", "intervals_text"]
+__all__ = ["BOUND_LABEL", "ErrorAgainstN"]
 
-MAX_ERROR_RATIO = 1e9  # largest ratio of two errors in a panel; larger errors leave the frame
-BOUNDED_COLUMN = "q90"  # column to which lower bounds apply
-
-
-def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
-    """Check that a figure selects a single budget, because some figures can draw only one.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        A row for each planned result that the figure selects.
-    where : str
-        Place of the figure in the configuration, for the error message.
-    way_out : str
-        Another remedy to name in the message, by default none.
-
-    Raises
-    ------
-    ConfigError
-        If the rows have several budgets.
-    """
-    budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
-    if len(budgets) > 1:
-        raise ConfigError(f"{where}.budgets: {len(budgets)} budgets; choose one{way_out}")
-
-
-def check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
-    """Check that the sweep runs all sample sizes n that a figure shows.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        A row for each planned result that the figure selects.
-    sizes : iterable of int
-        Sample sizes that the figure shows.
-    where : str
-        Place of the figure in the configuration, for the error message.
-
-    Raises
-    ------
-    ConfigError
-        If the sweep does not run one of these sample sizes.
-    """
-    for n in set(sizes) - set(rows["n"]):
-        raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
-
-
-def _add_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Add the columns ``low`` and ``high``, the ends of the 95% interval of a metric in each row.
-
-    They are NaN for metrics without an interval.
-    """
-    description = METRICS[metric]
-    low = high = pd.Series(np.nan, rows.index)
-    if description.interval is None:
-        pass
-    elif description.statistic == "quantile":
-        low, high = rows[f"{metric}_low"], rows[f"{metric}_high"]
-    elif description.statistic == "rate":
-        from scipy.stats import beta
-
-        hits, trials = rows[metric] * rows["trials"], rows["trials"]
-        ends = np.asarray(beta.ppf([[0.025], [0.975]], hits + 0.5, trials - hits + 0.5))
-        low, high = (pd.Series(end, rows.index) for end in ends)
-    else:
-        half = NORMAL * rows[f"{metric}_se"]
-        low, high = rows[metric] - half, rows[metric] + half
-    # failures give infinite ends, which cannot be drawn
-    return rows.assign(low=low.replace(np.inf, np.nan), high=high.replace(np.inf, np.nan))
-
-
-def intervals_text(metrics: Iterable[str]) -> str:
-    """Describe the intervals of some metrics in words, for the caption of a figure."""
-    intervals = dict.fromkeys(METRICS[metric].interval for metric in metrics)
-    texts = [words for words in intervals if words]
-    return f"bands: {'; '.join(texts)}" if texts else "no intervals are drawn"
-
-
-def axis_scale(rows: pd.DataFrame, metric: str) -> str:
-    """Return the scale of the vertical axis for a metric.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of a summary.
-    metric : str
-        Metric to draw, a column of the summary.
-
-    Returns
-    -------
-    {'linear', 'log'}
-        Linear for shares, for numbers that may be negative, and for means of errors that are all 0
-        or 1. Such means are recognised because they equal the squared ``rmse``.
-    """
-    description = METRICS[metric]
-    rate = description.statistic == "mean" and np.allclose(rows["rmse"] ** 2, rows[metric], atol=0)
-    return "linear" if description.share or description.signed or rate else "log"
-
-
-def _draw_curve(
-    ax: Axes,
-    rows: pd.DataFrame,
-    metric: str,
-    parameter: str,
-    label: str,
-    look: dict[str, Any],
-    result: Result,
-) -> None:
-    """Draw the largest value of a metric at each position on the horizontal axis, as a curve.
-
-    The column ``x`` of `rows` holds the positions. The curve has its 95% intervals as a band, and
-    lines with the slopes that claims predict. An infinite value leaves a gap in the curve.
-    """
-    worst = rows.loc[rows.groupby("x")[metric].idxmax()]
-    draw_curve(ax, worst["x"], worst[metric], worst["low"], worst["high"], label=label, look=look)
-    _draw_slopes(ax, worst, metric, parameter, result)
-
-
-def _draw_slopes(
-    ax: Axes, curve: pd.DataFrame, metric: str, parameter: str, result: Result
-) -> None:
-    """Draw lines with the slopes that the claims of the study predict for a curve.
-
-    `parameter` is the variable on the horizontal axis. A claim is a prediction of a theorem that
-    the study tests. Each line goes through the geometric mean of the curve's values.
-    """
-    # The curve has a single family, estimator and budget. A claim is about n, over its regime of
-    # n, or about another parameter at fixed n.
-    study, row = result.study, curve.iloc[0]
-    curve_labels = {
-        "metric": metric,
-        "distribution": study.families[row["family"]].label(parameter),
-        "estimator": study.estimators[row["estimator"]].label(parameter),
-        **{name: row[name] for name in BUDGET if name != parameter and pd.notna(row[name])},
-    }
-    for claim in result.claims.to_dict("records"):
-        inverse = claim["variable"] == "alpha"  # claims about alpha predict s in n ~ (1/alpha)^s
-        variable = VARIABLES.get("n" if inverse else claim["variable"])
-        theorem = study.all_claims[claim["claim"]].statement
-        if any(claim[name] != value for name, value in curve_labels.items()) or variable is None:
-            continue
-        if variable.column != parameter or (parameter != "n" and theorem.of != "fixed_n"):
-            continue
-        shown = curve[np.isfinite(curve[metric]) & (curve[metric] > 0)]
-        if parameter == "n":
-            shown = shown[shown["n"].between(claim["n_low"], claim["n_high"])]
-        exponent = -1 / claim["predicted"] if inverse else claim["predicted"]
-        shape = variable.x(shown[parameter].to_numpy(float)) ** exponent
-        if shape.size:
-            scale = np.exp(np.mean(np.log(shown[metric] / shape)))
-            slope = "slowest slope by theory" if theorem.at_most else "slope by theory"
-            label = slope if np.isnan(claim["at_these_n"]) else "exact slope at these n"
-            draw_guide(ax, shown["x"], scale * shape, label=label, look=THEORY)
+BOUND_LABEL = "lower bound: worst case over the class"
 
 
 @validated
-class ErrorAgainstN(SelectingFigure):
+class ErrorAgainstN(SplitFigure):
     """Figure of the worst error over the distributions of each family, against the sample size n.
 
     Dotted lines have the slope that a theorem predicts, and go through the geometric mean of the
@@ -211,85 +54,62 @@ class ErrorAgainstN(SelectingFigure):
     ----------
     metric : str
         Metric on the vertical axis, a column of the summary.
-    by : {'k', 'family', 'budget'}
-        Property in which the panels differ: the order k of the bounded moment, the family or the
-        budget. Families in one panel have separate lines.
     """
 
-    metric: MetricName = "q90"
-    by: Literal["k", "family", "budget"] = "k"
+    first_names: ClassVar[dict[str, str]] = {"columns": "by"}
 
-    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        if self.by != "budget":
-            check_one_budget(rows, where, ", or by: budget")
+    metric: MetricName = "q90"
+
+    FIRST_SPLIT: ClassVar[tuple[str, ...]] = ("k",)
+    ONE_BUDGET: ClassVar[bool] = True  # because a panel has one lower bound
 
     def describe(self) -> tuple[str, str]:
         return f"{plain_text(metric_text(self.metric))} against n", intervals_text([self.metric])
 
-    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        rows = self.rows(result).dropna(subset=[self.metric])
-        rows = _add_interval(rows, self.metric).assign(x=rows["n"])
-        parts = list(self._split_panels(rows, words))
-        several = any(panel["family"].nunique() > 1 for _, panel in parts)
-        lines = {}
-        for label, family in rows[["estimator", "family"]].drop_duplicates().to_numpy():
-            law = words.family(family, *(["k"] if self.by == "k" else [])) if several else ""
-            lines[label, family] = ", ".join(filter(None, [words.estimator(label), law]))
-        styles = line_styles(lines.values())
-        looks = {curve: (line, styles[line]) for curve, line in lines.items()}
-        yscale = axis_scale(rows, self.metric)
-        for title, panel in parts:
-            yield partial(
-                self._draw_panel, panel, {"title": title, "yscale": yscale}, looks, result
-            )
+    def _points(self, result: Result) -> pd.DataFrame:
+        rows = self.summary_rows(result).assign(x=lambda rows: rows["n"])
+        rows = select_worst(add_interval(rows, self.metric), self.metric)
+        is_log = axis_scale(rows, self.metric) == "log"
+        return leave_frame(rows, self.metric) if is_log else rows
 
-    def _split_panels(
-        self, rows: pd.DataFrame, words: Labels
-    ) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Yield the title of each panel, and the rows of the summary that it shows."""
-        if self.by == "budget":
-            free = rows["privacy"] == "none"
-            for budget in words.study.budgets.values():
-                paid = rows_of_budget(rows, budget.value)
-                if paid.any():
-                    yield words.budget(budget.value.columns), rows[paid | free]
-            return
-        value: Any
-        panels = rows.groupby(self.by, dropna=False)
-        for value, panel in sorted(panels, key=lambda group: natural_sort_key(str(group[0]))):
-            if self.by == "family":
-                yield words.family(value), panel
-            else:
-                yield "" if pd.isna(value) else f"$k = {value:g}$", panel
+    def _draw_split(
+        self, panels: Sequence[PanelRows | None], result: Result
+    ) -> Iterator[Panel | None]:
+        rows = pd.concat([panel.rows for panel in panels if panel])
+        looks = line_styles(rows["line"], free=rows.loc[rows["privacy"] == "none", "line"])
+        yscale = "log" if "below" in rows else "linear"
+        for panel in panels:
+            options = {"title": panel.title, "yscale": yscale} if panel else {}
+            yield panel and partial(self._draw_panel, panel.rows, options, looks, result)
 
     def _draw_panel(
-        self,
-        rows: pd.DataFrame,
-        options: dict[str, str],
-        looks: NamedLooks,
-        result: Result,
-        ax: Axes,
+        self, rows: pd.DataFrame, options: dict[str, str], looks: Looks, result: Result, ax: Axes
     ) -> None:
         positive = rows.loc[np.isfinite(rows[self.metric]) & (rows[self.metric] > 0), self.metric]
-        top = MAX_ERROR_RATIO * positive.min()
+        bounds = rows.loc[rows["lower_bound"] > 0, "lower_bound"]
+        top = MAX_ERROR_RATIO * float(np.nanmin([positive.min(), bounds.min(), np.inf]))
+        floor = rows["floor"].min() if "floor" in rows else np.nan
         if positive.max() > top:  # diverged estimates may reach 1e300: cut them off
-            ax.set_ylim(positive.min() / 2, top)
+            ax.set_ylim(top / MAX_ERROR_RATIO / 2, top)
             columns = [self.metric, "low", "high"]
             rows = rows.assign(**{name: rows[name].clip(upper=10 * top) for name in columns})
-        for key, curve in rows.groupby(["estimator", "family"]):
-            _draw_curve(ax, curve, self.metric, "n", *looks[key], result)
+        elif np.isfinite(floor):
+            ax.set_ylim(floor, 2 * np.nanmax([positive.max(), floor]))
+        for line, curve in rows.groupby("line"):
+            label = str(line)
+            draw_errors(ax, curve, self.metric, "n", label, looks[label], result)
         if self.metric == BOUNDED_COLUMN:
-            self._draw_bound(ax, rows, min(positive.max(), top))
+            self._draw_bound(ax, rows, positive.clip(upper=top))
             for n in _crossings(rows, result.study):
                 line = ax.axvline(n, label="sampling overtakes privacy", **GUIDE | {"linewidth": 1})
                 mark_guide(ax, line)
         ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **options)
         set_horizontal_ticks(ax, rows["n"])
 
-    def _draw_bound(self, ax: Axes, rows: pd.DataFrame, highest: float) -> None:
+    def _draw_bound(self, ax: Axes, rows: pd.DataFrame, errors: pd.Series[float]) -> None:
         """Draw the lower bound on errors against n, and shade the area below it.
 
-        An infinite bound leaves the frame.
+        The frame shows the bound and all `errors` of the panel. An infinite bound leaves it.
         """
         # Under several budgets draw the smallest bound. Errors without privacy may lie below it.
         # Draw bounds of the local model only if no other estimator is in the panel.
@@ -299,10 +119,11 @@ class ErrorAgainstN(SelectingFigure):
         bound = private.groupby("n")["lower_bound"].min().dropna()
         if not np.isfinite(bound).any():
             return
-        highest = 2 * max(bound[np.isfinite(bound)].max(), highest)
-        bottom, bound = bound.min() / 2, bound.clip(upper=10 * highest)
+        highest = 2 * np.nanmax([bound[np.isfinite(bound)].max(), errors.max()])
+        bottom = np.nanmin([bound.min(), errors.min()]) / 2
+        bound = bound.clip(upper=10 * highest)
         ground = bound / MAX_ERROR_RATIO  # low enough if panels share a lower frame
-        draw_bound(ax, bound.index, bound, label="lower bound")
+        draw_bound(ax, bound.index, bound, label=BOUND_LABEL)
         ax.fill_between(bound.index, bound, ground, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, highest)
 
@@ -320,166 +141,3 @@ def _crossings(rows: pd.DataFrame, study: Study) -> set[float]:
         if rows_of_budget(rows, variant.value).any()
     }
     return {n for n in crossings if rows["n"].min() < n < rows["n"].max()}
-
-
-@dataclass(frozen=True)
-class Guide:
-    """Formula that a figure draws as a line for comparison, and the label of the line.
-
-    The arguments of the formula are columns of the summary.
-    """
-
-    label: str
-    formula: Callable[..., Floats]
-
-    @property
-    def needs(self) -> list[str]:
-        """Return the columns that the formula takes as arguments."""
-        return list(inspect.signature(self.formula).parameters)
-
-
-# Formulas for comparison: rates without their constants, and a share with its constants.
-GUIDES = {
-    # Lower bounds of Z24 for records of norm 1, whose constants are not known.
-    "pure": Guide(r"$d/(n\varepsilon)$", lambda d, n, epsilon: d / (n * epsilon)),
-    "approx": Guide(
-        r"$\sqrt{d\ln(1/\delta)}/(n\varepsilon)$",
-        lambda d, n, epsilon, delta: np.sqrt(-d * np.log(delta)) / (n * epsilon),
-    ),
-    # Share of the records that remain in a core of friends if a share eta of them are outliers.
-    "core": Guide(r"$(1-\eta)(1-2\eta)$", lambda eta: (1 - eta) * np.maximum(1 - 2 * eta, 0)),
-}
-
-
-# Columns of a key that can be the parameter of an `AgainstParameter` figure.
-KEY_PARAMETERS = ("k", "d", *AMOUNTS)
-
-Size = Annotated[int, Field(ge=1)]
-
-
-@validated
-class AgainstParameter(SelectingFigure):
-    """Figure of columns of the summary against a parameter, a panel for each column and family.
-
-    Dotted lines have the slope that a theorem predicts in the parameter at fixed n. They go through
-    the geometric mean of the measured values.
-
-    Parameters
-    ----------
-    parameter : str
-        Column of the summary on the horizontal axis: the order ``k`` of the bounded moment, the
-        dimension ``d``, an amount of the budgets, or a parameter with a list of values. The axis
-        of ``delta`` shows ln(1/delta).
-    n : int or list of int
-        Sample sizes, with a line for each.
-    metrics : list of str
-        Columns of the summary on the vertical axis, with panels for each.
-    logarithmic : bool
-        Whether the horizontal axis is logarithmic.
-    guides : list of str
-        Names of formulas in `GUIDES` to draw for comparison.
-    """
-
-    parameter: str
-    n: Size | Annotated[list[Size], Field(min_length=1)]
-    metrics: Annotated[list[MetricName], Field(min_length=1)] = Field(
-        default_factory=lambda: ["q90"]
-    )
-    logarithmic: bool = True
-    guides: list[Literal["pure", "approx", "core"]] = Field(default_factory=list)
-
-    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
-        no_parameter = {*KEY, "lower_bound", "bound_name"} - {*KEY_PARAMETERS}
-        choosable = [str(name) for name in rows if name not in no_parameter]
-        if self.parameter not in choosable:
-            choices = ", ".join(choosable)
-            raise ConfigError(f"{where}.parameter: {self.parameter!r}: choose from {choices}")
-        check_sizes(rows, self._sizes, where)
-        for name in self.guides:
-            needs = GUIDES[name].needs
-            if self.parameter not in needs or set(needs) - {self.parameter, "d", "n", *BUDGET}:
-                raise ConfigError(
-                    f"{where}.guides: {name!r}: it needs the columns {', '.join(needs)}"
-                )
-        sections = {"estimators": "estimator", "families": "family"}
-        if self.parameter in AMOUNTS:
-            rows, sections = rows[rows["privacy"] != "none"], {"budgets": "privacy"}
-        numbers = pd.to_numeric(rows[self.parameter], errors="coerce").notna()
-        for section, column in sections.items():
-            has_number = numbers.groupby(rows[column]).any()
-            for label in has_number.index[~has_number]:
-                raise ConfigError(
-                    f"{where}.{section}: {label!r}: leave it out: it has no {self.parameter}"
-                )
-
-    @property
-    def _sizes(self) -> list[int]:
-        return self.n if isinstance(self.n, list) else [self.n]
-
-    def describe(self) -> tuple[str, str]:
-        metrics = " and ".join(plain_text(metric_text(metric)) for metric in self.metrics)
-        return f"{metrics} against {plain_text(self.parameter)}", intervals_text(self.metrics)
-
-    def rows(self, result: Result) -> pd.DataFrame:
-        rows = super().rows(result)
-        rows = rows[rows["n"].isin(self._sizes)].astype({self.parameter: float})
-        return rows.dropna(subset=[self.parameter])
-
-    def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        rows = self._add_line_columns(self.rows(result), words)
-        looks = line_styles(rows["line"])
-        laws = list(rows.groupby("law", sort=False))
-        for metric in self.metrics:
-            yscale = axis_scale(rows, metric)
-            for law, panel in laws:
-                options = {"title": str(law) if len(laws) > 1 else "", "yscale": yscale}
-                yield partial(self._draw_panel, panel, metric, options, looks, result)
-
-    def _add_line_columns(self, rows: pd.DataFrame, words: Labels) -> pd.DataFrame:
-        """Add three columns that say where a row is drawn.
-
-        ``x`` is the position on the horizontal axis, ``law`` the title of the panel, and ``line``
-        the name of the line in the legend.
-        """
-        study = words.study
-        columns = swept_columns(study.families.values(), study.estimators.values())[1]
-        parameters = {
-            column: name for name, column in columns.items()
-        }  # the estimators' parameter names
-        swept = parameters.get(self.parameter, self.parameter)
-        names = rows["estimator"].map(lambda label: words.estimator(label, swept))
-        budgets = words.budgets(rows, self.parameter)
-        sizes = [f"$n = {number_text(n)}$" if len(self._sizes) > 1 else "" for n in rows["n"]]
-        parts = zip(names, budgets, sizes, strict=True)
-        variable, x = VARIABLES.get(self.parameter), rows[self.parameter].to_numpy()
-        return rows.assign(
-            x=variable.x(x) if variable and variable.shows_x else x,
-            law=rows["family"].map(lambda label: words.family(label, self.parameter)),
-            line=[", ".join(filter(None, part)) for part in parts],
-        )
-
-    def _draw_panel(
-        self, rows: pd.DataFrame, metric: str, options: Any, looks: Looks, result: Result, ax: Axes
-    ) -> None:
-        finite = _add_interval(rows, metric).dropna(subset=[metric])
-        for line, points in finite.groupby("line"):
-            label = str(line)
-            _draw_curve(ax, points, metric, self.parameter, label, looks[label], result)
-        self._draw_guides(ax, rows)
-        ax.set(xlabel=axis_label(self.parameter), ylabel=METRICS[metric].words, **options)
-        if self.logarithmic:
-            ax.set_xscale("log")
-        set_horizontal_ticks(ax, rows["x"] if self.logarithmic else [])
-        if not self.logarithmic and np.all(rows["x"] == np.round(rows["x"])):
-            ax.set_xticks(np.unique(rows["x"]))
-
-    def _draw_guides(self, ax: Axes, rows: pd.DataFrame) -> None:
-        for name, dash in zip(self.guides, itertools.cycle(GUIDE_DASHES)):
-            guide = GUIDES[name]
-            needed = rows.dropna(subset=guide.needs).drop_duplicates(guide.needs)
-            others = [column for column in guide.needs if column != self.parameter]
-            for _, line in needed.groupby(others) if others else [((), needed)]:
-                points = line.sort_values("x")
-                height = guide.formula(**points[guide.needs].astype(float))
-                look = GUIDE | {"linestyle": dash}
-                draw_guide(ax, points["x"], height, label=guide.label, look=look)

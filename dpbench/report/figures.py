@@ -10,8 +10,8 @@ import pandas as pd
 
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Figure, Names, Study
-from dpbench.output.axes import share_axes, widen_covered_curves
-from dpbench.output.style import Axes, Canvas, legend, panels
+from dpbench.output.axes import share_axes
+from dpbench.output.style import Axes, Canvas, check_math, legend, panels
 from dpbench.registry import ConfigError, validated
 from dpbench.report.labels import Labels
 from dpbench.sweep.selection import Choice, Selection, Variant, select_labels
@@ -41,17 +41,10 @@ class DrawnFigure(Figure, ABC):
     HEIGHTS: ClassVar[tuple[float, ...]] = ()
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
-        if "$" in self.ylabel:  # mathematical text
-            from matplotlib.mathtext import MathTextParser
-
-            try:
-                MathTextParser("path").parse(self.ylabel)
-            except ValueError as error:
-                text = f"{where}.ylabel: {self.ylabel!r}: not valid mathematical text"
-                raise ConfigError(f"{text}: {error}") from error
+        check_math(self.ylabel, f"{where}.ylabel")
 
     @abstractmethod
-    def rows(self, result: Result) -> pd.DataFrame:
+    def summary_rows(self, result: Result) -> pd.DataFrame:
         """Return the rows of the summary that the figure shows."""
 
     @abstractmethod
@@ -62,31 +55,35 @@ class DrawnFigure(Figure, ABC):
     def describe(self) -> tuple[str, str]:
         """Return two phrases for the caption, one on the axes and one on the kind of intervals."""
 
+    def _grid(self, result: Result, words: Labels) -> tuple[list[Panel | None], int]:
+        """Return the functions of all panels row by row, and the number of panels in a row.
+
+        None stands for an empty place. If the number is 0, the width of the figure determines it.
+        """
+        return list(self._panels(result, words)), 0
+
     def figure(
         self, result: Result, names: Names = None, ax: Axes | None = None, panel: int | None = None
     ) -> Canvas:
-        drawers, heights = (
-            list(self._panels(result, Labels(result.study, names or {}))),
-            self.HEIGHTS,
-        )
+        drawers, across = self._grid(result, Labels(result.study, names or {}))
+        heights = self.HEIGHTS
         if panel is not None:
-            if not 0 <= panel < len(drawers):
-                raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawers) - 1}")
-            drawers, heights = [drawers[panel]], ()
-        canvas, axes = panels(len(drawers), ax, heights)
-        for draw, panel_axes in zip(
-            drawers, axes, strict=False
-        ):  # a canvas without panels still has axes
+            drawn = [draw for draw in drawers if draw]
+            if not 0 <= panel < len(drawn):
+                raise ConfigError(f"panel: {panel}: the figure has panels 0 to {len(drawn) - 1}")
+            drawers, across, heights = [drawn[panel]], 0, ()
+        canvas, axes = panels(len(drawers), ax, heights, across)
+        used_axes = []
+        for draw, panel_axes in zip(drawers, axes, strict=False):  # without panels there is an axes
+            if draw is None:
+                panel_axes.remove()
+                continue
             draw(panel_axes)
+            used_axes.append(panel_axes)
             if self.ylabel:
                 panel_axes.set_ylabel(self.ylabel)
-        used_axes = list(axes)[: len(drawers)]
         share_axes(used_axes)
         legend(canvas, ax)
-        for (
-            panel_axes
-        ) in used_axes:  # after the legend, because this widens curves differently in each panel
-            widen_covered_curves(panel_axes)
         return canvas
 
 
@@ -104,7 +101,7 @@ class SelectingFigure(Selection, DrawnFigure, ABC):
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         """Raise ConfigError if a figure of this kind cannot show the planned results in `rows`."""
 
-    def rows(self, result: Result) -> pd.DataFrame:
+    def summary_rows(self, result: Result) -> pd.DataFrame:
         summary = result.summary
         return summary[result.study.select_rows(self, summary)].reset_index(drop=True)
 

@@ -65,7 +65,7 @@ class Exponents(DrawnFigure):
     def describe(self) -> tuple[str, str]:
         return "fitted exponents against the moment order k, and measured minus theory", BARS
 
-    def rows(self, result: Result) -> pd.DataFrame:
+    def summary_rows(self, result: Result) -> pd.DataFrame:
         summary = result.summary
         mask = pd.Series(data=False, index=summary.index)
         for claim in self._claims(result.study).values():
@@ -121,7 +121,7 @@ class Exponents(DrawnFigure):
         # Differences at equal k are drawn side by side, because theory is horizontal there.
         spacing = DODGE if difference else 0.0
         for i, (label, points) in enumerate(rows.groupby("label")):
-            look = {**looks[str(label)], "linestyle": "none", "capsize": 2, "markersize": 3}
+            look = {**looks[str(label)], "linestyle": "none", "capsize": 2}
             shift = spacing * (i - (rows["label"].nunique() - 1) / 2)
             look["transform"] = offset_copy(ax.transData, ax.figure.figure, x=shift, units="points")
             level = points["theorem"] if difference else 0
@@ -158,8 +158,8 @@ class _RequestFigure(SelectingFigure):
         requested = study.select_rows(study.sample_complexity[self.request], keys)
         super().check(study, keys[requested], where)
 
-    def rows(self, result: Result) -> pd.DataFrame:
-        rows, study = super().rows(result), result.study
+    def summary_rows(self, result: Result) -> pd.DataFrame:
+        rows, study = super().summary_rows(result), result.study
         return rows[study.select_rows(study.sample_complexity[self.request], rows)]
 
     def _select_samples(self, result: Result) -> pd.DataFrame:
@@ -228,7 +228,7 @@ class SampleComplexityCurves(_RequestFigure):
         heights = [*rows["samples"].dropna(), *terms.sum(axis=1)]
         ax.set_ylim(min(heights) / 4, max(heights) * 4)
         ax.set(xscale="log", yscale="log", xlabel=rf"${unit or 1}/\alpha$", ylabel="smallest $n$")
-        ax.set_title(title, fontsize=8)
+        ax.set_title(title, fontsize="medium")
         set_horizontal_ticks(ax, [])
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from dpbench.analysis.factors import EXACT
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
-from dpbench.output.style import Axes, number_text
+from dpbench.output.style import COLOUR_BAR, Axes, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
@@ -31,8 +31,9 @@ class Factors(SelectingFigure):
     There is a panel for each notion of privacy. A cell shows a factor: the worst 0.9 quantile of
     the error over the family, divided by a lower bound for all private estimators. A single number
     in a cell is an exact factor. Two numbers are the ends of a 95% interval from trials. The colour
-    then shows the estimate between both ends. Numbers are bold if the exact factor or the upper end
-    is at most 1.1. Grey cells were not run, or have no known bound.
+    then shows the estimate between both ends. A bar is the scale of the colours. Numbers are bold
+    if the exact factor or the upper end is at most 1.1. Grey cells were not run, or have no known
+    bound.
     """
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
@@ -47,17 +48,26 @@ class Factors(SelectingFigure):
             "the best estimator's worst 0.9 quantile of the error over the lower bound, by family, "
             "budget and n",
             "a single number is exact; two numbers are the ends of a 95 per cent interval from "
-            "trials; bold: at most 1.1; grey: not run, or no known bound",
+            "trials; colour: the factor, or the estimate between both ends; bold: at most 1.1; "
+            "grey: not run, or no known bound",
         )
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        factors = result.factors_of(self.rows(result))
+        factors = result.factors_of(self.summary_rows(result))
         families = list(factors["distribution"].unique())  # all panels share the rows and labels
-        for _, group in factors.groupby("privacy", sort=False):
-            yield partial(self._draw_panel, group, families, words)
+        groups = [group for _, group in factors.groupby("privacy", sort=False)]
+        for group in groups:
+            last = group is groups[-1]
+            yield partial(self._draw_panel, group, families, words, has_bar=last)
 
     def _draw_panel(
-        self, factors: pd.DataFrame, families: list[str], words: Labels, ax: Axes
+        self,
+        factors: pd.DataFrame,
+        families: list[str],
+        words: Labels,
+        ax: Axes,
+        *,
+        has_bar: bool,
     ) -> None:
         import seaborn as sns
         from matplotlib.colors import LogNorm
@@ -95,6 +105,19 @@ class Factors(SelectingFigure):
             look: Any = {"ha": "center", "va": "bottom", "fontsize": "x-small"}
             ax.text(float(np.mean(own)) + 0.5, -0.1, amount, **look)
             ax.axvline(own[-1] + 1, color="white", linewidth=4)
+        if has_bar:
+            _draw_colour_bar(ax)
+
+
+def _draw_colour_bar(ax: Axes) -> None:
+    """Draw the scale of the colours beside a panel."""
+    bar_axes = ax.inset_axes((1.03, 0, 0.04, 1))
+    bar_axes.set_label(COLOUR_BAR)
+    ticks = [1, 1.5, 2, 3, MAX_FACTOR]
+    bar = ax.figure.figure.colorbar(ax.collections[0], cax=bar_axes, extend="max", ticks=ticks)
+    bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks], fontsize="small")
+    bar.minorticks_off()
+    bar.set_label("error over the lower bound", fontsize="small")
 
 
 def factor_text(row: Mapping[Hashable, Any]) -> str:

@@ -124,12 +124,16 @@ class Labels:
     study : Study
         Study with the families, estimators, claims and budgets to name.
     names : mapping of str to str
-        Printed names of entries, keyed by their names in the configuration. An entry without a
-        printed name is printed under its own name, with spaces for underscores.
+        Printed names of entries, keyed by their names in the configuration. They replace those of
+        the study. An entry without a printed name is printed under its own name, with spaces for
+        underscores.
     """
 
     study: Study
     names: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", {**self.study.names, **self.names})
 
     def family(self, label: str, *without: str) -> str:
         """Format the name of a family with the values of its swept parameters.

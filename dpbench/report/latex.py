@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.fallback import FALLBACK_NOTE
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Figure
 from dpbench.output.files import Stamps, atomic
@@ -19,6 +20,8 @@ from dpbench.output.style import Canvas, display_name, number_text
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS
+from dpbench.report.error_curves import BELOW, FALLBACK
+from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.labels import Labels, parameter_text
 from dpbench.sweep.metrics import VARIABLES
@@ -41,8 +44,11 @@ LINES = {
     "direct search": "diamonds: found by direct search",
     "sampling overtakes privacy": "vertical: the n at which sampling overtakes privacy in the "
     "lower bound",
-    "lower bound": "solid black: the lower bound, below which (shaded) no private "
-    "estimator can be on all distributions of the class",
+    BOUND_LABEL: "solid black: the lower bound, below which (shaded) no private estimator can be "
+    "on all distributions of the class; on an easy distribution it can",
+    BELOW: "triangles at the lower edge: values of 0, or of the size of a rounding error",
+    FALLBACK: f"triangles at the lower edge: errors near 0, because {FALLBACK_NOTE}; they say "
+    "nothing about other means",
 }
 HEADER = (
     "Estimator", "Law", "Budget", "Theorem", "At these $n$", r"Measured (95\%)", "Verdict",
@@ -177,7 +183,8 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
     str
         The paragraph in LaTeX.
     """
-    rows, study = figure.rows(result), result.study
+    rows, study = figure.summary_rows(result), result.study
+    words = Labels(study, names)
     shown, intervals = figure.describe()
     entries = {text.get_text() for legend in canvas.legends for text in legend.get_texts()}
     lines = [text for label, text in LINES.items() if label in entries]
@@ -186,9 +193,9 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
     sentences = [
         figure.caption.rstrip("."),
         f"Shown: {shown}",
-        f"Data: {_describe_entries(families, names)}",
-        f"Estimators: {_describe_entries(estimators, names)}",
-        f"Budgets: {_format_budgets(rows, Labels(study, names))}",
+        f"Data: {_describe_entries(families, words.names)}",
+        f"Estimators: {_describe_entries(estimators, words.names)}",
+        f"Budgets: {_format_budgets(rows, words)}",
         f"{_format_range('$n$', rows['n'])}; {_format_range('trials per point', rows['trials'])}; "
         f"seed {result.seed}",
         "; ".join([intervals[0].upper() + intervals[1:], *lines]),

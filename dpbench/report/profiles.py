@@ -64,7 +64,7 @@ class Profile(SelectingFigure):
         )
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
-        scored = scores(self.rows(result))
+        scored = scores(self.summary_rows(result))
         lines = {label: words.estimator(label) for label in scored["estimator"].unique()}
         styles = line_styles(lines.values())
         looks = {label: (line, styles[line]) for label, line in lines.items()}

@@ -36,7 +36,7 @@ PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matp
 # Prefixes of environment variables that select arithmetic kernels or folders of libraries.
 ENVIRONMENT = ("BLIS", "DPBENCH_LIBRARIES", "MKL", "NPY", "OMP", "OPENBLAS")
 # Configuration keys that change the files of a run.
-OUTPUT_KEYS = ("sweep", "seed", "trials", "paper", "font")
+OUTPUT_KEYS = ("sweep", "seed", "trials", "paper", "size", "font")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from dpbench.output.style import Font
+from dpbench.output.style import Font, Width
 from dpbench.registry import ConfigError, Trials, nested_entry, validated
 from dpbench.runner.execute import Runner
 
@@ -80,6 +80,9 @@ class Settings:
     paper : bool
         If True, draw figures for a column of a paper, each with a LaTeX file that includes it. Also
         write the claims as a table, ``claims.tex``. False by default.
+    size : {'page', 'column', 'slide'}, optional
+        Size of figures: 7 inches wide, 3.4 inches wide, or 16:9 with large type. By default
+        ``column`` if `paper` is True, else ``page``.
     font : {'sans', 'serif'}
         Typeface of figures. ``sans`` by default.
     """
@@ -97,6 +100,7 @@ class Settings:
     baseline: PathText | None = None
     report: Literal["all"] | None = None
     paper: bool = False
+    size: Width | None = None
     font: Font = "sans"
 
 

@@ -1,4 +1,4 @@
-"""Scales and ticks that panels share, and curves that are all seen."""
+"""Scales and ticks that panels share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.output.axes import set_horizontal_ticks, share_axes, widen_covered_curves
-from dpbench.output.style import BOUND, THEORY, legend, number_text, panels, save, style
+from dpbench.output.axes import set_horizontal_ticks, share_axes
+from dpbench.output.style import legend, number_text, panels, save, style
 
 
 def test_axes_on_which_nothing_was_measured_can_be_drawn() -> None:
@@ -21,30 +21,6 @@ def test_axes_on_which_nothing_was_measured_can_be_drawn() -> None:
         set_horizontal_ticks(ax, [10, 100])
         legend(canvas)
         canvas.canvas.draw()
-
-
-def test_a_covered_curve_is_seen_on_both_sides_of_what_covers_it() -> None:
-    """On paper, whatever the order: a bound that is reached, and marks that are not joined."""
-    n = np.geomspace(10, 1e6, 6)
-    with style():
-        _, (ax, other) = panels(2)
-        for factor, label in ((1.001, "reached"), (1.002, "alike"), (9.0, "far")):
-            ax.plot(n, factor / n, label=label)
-        ax.plot(n, 1 / n, label="bound", **BOUND)
-        ax.plot(n, 1 / n, label="theory", **THEORY)
-        ax.set(xscale="log", yscale="log")
-        for place, label in ((1.0, "hidden"), (1.0, "shown"), (1.5, "between")):
-            other.plot([place, place + 1], [2, 2], "o", label=label)
-        widths: dict[str, float] = {}
-        sizes: dict[str, float] = {}
-        for panel in (ax, other):
-            widen_covered_curves(panel)
-            widths |= {str(line.get_label()): line.get_linewidth() for line in panel.get_lines()}
-            sizes |= {str(line.get_label()): line.get_markersize() for line in panel.get_lines()}
-    assert widths["bound"] > widths["reached"] + 1 > widths["alike"] + 2
-    assert widths["far"] == widths["alike"]
-    assert widths["theory"] == THEORY["linewidth"] < widths["alike"]
-    assert sizes["hidden"] > sizes["shown"] + 1 == sizes["between"] + 1
 
 
 def test_panels_of_one_quantity_share_a_scale() -> None:

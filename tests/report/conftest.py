@@ -16,8 +16,10 @@ from matplotlib.lines import Line2D
 import dpbench
 from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
-from dpbench.report.error_figures import GUIDES
+from dpbench.report.error_curves import BELOW, FALLBACK
+from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.page import write_page
+from dpbench.report.parameter_figures import GUIDES
 from dpbench.runner.store import Store
 from tests.report.page_folders import write_run
 
@@ -63,8 +65,8 @@ def lines(ax: Axes, label: str | None = None) -> list[Line]:
 
 def curves(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
     """The points of what is measured, by label: of all but theory, guides and bounds."""
-    others = {"slope by theory", "slowest slope by theory", "theory", "lower bound"}
-    others |= {guide.label for guide in GUIDES.values()}
+    others = {"slope by theory", "slowest slope by theory", "theory", BOUND_LABEL}
+    others |= {BELOW, FALLBACK} | {guide.label for guide in GUIDES.values()}
     measured = [one for one in lines(ax) if one[0] not in others]
     assert len({label for label, _, _ in measured}) == len(measured)  # one label, one line
     return {label: (x, y) for label, x, y in measured}

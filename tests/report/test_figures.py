@@ -38,11 +38,11 @@ def looks(ax: Axes) -> dict[str, tuple[Any, ...]]:
 def test_two_laws_never_look_alike(numbers: Result, by: str) -> None:
     """Of one estimator in one panel; where every panel has one law it is not written."""
     spec = {**ERROR, "estimators": {"naive": {"radius": 10}}, "metric": "mean_error"}
-    (ax,) = drawn(numbers, {**spec, "by": by})
+    (ax,) = drawn(numbers, {**spec, "columns": by})
     name = "naive, $R = 10$"
     assert set(curves(ax)) == {f"{name}, Gaussian", f"{name}, student"}
     assert len(set(looks(ax).values())) == 2
-    one, other = drawn(numbers, {**spec, "by": "family"})
+    one, other = drawn(numbers, {**spec, "columns": "family"})
     assert set(curves(one)) == set(curves(other)) == {name}
     (ax,) = drawn(numbers, {"kind": "thresholds", "request": "deltas", "against": "delta"})
     assert {label for label, _, _ in lines(ax)} == {"free, Gaussian", "free, student"}
@@ -60,10 +60,14 @@ def test_no_hyphen_stands_for_a_minus(numbers: Result) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({**ERROR, "budgets": "pure"}, ["figure.budgets", "2 budgets", "by: budget"]),
+        (
+            {**ERROR, "budgets": "pure", "columns": "k"},
+            ["figure.budgets", "2 budgets", "columns: budget"],
+        ),
         ({**ERROR, "budgets": {"pure": {"epsilon": 7}}}, ["figure.budgets.pure.epsilon", "0.5, 1"]),
         ({**ERROR, "families": "student", "estimators": "minimax"}, ["figure: the sweep runs no"]),
-        ({**ERROR, "by": "x"}, ["figure.by", "'x'", "family"]),
+        ({**ERROR, "columns": "x"}, ["figure.columns", "'x'", "family"]),
+        ({**ERROR, "rows": "k", "columns": ["family", "k"]}, ["figure.rows", "'k'", "remove one"]),
         ({**ERROR, "metric": "x"}, ["figure.metric", "'x'", "q90"]),
         ({**CLIP, "n": 7}, ["figure.n", "7"]),
         ({**CLIP, "budgets": "pure"}, ["figure.budgets", "2 budgets"]),
@@ -140,7 +144,8 @@ def test_a_callers_axes_hold_what_a_canvas_does(
 
 def test_axes_and_panels_by_default(numbers: Result) -> None:
     _, (_, ax) = plt.subplots(1, 2)
-    assert numbers.plot({**ERROR, "families": "gaussian", "ylabel": "error (cm)"}) is ax
+    spec = {**ERROR, "families": "gaussian", "estimators": "naive", "ylabel": "error (cm)"}
+    assert numbers.plot(spec) is ax
     assert ax.get_ylabel() == "error (cm)"
     for panel in (-1, 3):
         with pytest.raises(ConfigError, match=f"panel: {panel}: .* panels 0 to 2"):

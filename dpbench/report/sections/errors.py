@@ -6,8 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+import pandas as pd
 from markupsafe import Markup
 
+from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.output.style import NOTIONS
 from dpbench.privacy import AMOUNTS
 from dpbench.report.page_run import RunFolder
@@ -27,6 +29,7 @@ COLUMNS = (
     "failure_rate", "budget_fraction_spent", "trimmed_mean", "q90", "q90_low", "q90_high",
     "lower_bound",
 )  # fmt: skip
+MAX_NAMED = 3  # estimators that answer a mean without data, by name
 NOTE = Markup(
     "Errors are absolute errors, or l2 norms for vectors. q90 is their 0.9 quantile over trials; "
     "q90_low and q90_high are the ends of its 95% interval. trimmed_mean leaves out the least and "
@@ -61,10 +64,21 @@ def build_errors(run: RunFolder) -> Section | None:
         note=NOTE,
         tables=[run.table("summary", caption, columns=COLUMNS)],
         question=_question(run, rows),
-        findings=describe_failures(rows),
+        findings=[*describe_failures(rows), *_describe_fallbacks(rows)],
         fallback=_describe_errors(finite) if finite else "",
         rank=3,
     )
+
+
+def _describe_fallbacks(rows: Sequence[Row]) -> list[str]:
+    """Describe the rows in which an estimator answers the mean of the distribution without data."""
+    columns = ("q50", "sampling_q90")
+    table = pd.DataFrame({name: [as_number(row.get(name)) for row in rows] for name in columns})
+    found = answers_without_data(table.assign(privacy=[row["privacy"] for row in rows]))
+    hits = [row for row, hit in zip(rows, found, strict=True) if hit]
+    pairs = list(dict.fromkeys(f"{row['estimator']} on {row['distribution']}" for row in hits))
+    more = f" and {len(pairs) - MAX_NAMED} more" if len(pairs) > MAX_NAMED else ""
+    return [f"{', '.join(pairs[:MAX_NAMED])}{more}: {FALLBACK_NOTE}"] if pairs else []
 
 
 def _question(run: RunFolder, rows: Sequence[Row]) -> str:

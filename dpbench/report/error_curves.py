@@ -1,0 +1,253 @@
+"""Curves of errors: the worst distribution, its intervals, the frame, and slopes by theory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.fallback import EXACT_RATIO, FALLBACK_NOTE, answers_without_data
+from dpbench.analysis.result import Result
+from dpbench.analysis.summary import NORMAL
+from dpbench.output.curves import draw_below, draw_curve, draw_guide
+from dpbench.output.style import THEORY, Axes
+from dpbench.registry import ConfigError
+from dpbench.sweep.metrics import ERRORS, METRICS, VARIABLES
+from dpbench.sweep.selection import BUDGET
+
+__all__ = [
+    "BELOW", "BOUNDED_COLUMN", "FALLBACK", "MAX_ERROR_RATIO", "add_interval", "axis_scale",
+    "check_one_budget", "check_sizes", "draw_errors", "intervals_text", "leave_frame",
+    "select_worst",
+]  # fmt: skip
+
+MAX_ERROR_RATIO = 1e9  # largest ratio of two errors in a panel; larger errors leave the frame
+BOUNDED_COLUMN = "q90"  # column to which lower bounds apply
+# Texts of the legend for triangles at the lower edge of the frame.
+BELOW = "below the frame"
+FALLBACK = f"{BELOW}: {FALLBACK_NOTE}".replace(" what", "\nwhat")
+
+
+def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
+    """Check that a figure selects a single budget, because some figures can draw only one.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        A row for each planned result that the figure selects.
+    where : str
+        Place of the figure in the configuration, for the error message.
+    way_out : str
+        Another remedy to name in the message, by default none.
+
+    Raises
+    ------
+    ConfigError
+        If the rows have several budgets.
+    """
+    budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
+    if len(budgets) > 1:
+        raise ConfigError(f"{where}.budgets: {len(budgets)} budgets; choose one{way_out}")
+
+
+def check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
+    """Check that the sweep runs all sample sizes n that a figure shows.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        A row for each planned result that the figure selects.
+    sizes : iterable of int
+        Sample sizes that the figure shows.
+    where : str
+        Place of the figure in the configuration, for the error message.
+
+    Raises
+    ------
+    ConfigError
+        If the sweep does not run one of these sample sizes.
+    """
+    for n in set(sizes) - set(rows["n"]):
+        raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
+
+
+def add_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Add the columns ``low`` and ``high``, the ends of the 95% interval of a metric in each row.
+
+    They are NaN for metrics without an interval.
+    """
+    description = METRICS[metric]
+    low = high = pd.Series(np.nan, rows.index)
+    if description.interval is None:
+        pass
+    elif description.statistic == "quantile":
+        low, high = rows[f"{metric}_low"], rows[f"{metric}_high"]
+    elif description.statistic == "rate":
+        from scipy.stats import beta
+
+        hits, trials = rows[metric] * rows["trials"], rows["trials"]
+        ends = np.asarray(beta.ppf([[0.025], [0.975]], hits + 0.5, trials - hits + 0.5))
+        low, high = (pd.Series(end, rows.index) for end in ends)
+    else:
+        half = NORMAL * rows[f"{metric}_se"]
+        low, high = rows[metric] - half, rows[metric] + half
+    # failures give infinite ends, which cannot be drawn
+    return rows.assign(low=low.replace(np.inf, np.nan), high=high.replace(np.inf, np.nan))
+
+
+def intervals_text(metrics: Iterable[str]) -> str:
+    """Describe the intervals of some metrics in words, for the caption of a figure."""
+    intervals = dict.fromkeys(METRICS[metric].interval for metric in metrics)
+    texts = [words for words in intervals if words]
+    return f"bands: {'; '.join(texts)}" if texts else "no intervals are drawn"
+
+
+def axis_scale(rows: pd.DataFrame, metric: str) -> str:
+    """Return the scale of the vertical axis for a metric.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of a summary.
+    metric : str
+        Metric to draw, a column of the summary.
+
+    Returns
+    -------
+    {'linear', 'log'}
+        Linear for shares, for numbers that may be negative, and for means of errors that are all 0
+        or 1. Such means are recognised because they equal the squared ``rmse``.
+    """
+    description = METRICS[metric]
+    rate = description.statistic == "mean" and np.allclose(rows["rmse"] ** 2, rows[metric], atol=0)
+    return "linear" if description.share or description.signed or rate else "log"
+
+
+def select_worst(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Select the distribution with the largest value of a metric, for each point of each curve.
+
+    The column ``x`` of `rows` holds the positions of the points on the horizontal axis.
+    """
+    point = ["estimator", "family", *BUDGET, "n", "x"]
+    worst = rows.dropna(subset=[metric]).groupby(point, dropna=False)[metric].idxmax()
+    return rows.loc[worst].sort_values("x", kind="stable")
+
+
+def leave_frame(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Take values out of the curves of a logarithmic axis that would make it useless.
+
+    A value is tiny in one of three cases. First, it is 0, which has no place on the axis. Second,
+    the estimator answers the mean without data, see `dpbench.analysis.fallback`. Third, an error or
+    a part of an error is at most 1e-9 (`EXACT_RATIO`) of the sampling error in the same row, which
+    a rounding error is. Tiny values do not determine the frame. All other values, and the lower
+    bounds, do. If there are none, sampling errors determine the frame. A tiny value that lies above
+    half of the least of these numbers is drawn as any other.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of a summary, with the ends of intervals in ``low`` and ``high``.
+    metric : str
+        Metric to draw, a column of the summary.
+
+    Returns
+    -------
+    DataFrame
+        The rows, with NaN as the values that leave the frame. The added column ``below`` holds the
+        text of the legend for these values, and is blank for others. The added column ``floor``
+        holds the lower end of the frame if a value leaves it, else NaN.
+    """
+    value, sampling = rows[metric], rows["sampling_q90"]
+    fallback = answers_without_data(rows)
+    tiny = fallback | (value <= 0)
+    if METRICS[metric].of in ERRORS:
+        tiny |= (value <= EXACT_RATIO * sampling) & (sampling > 0)
+    bound = rows["lower_bound"] if metric == BOUNDED_COLUMN else value.iloc[:0]
+    candidates = (pd.concat([value[~tiny], bound]), sampling)
+    lowest = (numbers[numbers > 0].min() for numbers in candidates)
+    floor = next((low / 2 for low in lowest if np.isfinite(low)), np.nan)
+    below = tiny & ~(value >= floor)
+    text = np.where(fallback, FALLBACK, BELOW)
+    return rows.assign(
+        **{metric: value.mask(below)},
+        low=rows["low"].mask(rows["low"] < floor / MAX_ERROR_RATIO, 0).mask(below),
+        high=rows["high"].mask(below),
+        below=np.where(below, text, ""),
+        floor=floor if below.any() else np.nan,
+    )
+
+
+def draw_errors(
+    ax: Axes,
+    curve: pd.DataFrame,
+    metric: str,
+    parameter: str,
+    label: str,
+    look: dict[str, Any],
+    result: Result,
+) -> None:
+    """Draw a curve of errors with its 95% intervals, and the slopes that claims predict.
+
+    Parameters
+    ----------
+    ax : Axes
+        Axes to draw on.
+    curve : DataFrame
+        Points of the curve, from `select_worst` and, for a logarithmic axis, `leave_frame`. The
+        column ``x`` holds their positions. An infinite value leaves a gap in the curve.
+    metric : str
+        Metric to draw, a column of the summary.
+    parameter : str
+        Variable on the horizontal axis, a column of the summary.
+    label : str
+        Text in the legend.
+    look : dict
+        Look of the curve, from `dpbench.output.style.line_styles`.
+    result : Result
+        Results with the claims.
+    """
+    ends = (curve["low"], curve["high"])
+    draw_curve(ax, curve["x"], curve[metric], *ends, label=label, look=look)
+    if "below" in curve:
+        for text, points in curve[curve["below"] != ""].groupby("below"):
+            draw_below(ax, points["x"], label=str(text), look=look)
+    _draw_slopes(ax, curve, metric, parameter, result)
+
+
+def _draw_slopes(
+    ax: Axes, curve: pd.DataFrame, metric: str, parameter: str, result: Result
+) -> None:
+    """Draw lines with the slopes that the claims of the study predict for a curve.
+
+    `parameter` is the variable on the horizontal axis. A claim is a prediction of a theorem that
+    the study tests. Each line goes through the geometric mean of the curve's values.
+    """
+    # The curve has a single family, estimator and budget. A claim is about n, over its regime of
+    # n, or about another parameter at fixed n.
+    study, row = result.study, curve.iloc[0]
+    curve_labels = {
+        "metric": metric,
+        "distribution": study.families[row["family"]].label(parameter),
+        "estimator": study.estimators[row["estimator"]].label(parameter),
+        **{name: row[name] for name in BUDGET if name != parameter and pd.notna(row[name])},
+    }
+    for claim in result.claims.to_dict("records"):
+        inverse = claim["variable"] == "alpha"  # claims about alpha predict s in n ~ (1/alpha)^s
+        variable = VARIABLES.get("n" if inverse else claim["variable"])
+        theorem = study.all_claims[claim["claim"]].statement
+        if any(claim[name] != value for name, value in curve_labels.items()) or variable is None:
+            continue
+        if variable.column != parameter or (parameter != "n" and theorem.of != "fixed_n"):
+            continue
+        shown = curve[np.isfinite(curve[metric]) & (curve[metric] > 0)]
+        if parameter == "n":
+            shown = shown[shown["n"].between(claim["n_low"], claim["n_high"])]
+        exponent = -1 / claim["predicted"] if inverse else claim["predicted"]
+        shape = variable.x(shown[parameter].to_numpy(float)) ** exponent
+        if shape.size:
+            scale = np.exp(np.mean(np.log(shown[metric] / shape)))
+            slope = "slowest slope by theory" if theorem.at_most else "slope by theory"
+            label = slope if np.isnan(claim["at_these_n"]) else "exact slope at these n"
+            draw_guide(ax, shown["x"], scale * shape, label=label, look=THEORY)
