@@ -158,8 +158,8 @@ def _position_names(axis: Axis, values: Iterable[list[float | None]]) -> list[li
 
     formatter = axis.get_major_formatter()
     if isinstance(formatter, FixedFormatter):
-        places = axis.get_majorticklocs()
-        labels = zip(_list(places), formatter.format_ticks(places), strict=True)
+        ticks = axis.get_majorticklocs()
+        labels = zip(_list(ticks), formatter.format_ticks(list(ticks)), strict=True)
         return [[place, unicode_text(text)] for place, text in labels if text]
     if isinstance(formatter, FuncFormatter):
         places = sorted({value for group in values for value in group if value is not None})
@@ -172,7 +172,7 @@ def _describe_line(
 ) -> dict[str, Any]:
     tag = _tag(line)
     x, y = (np.asarray(data, float) for data in line.get_data(orig=False))
-    described = {"name": "" if label.startswith("_") else unicode_text(label)}
+    described: dict[str, Any] = {"name": "" if label.startswith("_") else unicode_text(label)}
     described |= {"role": tag[0] if tag else "", **_describe_look(line)}
     if line.get_transform() == ax.get_xaxis_transform(which="grid"):
         return described | {"at_x": _round(x[0])}
@@ -190,7 +190,7 @@ def _describe_shift(ax: Axes, line: Line2D) -> dict[str, Any]:
         return {}
     corners = ax.bbox.get_points()
     moved = transform.transform(ax.transData.inverted().transform(corners)) - corners
-    if not np.allclose(*moved, atol=0.01):
+    if not np.allclose(moved[0], moved[1], atol=0.01):
         raise _CannotDescribeError
     return {"shift": [round(float(length) * 72 / ax.figure.dpi, 2) for length in moved[0]]}
 
@@ -291,7 +291,11 @@ def _describe_text(ax: Axes, text: Text) -> dict[str, Any]:
     """Describe a text by its anchor, as shares of the panel's width and height."""
     from matplotlib.colors import to_hex
 
-    box, across, up = text.get_window_extent(), text.get_ha(), text.get_va()
+    box, across, up = (
+        text.get_window_extent(),
+        text.get_horizontalalignment(),
+        text.get_verticalalignment(),
+    )
     x = {"left": box.x0, "right": box.x1}.get(across, (box.x0 + box.x1) / 2)
     y = {"bottom": box.y0, "baseline": box.y0, "top": box.y1}.get(up, (box.y0 + box.y1) / 2)
     x, y = ax.transAxes.inverted().transform((x, y))

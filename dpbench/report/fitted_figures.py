@@ -123,7 +123,7 @@ class Exponents(DrawnFigure):
         for i, (label, points) in enumerate(rows.groupby("label")):
             look = {**looks[str(label)], "linestyle": "none", "capsize": 2}
             shift = spacing * (i - (rows["label"].nunique() - 1) / 2)
-            look["transform"] = offset_copy(ax.transData, ax.figure, x=shift, units="points")
+            look["transform"] = offset_copy(ax.transData, ax.figure.figure, x=shift, units="points")
             level = points["theorem"] if difference else 0
             values = [points[end] - level for end in ("measured", *ENDS)]
             draw_curve(ax, points["k"], *values, label=str(label), look=look, intervals="bars")

@@ -98,12 +98,14 @@ def test_values_beyond_the_frame_are_outside_of_the_limits() -> None:
     def draw(ax: Axes) -> None:
         y = np.array([0.1, 1.0, 5e9, 1e11])  # the last ones cut off by the caller
         draw_curve(ax, N, y, y / 2, 2 * y, label="rate", look=LOOKS["rate"])
+        draw_bound(ax, N, [1, np.inf, 2, 3], label="bound")
         ax.set(xscale="log", yscale="log", ylim=(0.01, 1e9))
 
     found = described(draw)
     low, high = found["panels"][0]["y"]["limits"]
     (curve,) = lines(found, "rate")
     assert [low <= value <= high for value in curve["y"]] == [True, True, False, False]
+    assert lines(found, "bound")[0]["y"] == [1, None, 2, 3]
 
 
 def test_error_bars_and_points_side_by_side() -> None:
@@ -111,7 +113,7 @@ def test_error_bars_and_points_side_by_side() -> None:
 
     def draw(ax: Axes) -> None:
         for i, shift in enumerate((-6.0, 6.0)):
-            moved = offset_copy(ax.transData, ax.figure, x=shift, units="points")
+            moved = offset_copy(ax.transData, ax.figure.figure, x=shift, units="points")
             look = LOOKS["rate"] | {"linestyle": "none", "transform": moved}
             ends = [2.5, np.nan], [4.0, np.nan]
             draw_curve(ax, [2, 3], [3, 5], *ends, label=f"a{i}", look=look, intervals="bars")
