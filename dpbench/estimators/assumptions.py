@@ -192,7 +192,7 @@ class RecordsInBall:
         with np.errstate(over="ignore"):
             norms = np.linalg.norm(records[:, self.start : self.stop], axis=1)
         outside = norms > self.radius * (1 + 1e-12)  # vectors on the sphere are inside
-        return _describe_outside(outside, f"norms up to {self.name} = {self.radius:g}")
+        return _describe_outside(np.asarray(outside), f"norms up to {self.name} = {self.radius:g}")
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def test_large_data_are_tested_on_a_part_and_no_stream_moves() -> None:
     values = []
     for filters in ("ignore", "always"):
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter(filters)  # type: ignore[arg-type]
+            warnings.simplefilter(filters)
             values.append(release(estimator, data, PURE, rng=np.random.default_rng(5)))
         assert all("of 5,000 pairs" in str(one.message) or "of 10,000" in str(one.message)
                    for one in caught)  # fmt: skip

@@ -103,7 +103,7 @@ def test_every_kind_with_a_scale_is_tested() -> None:
     needing = {
         kind
         for kind in Estimator.kinds().values()
-        for field in fields(kind)
+        for field in fields(kind)  # type: ignore[arg-type]
         if field.name in ("scale", "sigma", "sigma_high") and kind.__module__.startswith("dpbench")
     }
     known_or_estimated = {est.NoisyvarInterval, est.ParametricBootstrapInterval}

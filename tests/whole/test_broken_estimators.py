@@ -42,7 +42,7 @@ def test_a_budget_that_is_not_wholly_spent_is_named() -> None:
     spec = {
         "families": {"gaussian": {"kind": "gaussian"}},
         "estimators": {
-            "thrifty": _Thrifty(k=2), "whole": TunedClippedMean(k=2, scale=1),
+            "thrifty": _Thrifty(k=2, scale=1), "whole": TunedClippedMean(k=2, scale=1),
             "mean": {"kind": "empirical_mean"},
             "nothing": {"kind": "clipped_mean", "lower": None, "upper": 1},
         },
@@ -78,7 +78,7 @@ def test_claims_catch_broken_estimators(
     members = [0, 0.1, 0.3, 1, 2, 3, 10, 30, 100]
     spec = {
         "families": {"two_point": {"kind": "two_point_family", "k": 2, "c": members}},
-        "estimators": {"near": near(k=2), "slope": slope(k=2)},
+        "estimators": {"near": near(k=2, scale=1), "slope": slope(k=2, scale=1)},
         "budgets": {"low": PureDP(0.001), "high": PureDP(0.01)},
         "parts": {"all": part},
     }
@@ -100,7 +100,7 @@ class _Shouting(TunedClippedMean):
 def test_the_text_of_a_failure_is_text() -> None:
     spec = {
         "families": {"gaussian": {"kind": "gaussian"}},
-        "estimators": {"shouting": _Shouting(k=2)},
+        "estimators": {"shouting": _Shouting(k=2, scale=1)},
         "budgets": {"pure": PureDP(1.0)},
         "parts": {"all": {"n": [50], "trials": 3}},
     }

@@ -44,6 +44,8 @@ ELSEWHERE = {
 }
 # Tests of a module that are apart from those of its name, and the module.
 APART = {
+    "estimators/test_scales.py": "registry.py",
+    "theory/exact/test_scales.py": "theory/exact/value.py",
     "analysis/test_search.py": "analysis/smallest_n.py",
     "report/test_page_browser.py": "report/page.py",
     "suite/test_cheats.py": "suite/scoring.py",
