@@ -89,7 +89,8 @@ def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> N
     look : dict
         Look of the series; the triangles have its colour.
     """
-    x, more = np.asarray(x, float), {"marker": "v", "linestyle": "none", "markersize": 6}
+    x = np.asarray(x, float)
+    more: dict[str, Any] = {"marker": "v", "linestyle": "none", "markersize": 6}
     edge = ax.get_xaxis_transform()  # the vertical position is a share of the frame's height
     (marks,) = ax.plot(
         x, np.full(len(x), 0.03), transform=edge, color=look["color"], zorder=3, **more

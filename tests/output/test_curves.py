@@ -18,7 +18,8 @@ def test_a_line_and_its_intervals_share_a_number_that_is_unique_in_the_figure() 
     with style():
         canvas, axes = panels(2)
         inset = axes[1].inset_axes((0.5, 0.5, 0.4, 0.4))
-        for ax in (*axes, inset):
+        every: list[Any] = [*axes, inset]
+        for ax in every:
             draw_curve(ax, X, 1 / X, 0.9 / X, 1.1 / X, label="a", look=looks["a"])
             draw_curve(ax, X, X, X, X, label="b", look=looks["b"], intervals="bars")
             draw_bound(ax, X, X / 2, label="bound")

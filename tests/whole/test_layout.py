@@ -24,6 +24,7 @@ ELSEWHERE = {
     "libraries/report.py": "jobs/test_libraries.py",
     "libraries/sweep.py": "jobs/test_libraries.py",
     "report/labels.py": "report/test_error_figures.py",
+    "report/parameter_figures.py": "report/test_error_figures.py",
     "report/sections/errors.py": "report/test_page.py",
     "report/sections/libraries.py": "jobs/test_libraries.py",
     "report/sections/origin.py": "report/sections/test_failures.py",

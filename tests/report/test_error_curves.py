@@ -1,0 +1,67 @@
+"""Frames of figures of errors, and triangles for what lies below them."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.analysis.result import Result
+from dpbench.analysis.scoreboard import render
+from dpbench.report.error_curves import BELOW, FALLBACK, leave_frame
+from tests.report.conftest import curves, drawn, lines
+from tests.report.specs import ERROR
+
+ROW: dict[str, Any] = {
+    "privacy": "pure", "q50": 1.0, "sampling_q90": 0.1, "low": 1.0, "high": 3.0, "lower_bound": 0.5,
+}  # fmt: skip
+
+
+def framed(*values: tuple[float, float], metric: str = "q90") -> pd.DataFrame:
+    """The rows of a figure with these medians and values."""
+    rows = [ROW | {"q50": median, metric: value} for median, value in values]
+    return leave_frame(pd.DataFrame(rows), metric)
+
+
+def test_the_frame_ends_below_what_depends_on_data() -> None:
+    rows = framed((1.0, 2.0), (1.0, 0.2), (1e-298, 1e-298), (1e-290, 0.3), (1e-290, 0.01))
+    assert rows["below"].tolist() == ["", "", FALLBACK, "", FALLBACK]
+    np.testing.assert_equal(rows["q90"].tolist(), [2.0, 0.2, np.nan, 0.3, np.nan])
+    assert set(rows["floor"]) == {0.1}
+    rows = framed((1.0, 2.0), (1.0, 0.0), (1.0, 1e-17))  # exact values and rounding errors
+    assert rows["below"].tolist() == ["", BELOW, BELOW]
+    assert framed((1.0, 2.0), (1.0, 1e-7))["floor"].isna().all()
+    # Where nothing depends on data, the bound is the scale; a metric without one has the sampling.
+    assert set(framed((0.0, 1e-300))["floor"]) == {0.25}
+    assert set(framed((0.0, 1e-300), metric="private_q90")["floor"]) == {0.05}
+
+
+def test_an_answer_without_data_is_no_point_of_the_figure(numbers: Result) -> None:
+    summary = numbers.summary.copy()
+    at = (summary["estimator"] == "naive_radius10") & (summary["n"] <= 300)
+    summary.loc[at, ["q50", "q90", "q90_low", "q90_high"]] = 1e-298
+    lucky = dataclasses.replace(numbers, summary=summary)
+    estimators = {"naive": {}, "mean": {}}
+    spec = {**ERROR, "families": "gaussian", "estimators": estimators}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (ax,) = drawn(lucky, spec)
+        ax.figure.figure.canvas.draw()
+    low, high = ax.get_ylim()
+    assert 1e-4 < low < high < 1e4
+    n, errors = curves(ax)["naive, $R = 10$"]
+    assert n == [30, 100, 300, 1000, 3000]
+    assert np.isnan(errors).tolist() == [True] * 3 + [False] * 2
+    (marks,) = [line for line in ax.get_lines() if str(line.get_gid()).startswith("below:")]
+    assert np.asarray(marks.get_xdata()).tolist() == [30, 100, 300]
+    assert len(lines(ax, FALLBACK)) == 1
+    text = render(
+        numbers.study, summary=summary[summary["family"] == "gaussian"].head(40), claims=numbers.claims.iloc[:0], factors=numbers.factors,
+        samples=numbers.samples.iloc[:0], failures=[],
+    )  # fmt: skip
+    assert "1e-298*" in text
+    assert "naive_radius10 on gaussian, n = 30 .. 300" in text
+    assert max(map(len, text.splitlines())) <= 80
