@@ -96,7 +96,7 @@ def _read_settings(config: pytest.Config) -> AccuracyTest | None:
     table = _read_table(config.rootpath / "pyproject.toml")
     flags = {key: f"--dpbench-{key.replace('_', '-')}" for key in KEYS}
     chosen = {key: config.getoption(flag) for key, flag in flags.items() if config.getoption(flag)}
-    paths = {
+    paths: dict[str, Any] = {
         key: config.rootpath / table[key] for key in ("baseline", "config_dir") if key in table
     }
     merged: dict[str, Any] = {**table, **paths, **chosen}

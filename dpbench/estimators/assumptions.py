@@ -169,11 +169,11 @@ class RecordsInBox:
 
     def contradiction(self, records: Floats) -> str | None:
         chosen = records if self.column is None else records[:, [self.column]]
-        inside = (chosen >= self.lower) & (chosen <= self.upper)
+        outside = (chosen < self.lower) | (chosen > self.upper)
         bounds = f"records in [{self.lower:g}, {self.upper:g}]"
         if self.column is not None:
             bounds += f" in column {self.column}"
-        return _describe_outside(~inside.all(axis=1), bounds)
+        return _describe_outside(np.asarray(outside.any(axis=1)), bounds)
 
 
 @dataclass(frozen=True)

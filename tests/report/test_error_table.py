@@ -33,7 +33,7 @@ def assert_latex_table(text: str) -> None:
 
 def test_the_numbers_are_those_of_the_worst_distribution(numbers: Result) -> None:
     """Of estimators with a budget, of those without in each block, and of the lower bound."""
-    table = numbers.table()
+    table: Any = numbers.table()
     assert list(table["q90"]) == sorted(numbers.summary["n"].unique())
     at = ("pair_k2", "pure eps=0.5", "private", "minimax")
     mine = rows(numbers, family="pair_k2", epsilon=0.5, estimator="minimax", n=10**6)
