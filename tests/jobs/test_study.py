@@ -214,7 +214,7 @@ def test_what_runs_nothing(bench: Bench) -> None:
     helped, shown = bench.raw("-h", "--config-dir", "conf"), bench.run("--cfg", "job", "trials=7")
     assert (helped.code, shown.code) == (0, 0)
     for word in ("\n  heavy_tail_large  ", "\n  tiny", "dask, local",
-                 "clipped_mean", "student_t", "--help sweep|kind|figure"):  # fmt: skip
+                 "clipped_mean", "student_t", "--help TOPIC [NAME]"):  # fmt: skip
         assert word in helped.out
     assert "trials: 7" in shown.out
     assert "kind: two_point_family" in shown.out
