@@ -20,11 +20,14 @@ from tests.report.conftest import Page
 from tests.report.page_folders import summary_rows, write_interactive_run, write_table
 
 FOLDER = files("dpbench.report") / "interactive"
-# The places of the markers of a curve in the first panel, by its place among the curves.
+# The places of the markers of a curve, by the number of its panel and its name in the legend.
 MARKERS = """
     const panel = document.querySelectorAll('.panel')[arguments[0]];
-    const marks = [...panel.querySelectorAll('.mark-symbol')].filter((one) => one.firstChild);
-    return [...marks[arguments[1]].querySelectorAll('path')].map((path) => {
+    const keys = [...panel.closest('.live').querySelectorAll('.keys button')];
+    const key = keys.find((one) => one.textContent === arguments[1]);
+    const colour = key.querySelector('path').getAttribute('stroke');
+    const paths = [...panel.querySelectorAll('.mark-symbol path')];
+    return paths.filter((path) => path.getAttribute('stroke') === colour).map((path) => {
       const { x, y, width, height } = path.getBoundingClientRect();
       return [x + width / 2, y + height / 2];
     });
@@ -140,7 +143,7 @@ def count(browser: Any, selector: str) -> int:
     return len(browser.find_elements("css selector", selector))
 
 
-def point_at(browser: Any, panel: int, curve: int, point: int) -> list[str]:
+def point_at(browser: Any, panel: int, curve: str, point: int) -> list[str]:
     """The lines of the box with numbers, with the pointer beside a point of a curve."""
     script = "document.querySelectorAll('.panel')[arguments[0]].scrollIntoView({block: 'center'})"
     browser.execute_script(script, panel)
@@ -157,15 +160,15 @@ def point_at(browser: Any, panel: int, curve: int, point: int) -> list[str]:
 def test_a_point_tells_its_numbers_and_its_interval(page: Any) -> None:
     for panel, error, low, high in ((0, "0.01235", "0.01111", "0.01358"),
                                     (1, "0.1235", "0.1111", "0.1358")):  # fmt: skip
-        told = point_at(page, panel, 1, 1)
+        told = point_at(page, panel, "narrow", 1)
         assert told == ["n: 1000", "narrow", f"error: {error}", f"interval: {low} to {high}"]
 
 
 def test_what_the_frame_cuts_off_is_not_told_as_a_number(page: Any) -> None:
-    told = point_at(page, 0, 0, 0)
+    told = point_at(page, 0, "wide <b>", 0)
     assert told[:3] == ["n: 100", "wide <b>", "error: 0.5"]
     assert told[3] == "interval: 0.25 to outside of the figure"
-    below = page.execute_script(MARKERS, 0, 0)[-1]
+    below = page.execute_script(MARKERS, 0, "wide <b>")[-1]
     frame = page.find_elements("css selector", ".panel")[0].rect
     event = {"type": "mouseMoved", "x": below[0], "y": frame["y"] + frame["height"] - 45}
     page.execute_cdp_cmd("Input.dispatchMouseEvent", event)
