@@ -114,7 +114,7 @@ class Decomposition(SelectingFigure):
         start = f"{starts.pop()}, " if len(starts) == 1 else ""
         low, high = ax.get_xlim()
         shown = sorted(
-            (threshold, name[skipped:])
+            (threshold, name.removeprefix(start))
             for name, threshold in thresholds.items()
             if low < threshold < high
         )
