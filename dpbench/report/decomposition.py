@@ -110,9 +110,14 @@ class Decomposition(SelectingFigure):
             estimator = study.estimator(label, family)
             assert isinstance(estimator, TunedClippedMean)
             thresholds[words.estimator(label)] = estimator.clipping_threshold(self.n, budget)
+        # Names stand side by side, without the words with which all of them begin.
+        starts = {name.rpartition(", ")[0] for name in thresholds}
+        start = f"{starts.pop()}, " if len(starts) == 1 else ""
         low, high = ax.get_xlim()
         shown = sorted(
-            (threshold, name) for name, threshold in thresholds.items() if low < threshold < high
+            (threshold, name.removeprefix(start))
+            for name, threshold in thresholds.items()
+            if low < threshold < high
         )
         for i, (threshold, name) in enumerate(shown):
             mark_guide(ax, ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1))

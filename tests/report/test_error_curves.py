@@ -58,8 +58,9 @@ def test_an_answer_without_data_is_no_point_of_the_figure(numbers: Result) -> No
     (marks,) = [line for line in ax.get_lines() if str(line.get_gid()).startswith("below:")]
     assert np.asarray(marks.get_xdata()).tolist() == [30, 100, 300]
     assert len(lines(ax, FALLBACK)) == 1
+    few = summary[(summary["family"] == "gaussian") & summary["estimator"].isin(["naive_radius10"])]
     text = render(
-        numbers.study, summary=summary[summary["family"] == "gaussian"].head(40), claims=numbers.claims.iloc[:0], factors=numbers.factors,
+        numbers.study, summary=few, claims=numbers.claims.iloc[:0], factors=numbers.factors,
         samples=numbers.samples.iloc[:0], failures=[],
     )  # fmt: skip
     assert "1e-298*" in text
