@@ -65,8 +65,9 @@ def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     (example,) = _blocks("python", "heights")
     exec(compile(example, "README", "exec"), {})
     assert float(capsys.readouterr().out) == pytest.approx(170, abs=1.5)
-    (example,) = _blocks("python", "heights", LIBRARY)
-    exec(compile(example, "library.md", "exec"), {})
+    example, tables = _blocks("python", "heights", LIBRARY)
+    names: dict[str, object] = {}
+    exec(compile(example, "library.md", "exec"), names)
     (ax,) = plt.gcf().axes
     assert ax.lines
     release, *table, error = capsys.readouterr().out.splitlines()
@@ -74,6 +75,10 @@ def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     # rows of n = 100, 1000, 10000; the noise has scale 300/n, the data a deviation of 10
     assert [int(row.split()[1]) for row in table[1:]] == [100, 1000, 10000]
     assert 0 < float(error) < 1.5
+    exec(compile(tables, "library.md", "exec"), names)
+    told = capsys.readouterr().out
+    assert "Error (0.9 quantile) in the sweep `sweep`, over 200 trials." in told
+    assert r"\caption{Mean error in the sweep" in told
     assert list(folder.iterdir()) == []
 
 

@@ -23,6 +23,7 @@ ELSEWHERE = {
     "libraries/measure.py": "jobs/test_libraries.py",
     "libraries/report.py": "jobs/test_libraries.py",
     "libraries/sweep.py": "jobs/test_libraries.py",
+    "report/error_table_text.py": "report/test_error_table.py",
     "report/labels.py": "report/test_error_figures.py",
     "report/parameter_figures.py": "report/test_error_figures.py",
     "report/sections/errors.py": "report/test_page.py",
