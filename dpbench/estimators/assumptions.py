@@ -166,7 +166,7 @@ class RecordsInBox:
     def contradiction(self, records: Floats) -> str | None:
         inside = (records >= self.lower) & (records <= self.upper)
         bounds = f"records in [{self.lower:g}, {self.upper:g}]"
-        return _describe_outside(~inside.all(axis=1), bounds)
+        return _describe_outside(np.asarray(~inside.all(axis=1)), bounds)
 
 
 @dataclass(frozen=True)
