@@ -171,8 +171,8 @@ def test_captions_of_every_kind(numbers: Result) -> None:
     cases: list[tuple[str | dict[str, Any], list[str]]] = [
         (
             {**ERROR, "budgets": {"approx": {"delta": 1e-6}}},
-            ["shrinking (shrinking intervals; $R = 100$; $t = 1$, $2$, $4$)",
-             "free (Karwa-Vadhan mean)",
+            [r"shrinking (shrinking intervals; $R = 100$; $\sigma$ = $1$; $t = 1$, $2$, $4$)",
+             r"free (Karwa-Vadhan mean; $\sigma$ = $1$)",
              r"Budgets: approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$.",
              "Data: Gaussian (Gaussian; location = $0.3$; scale = $1$), student (Student's t; "],
         ),
