@@ -171,13 +171,9 @@ class RecordsInBox:
         chosen = records if self.column is None else records[:, [self.column]]
         outside = (chosen < self.lower) | (chosen > self.upper)
         bounds = f"records in [{self.lower:g}, {self.upper:g}]"
-<<<<<<< HEAD
         if self.column is not None:
             bounds += f" in column {self.column}"
         return _describe_outside(np.asarray(outside.any(axis=1)), bounds)
-=======
-        return _describe_outside(np.asarray(~inside.all(axis=1)), bounds)
->>>>>>> c125f3ee7ccce1c02672e341dd2dfbc8e8947c8d
 
 
 @dataclass(frozen=True)
