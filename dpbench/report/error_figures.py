@@ -80,7 +80,8 @@ class ErrorAgainstN(SplitFigure):
         yscale = "log" if "below" in rows else "linear"
         for panel in panels:
             options = {"title": panel.title, "yscale": yscale} if panel else {}
-            yield panel and partial(self._draw_panel, panel.rows, options, looks, result)
+            draw = partial(self._draw_panel, panel.rows, options, looks, result) if panel else None
+            yield draw
 
     def _draw_panel(
         self, rows: pd.DataFrame, options: dict[str, str], looks: Looks, result: Result, ax: Axes
@@ -101,8 +102,8 @@ class ErrorAgainstN(SplitFigure):
         if self.metric == BOUNDED_COLUMN:
             self._draw_bound(ax, rows, positive.clip(upper=top))
             for n in _crossings(rows, result.study):
-                line = ax.axvline(n, label="sampling overtakes privacy", **GUIDE | {"linewidth": 1})
-                mark_guide(ax, line)
+                look = GUIDE | {"linewidth": 1}
+                mark_guide(ax, ax.axvline(n, label="sampling overtakes privacy", **look))
         ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **options)
         set_horizontal_ticks(ax, rows["n"])
 

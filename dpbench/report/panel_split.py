@@ -13,9 +13,10 @@ from pydantic import BeforeValidator, Field
 
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
+from dpbench.errors import choose_from
 from dpbench.output.style import natural_sort_key
 from dpbench.privacy import AMOUNTS
-from dpbench.registry import ConfigError, choose_from, validated
+from dpbench.registry import ConfigError, validated
 from dpbench.report.error_curves import check_one_budget
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels, parameter_text

@@ -44,7 +44,7 @@ def test_an_answer_without_data_is_no_point_of_the_figure(numbers: Result) -> No
     at = (summary["estimator"] == "naive_radius10") & (summary["n"] <= 300)
     summary.loc[at, ["q50", "q90", "q90_low", "q90_high"]] = 1e-298
     lucky = dataclasses.replace(numbers, summary=summary)
-    estimators = {"naive": {}, "mean": {}}
+    estimators: dict[str, Any] = {"naive": {}, "mean": {}}
     spec = {**ERROR, "families": "gaussian", "estimators": estimators}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
