@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from matplotlib.lines import Line2D
 
 import dpbench
 from dpbench.analysis.result import Result
+from dpbench.errors import RenamedWarning
 from dpbench.output.style import save, style
 from dpbench.registry import ConfigError
 from tests.report.conftest import assert_refused, curves, drawn, lines
@@ -168,3 +170,37 @@ def test_a_loaded_run_draws_the_same_bytes(folder: Path, tmp_path: Path) -> None
     assert worst.read_bytes() == (folder / "figures" / "worst.svg").read_bytes()
     pdf = wide[0].read_bytes()
     assert (b"/FontFile2" in pdf, b"/Type3" in pdf, b"CreationDate" in pdf) == (True, False, False)
+
+
+def test_a_slide_has_a_fixed_shape_and_large_type(numbers: Result, tmp_path: Path) -> None:
+    for spec in ("worst", "exponents", {**ERROR, "columns": "family"}):
+        with style("slide"):
+            canvas = numbers.figure(spec, width="slide")
+            (path,) = save(canvas, tmp_path, "slide", ["png"])
+        assert imread(path).shape[:2] == (1500, 2666)
+        page = numbers.figure(spec)
+        assert len(page.axes) == len(canvas.axes)
+        sizes = [float(one.axes[0].xaxis.label.get_fontsize()) for one in (page, canvas)]
+        assert sizes[1] > 1.5 * sizes[0]
+
+
+def test_printed_names_replace_labels_and_an_argument_replaces_both(numbers: Result) -> None:
+    names = {"naive": "clipped, $R$ known", "pure": "pure"}
+    study = dataclasses.replace(numbers.study, names=names)
+    named = dataclasses.replace(numbers, study=study)
+    spec = {**ERROR, "families": "gaussian", "estimators": {"naive": {"radius": 10}}}
+    (ax,) = drawn(named, spec)
+    assert list(curves(ax)) == ["clipped, $R$ known, $R = 10$"]
+    figure = named._figure(spec)
+    with style():
+        canvas = figure.figure(named, {"naive": "other"})
+    assert list(curves(canvas.axes[0])) == ["other, $R = 10$"]
+    for wrong, words in (({"nave": "x"}, "sweep.names.nave: .*naive"), ({"naive": "$x"}, "sweep")):
+        with pytest.raises(ConfigError, match=words):
+            dataclasses.replace(numbers.study, names=wrong).plan()
+
+
+def test_the_key_by_is_the_old_name_of_columns(numbers: Result) -> None:
+    with pytest.warns(RenamedWarning, match="figure.by: renamed; write the key 'columns'"):
+        old = numbers.figure({**ERROR, "estimators": "naive", "by": "family"})
+    assert [ax.get_title() for ax in old.axes] == ["Gaussian", "student"]

@@ -47,3 +47,10 @@ def test_factors_by_trials_are_printed_as_intervals() -> None:
     assert factor_text({**row, "factor_by": BY_TRIALS}) == BETWEEN.join(bold)
     assert factor_text({**row, "factor_by": EXACT, "verdict": "open"}) == "0.94"
     assert factor_text({**row, "factor": 4.54, "factor_by": EXACT, "verdict": "open"}) == "4.5"
+
+
+def test_a_bar_explains_the_colours(numbers: Result) -> None:
+    axes = drawn(numbers, {"kind": "factors"})
+    bars = [ax for panel in axes for ax in panel.child_axes]
+    assert [ax.get_ylabel() for ax in bars] == ["error over the lower bound"]
+    assert [text.get_text() for text in bars[0].get_yticklabels()] == ["1", "1.5", "2", "3", "5"]
