@@ -204,7 +204,7 @@ def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
         best = f"{others.min():.3g} {shorten(str(others.idxmin()), 14)}" if len(others) else ""
         cells = {"estimator": str(label), "distribution": str(family), "privacy": str(budget)}
         rows.append(
-            cells | {"n": format_count(n), "q90": f"{worst[label]:.3g}", "best other": best}
+            cells | {"n": format_count(n), "q90": f"{worst[str(label)]:.3g}", "best other": best}
         )
     if len(rows) > MAX_UNCLAIMED_ROWS:
         rest = len(rows) - MAX_UNCLAIMED_ROWS
