@@ -99,7 +99,7 @@ def _read_settings(config: pytest.Config) -> AccuracyTest | None:
     paths: dict[str, Any] = {
         key: config.rootpath / table[key] for key in ("baseline", "config_dir") if key in table
     }
-    merged: dict[str, Any] = {**table, **paths, **chosen}
+    merged: dict[str, Any] = table | paths | chosen
     if "baseline" not in merged:
         return None
     if "plugins" in chosen:
