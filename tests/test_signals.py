@@ -35,7 +35,7 @@ def test_a_signal_while_libraries_load(tmp_path: Path, name: str) -> None:
     """Check that no signal is swallowed, prints a traceback or waits for the end of an import."""
     (tmp_path / "numpy.py").write_text(SWALLOWS)
     process = subprocess.Popen(
-        [sys.executable, "-m", "dpbench"],
+        [sys.executable, "-m", "dpbench", "sweep=quick"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,

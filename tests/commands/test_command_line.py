@@ -34,7 +34,7 @@ CASES = {
     "plan": Case(
         "",
         "n epsilon delta rho mu neighbours lower upper law data column k scale alpha out law.scale "
-        "width trials n_max seed estimator",
+        "size trials n_max seed estimator",
         "paper",
     ),
     "site": Case("", "archive out", "seed"),

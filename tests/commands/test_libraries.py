@@ -21,7 +21,7 @@ ADD_REMOVE = PureDP(1.0, neighbours="add_remove")
 
 def test_what_is_missing_says_how_to_install_it(fakes: Path) -> None:
     mean = LibraryMean(library="python-dp")
-    with pytest.raises(LibraryError, match=r"not installed: bash dev\.sh libraries python-dp"):
+    with pytest.raises(LibraryError, match=r"not installed: .* libraries python-dp"):
         release(mean, np.zeros(10), ADD_REMOVE, rng=np.random.default_rng(0))
     assert folder("tumult") == fakes / "tumult"
     with pytest.raises(

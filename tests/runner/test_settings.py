@@ -21,7 +21,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"baseline": "a\0"}, "baseline: 'a\\x00': no file can have this name"),
     ({"seed": 10**20}, "seed: 100000000000000000000: "),
     ({"resume": "maybe"}, "resume: 'maybe': "),
-    ({"plugins": ["../evil"]}, "plugins.0: '../evil': "),
+    ({"plugins": ["../evil"]}, "plugins: ['../evil']: "),
     ({"report": "some"}, "report: 'some': input should be 'all'"),
     ({"runner": {"address": "nope"}}, "runner.address: 'nope': "),
     ({"runner": {"address": "tcp://x"}}, "runner.address: 'tcp://x': "),  # without a port

@@ -77,9 +77,9 @@ def test_a_target_that_is_no_class_of_ours(marker: Path, pickled: Path, place: s
     for evil in harm(marker, pickled):
         nested = {"kind": "coordinate_wise", "base": evil}
         spec = changed(place, nested if place == "estimators.rate" else evil)
-        with pytest.raises(ConfigError, match=r"^sweep\..*$") as error:
+        with pytest.raises(ConfigError) as error:
             from_mapping(Study, spec, "sweep").plan()
-        assert "\n" not in str(error.value)
+        assert all(line.startswith("sweep.") for line in error.value.lines)
         assert not marker.exists(), evil
 
 

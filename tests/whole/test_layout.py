@@ -13,6 +13,7 @@ ELSEWHERE = {
     "arrays.py": "",
     "package.py": "packaging/test_wheel.py",
     # nothing can be seen of them but what comes of it
+    "analysis/overview.py": "analysis/test_result.py",
     "commands/init_ci.py": "test_pytest_plugin.py",
     "commands/site.py": "docs/test_site.py",
     "jobs/pytest_check.py": "test_pytest_plugin.py",
