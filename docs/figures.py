@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
-
 from dpbench.package import PACKAGE
 
 __all__ = ["SCRIPTS", "STATIC", "STYLE", "add_numbers", "add_scripts", "interactive"]
@@ -37,6 +35,8 @@ def interactive(still: str, numbers: Mapping[str, Any] | None) -> str:
 
 def add_numbers(app: Any, doctree: Any, _name: str) -> None:
     """Add numbers to each image of a page that has a file with its numbers beside it."""
+    from docutils import nodes  # installed with Sphinx only, and other modules import this one
+
     for image in list(doctree.findall(nodes.image)):
         path = Path(app.srcdir, image["uri"]).with_suffix(".json")
         if not path.is_file() or len(image.parent.children) > 1:

@@ -117,7 +117,11 @@ def test_assumptions_fit_a_terminal_and_name_what_is_assumed() -> None:
 def test_an_exception_of_the_estimator_is_an_error_in_a_line() -> None:
     budget = {"kind": "approx_dp", "epsilon": 1, "delta": 1e-6}
     vectors = {"kind": "multivariate_gaussian", "d": 3}
-    plan = made(law=vectors, estimator={"kind": "gaussian_score_mean", "radius": 10, "sigma": 1}, budget=budget)
+    plan = made(
+        law=vectors,
+        estimator={"kind": "gaussian_score_mean", "radius": 10, "sigma": 1},
+        budget=budget,
+    )
     with pytest.raises(ConfigError, match=r"estimator: 'mine': at n = \d+: .*; mend the estimator"):
         plan.error_at(100)
     with pytest.raises(ConfigError, match=r"n: \d+: this estimator and law need n from 1 to "):

@@ -11,7 +11,6 @@ WHOLE = {"conf", "docs", "packaging", "whole"}  # about no module: each has all 
 ELSEWHERE = {
     # nothing but names
     "arrays.py": "",
-    "package.py": "packaging/test_wheel.py",
     # nothing can be seen of them but what comes of it
     "analysis/overview.py": "analysis/test_result.py",
     "commands/init_ci.py": "test_pytest_plugin.py",
