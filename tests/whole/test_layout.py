@@ -50,6 +50,7 @@ APART = {
     "theory/exact/test_scales.py": "theory/exact/value.py",
     "analysis/test_search.py": "analysis/smallest_n.py",
     "report/test_page_browser.py": "report/page.py",
+    "report/test_page_interactive.py": "report/page.py",
     "suite/test_cheats.py": "suite/scoring.py",
 }
 
