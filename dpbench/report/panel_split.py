@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.errors import choose_from
-from dpbench.output.style import natural_sort_key
+from dpbench.output.style import display_name, natural_sort_key
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
 from dpbench.report.error_curves import check_one_budget
@@ -184,6 +184,10 @@ class SplitFigure(SelectingFigure, ABC):
         parts = _divide(rows.assign(law=laws), split, without, words)
         several = any(panel.rows["law"].nunique() > 1 for panel in parts)
         names = rows["estimator"].map(lambda label: words.estimator(label, *without))
+        # Two estimators with one printed name would be one curve.
+        alike = rows.assign(name=names).groupby(["family", *BUDGET, "name"], dropna=False)
+        clash = alike["estimator"].transform("nunique") > 1
+        names = names.where(~clash, names + " (" + rows["estimator"].map(display_name) + ")")
         texts = [names, *([laws] if several else []), *self._details(rows, words, split)]
         texts.append(rows["privacy"].map(lambda label: FREE_WORDS if label == "none" else ""))
         lines = [", ".join(filter(None, parts)) for parts in zip(*texts, strict=True)]

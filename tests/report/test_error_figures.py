@@ -397,3 +397,12 @@ def test_the_bound_of_a_panel_is_the_least_of_those_that_hold() -> None:
     (line,) = ax.get_lines()
     assert np.asarray(line.get_xydata()).tolist() == [[10, 1.0], [100, 0.5]]
     assert ax.get_ylim() == (0.25, 6.0)
+
+
+def test_estimators_with_one_printed_name_are_two_curves(numbers: Result) -> None:
+    study = dataclasses.replace(numbers.study, names={"histogram": "mean", "naive": "mean"})
+    estimators: dict[str, Any] = {"naive": {"radius": 10}, "histogram": {"radius": 10}}
+    spec = {**ERROR, "families": "gaussian", "estimators": estimators}
+    (ax,) = drawn(dataclasses.replace(numbers, study=study), spec)
+    same = "mean, $R = 10$"
+    assert {f"{same} (naive radius10)", f"{same} (histogram radius10)"} <= {*curves(ax)}
