@@ -64,7 +64,7 @@ Deviation = Annotated[
         gt=0,
         le=1e300,
         description="standard deviation of a record, in the unit of the data; "
-        "write 1 for the default of release 0.1",
+        "state it from public knowledge (release 0.1 assumed 1)",
     ),
 ]
 MomentScale = Annotated[
@@ -73,7 +73,7 @@ MomentScale = Annotated[
         ge=1e-100,
         le=1e100,
         description="E|X - mean|^k is at most scale^k, in the unit of the data; "
-        "write 1 for the assumption of release 0.1",
+        "state it from public knowledge (release 0.1 assumed 1)",
     ),
 ]
 # Largest n, which only datasets held as counts reach.

@@ -40,7 +40,7 @@ that a given error needs, the estimators that apply, and the Python code of the 
   law.KEY=VALUE     a parameter of the distribution; python -m dpbench --help kind NAME lists them
   data=, column=    a CSV or Parquet file whose values are the distribution. A plan made from the
                     data to be protected is not private
-  k=, scale=        plan for the worst distribution with E|X - mu|^k <= scale^k; default scale=1
+  k=, scale=        plan for the worst distribution with E|X - mu|^k <= scale^k
   alpha=ERROR       also print the number of records and the budget with which q90 <= ERROR
   out=DIR           folder of the figure; default results/plan
   size=SIZE         size of the figure: page (the default), column or slide

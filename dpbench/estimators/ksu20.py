@@ -304,6 +304,9 @@ class KSU20Mean(_BinBasedEstimator):
         tail = float(mean_budget.noise_tail(np.asarray(probability / 2), 1.0, 1.0))
         return 1 / alpha**2, float(q / np.log(10)) * power, tail
 
+    def least_records(self, d: int, budget: Budget) -> int:
+        return max(super().least_records(d, budget), 2 * self.groups)
+
     def histogram_needs(self, alpha: float, n: float, budget: Budget) -> float:
         """Return how many records locate a private range that holds the mean, with probability 0.9.
 

@@ -226,7 +226,7 @@ def release(
     True
     """
     reject_unknown_keywords(unknown, release)
-    array = np.asarray(data, dtype=np.float64)
+    array = _read_numbers(data)
     if array.ndim not in (1, 2) or array.size == 0:
         raise ValueError(f"expected non-empty data of shape (n,) or (n, d), got {array.shape}")
     if not isinstance(budget, Budget | None):
@@ -244,3 +244,17 @@ def release(
     if ends is not None:
         return Interval(ends[0][0], ends[1][0], value[0], estimate.miss)
     return float(value[0]) if value.ndim == 1 else value[0]
+
+
+def _read_numbers(data: ArrayLike) -> Floats:
+    """Return data as float64; raise ValueError if a value is no number, is missing or infinite."""
+    try:
+        array = np.asarray(data, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"data: {error}; give numbers") from error
+    if bad := int(np.count_nonzero(~np.isfinite(array))):
+        raise ValueError(
+            f"data: {bad} of {array.size} values are NaN or infinite; fill them with a public "
+            "constant (a dropped record changes n)"
+        )
+    return array

@@ -110,7 +110,7 @@ def release_table(
     split : {'equal', 'sensitivity'} or mapping of str to float
         Shares of the budget for the columns, or their weights; see `TableMean`.
     units : mapping of str to float, optional
-        For ``split="sensitivity"``: size of an error that counts as 1, for each column.
+        Size of an error that counts as 1, for each column; required with ``split="sensitivity"``.
     rng : Generator
         Source of all randomness.
     **unknown
@@ -162,6 +162,11 @@ def release_table(
     reject_unknown_keywords(unknown, release_table)
     if not isinstance(budget, Budget):
         raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
+    if split == "sensitivity" and units is None:
+        raise ConfigError(
+            "units: split='sensitivity' compares errors of different columns; give the size of an "
+            "error that counts as 1 for each column, such as units={'income': 1000, 'age': 1}"
+        )
     labels, names = _read_groups(frame, by, groups)
     sizes_are_public = _sizes_are_public(budget, by, group_sizes)
     table = TableMean(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dpbench.distributions import Distribution
 from dpbench.errors import ConfigError, choose_from
 from dpbench.estimators import Estimator
@@ -31,6 +33,7 @@ GROUPS = {"estimator": "estimators", "law": "families"}
 # Words of the command line that give a budget of each notion.
 KEYS = {"pure": "epsilon=", "approx": "epsilon= delta=", "zcdp": "rho=", "gdp": "mu="}
 FOLDERS = {"estimator": "estimator", "law": "distribution"}
+ASSUMED_SCALES = ("scale", "sigma", "sigma_low", "sigma_high")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ class EntryWords:
 
         A file gives the parameters that the words leave out. A distribution that `plan` knows
         without files, and whose parameters the words give, is built without its file, so that both
-        uses of `plan` mean the same distribution.
+        uses of `plan` mean the same distribution. A shipped file's scale of the records is left out,
+        because it fits the shipped distributions only.
         """
         check = check_entry_name(key, name)
         place, parameters = f"sweep.{GROUPS[key]}.{check}", self.parameters[key]
@@ -76,7 +80,19 @@ class EntryWords:
         choice = f"{place}.kind={name}"
         if name in self.files(key) and not is_known:
             choice = f"{FOLDERS[key]}@{place}={name}"
-        return [f"+{choice}", *(f"++{place}.{word}" for word in parameters)]
+        return [
+            f"+{choice}",
+            *(f"~{place}.{scale}" for scale in self._shipped_scales(key, name)),
+            *(f"++{place}.{word}" for word in parameters),
+        ]
+
+    def _shipped_scales(self, key: str, name: str) -> list[str]:
+        """Return the assumed scales of the records in a shipped file of an estimator."""
+        own = self.config_dir and self.config_dir / FOLDERS[key] / f"{name}.yaml"
+        path = conf_folder() / FOLDERS[key] / f"{name}.yaml"
+        if key != "estimator" or not path.is_file() or (own and own.is_file()):
+            return []
+        return [scale for scale in ASSUMED_SCALES if scale in yaml.safe_load(path.read_text("utf-8"))]
 
 
 def check_entry_name(key: str, name: str) -> str:

@@ -284,7 +284,17 @@ class ReleasePlan:
         return release_code(best, self.budget, self._data_code(binary=best.binary))
 
     def _data_code(self, *, binary: bool = False) -> str:
-        return data_code(self.n, self.clip, self.law, binary=binary)
+        ends = self.clip
+        if isinstance(self.problem, BoundedMoment):  # a placeholder that belongs to the class
+            middle, scale = self.problem.middle, self.problem.scale
+            ends = (middle - scale, middle + scale)
+        return data_code(self.n, ends, self.law, binary=binary)
+
+    def __str__(self) -> str:
+        """Return the page that the command ``plan`` prints."""
+        from dpbench.planner.page import page_lines  # imports this module
+
+        return "\n".join(page_lines(self))
 
     @property
     def opendp(self) -> str | None:

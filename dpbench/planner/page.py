@@ -9,7 +9,7 @@ from textwrap import wrap
 from dpbench.output.terminal import WIDTH
 from dpbench.planner.answer import ReleasePlan
 from dpbench.planner.explanations import format_records
-from dpbench.planner.prediction import Error
+from dpbench.planner.prediction import BoundedMoment, BoundedRecords, Error
 from dpbench.privacy.symbols import budget_text
 from dpbench.registry import ConfigError
 
@@ -118,7 +118,9 @@ def _needs(plan: ReleasePlan) -> Iterator[str]:
 
     name, *_ = plan.budget.named_amounts
     try:
-        yield f"A q90 of {alpha:.4g} needs {format_records(plan.records(alpha))} at this budget;"
+        records = format_records(plan.records(alpha))
+        clip = "public bounds" if isinstance(plan.problem, BoundedRecords) else "best clip then"
+        yield f"A q90 of {alpha:.4g} needs {records} at this budget, with the {clip};"
     except ConfigError:
         yield f"A q90 of {alpha:.4g} is not reached with any number of records at this budget;"
     try:
@@ -130,6 +132,8 @@ def _needs(plan: ReleasePlan) -> Iterator[str]:
 
 def _ranking(plan: ReleasePlan) -> Iterator[str]:
     """Yield the lines of a table of estimators with their computed or simulated errors."""
+    if isinstance(plan.problem, BoundedMoment):
+        yield "Simulated on a few of the laws, so that errors may be below the worst case above."
     yield "Estimators that apply (fallback v: v is released if the data are inconclusive):"
     width = max((len(row.estimator) for row in plan.rows), default=0) + 1
     yield f"{'estimator':{width}}{'assumes':29}{'q90':>6} {'95% interval':>12}"

@@ -153,7 +153,12 @@ def _build_problem(question: Question, law: Distribution | None, budget: Budget)
         raise ConfigError(
             "neighbours: 'add_remove': not available with k; choose replace, or give a law"
         )
-    return BoundedMoment(question.k, question.scale or 1.0, low, high)
+    if question.scale is None:
+        raise ConfigError(
+            f"scale: this key is required with k: E|X - mu|^{question.k:g} is at most "
+            f"scale^{question.k:g}, in the unit of the records; state it from public knowledge"
+        )
+    return BoundedMoment(question.k, question.scale, low, high)
 
 
 def plan(**question: Any) -> ReleasePlan:
@@ -181,7 +186,7 @@ def plan(**question: Any) -> ReleasePlan:
         protected is not private, because its clip depends on them.
     k, scale : float, optional
         Plan for the worst distribution with E|X - mu|^k <= scale^k and mean mu within the bounds.
-        The default of `scale` is 1, in the unit of the records.
+        `scale` is in the unit of the records, and is required with `k`.
     alpha : float, optional
         Absolute error that the release should reach; see `ReleasePlan.records` and
         `ReleasePlan.privacy`.

@@ -121,7 +121,7 @@ def test_an_interval_has_columns_for_its_ends() -> None:
 
 
 def test_shares_of_the_budget() -> None:
-    receipt = table(budget=ZCDP(0.3), split="sensitivity").receipt  # widths 100 and 50
+    receipt = table(budget=ZCDP(0.3), split="sensitivity", units={}).receipt  # widths 100 and 50
     assert "  income: zcdp rho 0.2\n" in receipt
     assert "  age: zcdp rho 0.1\n" in receipt
     same = table(budget=ZCDP(0.3), split="sensitivity", units={"income": 2.0, "age": 1.0}).receipt
