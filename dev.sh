@@ -56,7 +56,7 @@ command=${1:-}
 shift || true
 case "$command" in
 bench)
-    set_up dask
+    case "${1:-}" in site) set_up dev,docs ;; *) set_up dask ;; esac
     DPBENCH_COMMAND="bash $0 bench" exec "$venv/bin/python" -m dpbench "$@"
     ;;
 test)
@@ -86,7 +86,7 @@ docs)
     ;;
 python)
     set_up dev
-    exec "$venv/bin/python" "$@"
+    DPBENCH_COMMAND="bash $0 bench" exec "$venv/bin/python" "$@"
     ;;
 vega)
     packages=$(mktemp -d)

@@ -128,7 +128,9 @@ def _format_interval(row: Mapping[Hashable, Any]) -> str:
 
 
 def _format_digits(value: float) -> str:
-    """Format a number with three decimals, or with a single digit if it is below 0.005."""
+    """Format a number with three decimals, a small one with one digit, a large one with four."""
+    if abs(value) >= 1e4:
+        return f"{value:.4g}"
     return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.0e}"
 
 

@@ -43,6 +43,8 @@ config_dir=DIR: where plug-ins are."""
 
 MAX_SHOWN_ROWS = 40  # rows in the printed table and in the figure
 UNCHANGED = ("same", "changed-within-noise")
+ONE_SIDED = ("gone", "new")  # rows of one of the runs only
+MAX_SHOWN_ALONE = 5
 # Order of the verdicts: rows that became better or worse come first.
 RANKS = {word: 0 if verdict.tone is GOOD else verdict.rank for word, verdict in TRACKING.items()}
 
@@ -152,7 +154,9 @@ def main(words: Sequence[str]) -> int:
     say(_summarise(table, a, b))
     changed = table[~table["verdict"].isin(UNCHANGED)]
     if not changed.empty:
-        cells = [_format_row(row) for row in changed[:MAX_SHOWN_ROWS].to_dict("records")]
+        alone = changed["verdict"].isin(ONE_SIDED)
+        listed = pd.concat([changed[~alone], changed[alone][:MAX_SHOWN_ALONE]])[:MAX_SHOWN_ROWS]
+        cells = [_format_row(row) for row in listed.to_dict("records")]
         shown = f"{len(cells)} of {len(changed)} changed rows"
         say(in_columns(f"Ratios B/A, with 95% intervals of trimmed means; {shown}", cells))
     drawn = table[table["trimmed_mean_low"].notna()][:MAX_SHOWN_ROWS]
@@ -179,7 +183,10 @@ def _summarise(table: pd.DataFrame, a: str, b: str) -> str:
     ]
     rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
     text = f"{b} (B) against {a} (A), {rows}: {', '.join(parts)}."
-    text = " ".join(filter(None, [text, worst_sentence(table, "A")]))
+    rule = ""
+    if {*ONE_SIDED} & {*counts.index}:
+        rule = "Rows are compared if estimator, budget, distribution and n are equal."
+    text = " ".join(filter(None, [text, rule, worst_sentence(table, "A")]))
     return "\n".join(wrap_line(text))
 
 

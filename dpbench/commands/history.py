@@ -155,6 +155,8 @@ def read_history(path: Path) -> pd.DataFrame:
     ConfigError
         If the file cannot be read or is not a history.
     """
+    if not path.exists():
+        raise ConfigError(f"history: '{path}': no such file; `history add RUN` makes it")
     try:
         table = pq.read_table(path)
         if table.schema.metadata.get(b"dpbench_history") != b"1":
@@ -214,7 +216,9 @@ def _add(words: Sequence[str], options: AddOptions) -> int:
     table = add_errors(history, errors, commit, _date(options.date, commit, source))
     with atomic(target) as path:
         pq.write_table(pa.Table.from_pandas(table, SCHEMA, preserve_index=False), path)
-    say(f"{target}: {len(errors.rows)} rows of {commit[:12]}; {table['commit'].nunique()} commits")
+    stored = table["commit"].nunique()
+    commits = f"{stored} commit{'s' * (stored > 1)}"
+    say(f"{target}: {len(errors.rows)} rows of {commit[:12]}; {commits} in all")
     return 0
 
 

@@ -8,6 +8,7 @@ of another file of scores are shown beside them, and marked.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -60,8 +61,8 @@ def main(words: Sequence[str]) -> int:
     root, out = checkout(), Path(options.out)
     if root is None:
         raise ConfigError(
-            "site: the sources of its pages are in a checkout alone; run it there: "
-            "bash dev.sh bench site"
+            "site: the sources of its pages are in a checkout alone; run it there: bash "
+            + shlex.join(["dev.sh", "bench", "site", *words])
         )
     docs = root / "docs"
     if any(

@@ -71,8 +71,8 @@ class EntryWords:
 
         A file gives the parameters that the words leave out. A distribution that `plan` knows
         without files, and whose parameters the words give, is built without its file, so that both
-        uses of `plan` mean the same distribution. A shipped file's scale of the records is left out,
-        because it fits the shipped distributions only.
+        uses of `plan` mean the same distribution. The scale in a shipped file is left out, because
+        it fits the shipped distributions only.
         """
         check = check_entry_name(key, name)
         place, parameters = f"sweep.{GROUPS[key]}.{check}", self.parameters[key]
@@ -92,7 +92,9 @@ class EntryWords:
         path = conf_folder() / FOLDERS[key] / f"{name}.yaml"
         if key != "estimator" or not path.is_file() or (own and own.is_file()):
             return []
-        return [scale for scale in ASSUMED_SCALES if scale in yaml.safe_load(path.read_text("utf-8"))]
+        return [
+            scale for scale in ASSUMED_SCALES if scale in yaml.safe_load(path.read_text("utf-8"))
+        ]
 
 
 def check_entry_name(key: str, name: str) -> str:

@@ -64,7 +64,7 @@ IN_SIZE: dict[Width, dict[Any, Any]] = {"page": {}, "column": IN_COLUMN, "slide"
 SLIDE_SCALE = 2.0  # type on a slide is about twice as large as on a page
 SERIF: dict[Any, Any] = {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
 COLOUR_BAR = "colour bar"  # label of the axes of a colour bar, which is no panel
-MARKERS = "osD^vPX<>hp*"
+MARKERS = "osD^PX<>hp*"  # without "v", which marks points below the frame
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 MIN_TITLE_SCALE = 0.8  # titles that need a smaller scale are broken into two lines
 # Lengths in inches.

@@ -35,6 +35,7 @@ from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 __all__ = ["BOUND_LABEL", "ErrorAgainstN"]
 
 BOUND_LABEL = "lower bound: worst case over the class"
+BOUND_NOTE = "errors on one easy distribution of the class may lie below the lower bound"
 
 
 @validated
@@ -64,7 +65,10 @@ class ErrorAgainstN(SplitFigure):
     ONE_BUDGET: ClassVar[bool] = True  # because a panel has one lower bound
 
     def describe(self) -> tuple[str, str]:
-        return f"{plain_text(metric_text(self.metric))} against n", intervals_text([self.metric])
+        intervals = intervals_text([self.metric])
+        if self.metric == BOUNDED_COLUMN:
+            intervals += f"; {BOUND_NOTE}"
+        return f"{plain_text(metric_text(self.metric))} against n", intervals
 
     def _points(self, result: Result) -> pd.DataFrame:
         rows = self.summary_rows(result).assign(x=lambda rows: rows["n"])

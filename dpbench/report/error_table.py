@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from pydantic import AfterValidator, Field
 
+from dpbench.analysis.fallback import answers_without_data
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study, Table
 from dpbench.analysis.summary import metric_interval
@@ -130,7 +131,7 @@ class ErrorTable(Selection, Table):
         free = rows["privacy"] == "none"
         rows = rows.assign(
             value=rows[self.metric], low=low, high=high, budget=texts, best=False,
-            role=np.where(free, FREE, PRIVATE),
+            role=np.where(free, FREE, PRIVATE), without_data=answers_without_data(rows),
         )  # fmt: skip
         groups = rows.groupby(["family", "budget", "n", "estimator"])
         worst = rows.loc[groups["value"].idxmax()].assign(
@@ -141,7 +142,9 @@ class ErrorTable(Selection, Table):
         if self.metric == BOUNDED_COLUMN:
             parts.append(_bounds(rows))
         columns = ["family", "budget", "n", "role", "estimator", *NUMBERS]
-        table = pd.concat(parts, ignore_index=True)[[*columns, "trials", "distributions"]]
+        more = ["without_data", "trials", "distributions"]
+        table = pd.concat(parts, ignore_index=True)[[*columns, *more]]
+        table["without_data"] = table["without_data"].eq(True)  # a bound has no such value
         return _sort(table, study)
 
 
@@ -157,10 +160,12 @@ def _repeat_free(rows: pd.DataFrame) -> pd.DataFrame:
 def _mark_best(rows: pd.DataFrame) -> pd.DataFrame:
     """Mark the smallest error of several private estimators, and the errors that tie with it.
 
-    An error ties if its 95% interval overlaps the interval of the smallest error.
+    An error ties if its 95% interval overlaps the interval of the smallest error. Errors of an
+    estimator that answers the mean without data are not marked.
     """
     rows = rows.copy()
-    candidates = rows[(rows["role"] == PRIVATE) & np.isfinite(rows["value"])]
+    private = (rows["role"] == PRIVATE) & np.isfinite(rows["value"])
+    candidates = rows[private & ~rows["without_data"]]
     for _, column in candidates.groupby(["family", "budget", "n"]):
         if len(column) > 1:
             smallest = column.loc[column["value"].idxmin()]

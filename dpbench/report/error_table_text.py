@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.fallback import FALLBACK_NOTE
 from dpbench.analysis.study import Study
 from dpbench.output.style import number_text
 from dpbench.privacy.symbols import budget_text
@@ -65,6 +66,7 @@ class _Writer(ABC):
 
     infinity: str
     missing: str
+    mark: str  # beside an error that an estimator reaches without data
 
     def __init__(self, study: Study, metric: str, across: str, fixed: str) -> None:
         self.study, self.metric, self.across, self.fixed = study, metric, across, fixed
@@ -129,6 +131,9 @@ class _Writer(ABC):
             f"Brackets: {interval}." if interval else "",
             _bold_sentence(shown, interval),
             _italic_sentence({*shown["role"]}),
+            f"{self.mark}: {FALLBACK_NOTE}, so the error says nothing about other means."
+            if shown["without_data"].any()
+            else "",
             f"The table shows {MAX_COLUMNS} values of {self._value_name} at most."
             if hidden
             else "",
@@ -170,7 +175,7 @@ def _italic_sentence(roles: set[str]) -> str:
 class LatexWriter(_Writer):
     """Writer of LaTeX, with the rules of booktabs."""
 
-    infinity, missing = r"$\infty$", "--"
+    infinity, missing, mark = r"$\infty$", "--", "$^*$"
 
     def document(self, blocks: Sequence[Block]) -> str:
         width = max(len(block.columns) for block in blocks)
@@ -224,13 +229,14 @@ class LatexWriter(_Writer):
         number, *ends = (text.replace("∞", r"\infty") for text in texts)
         number += "" if np.isinf(row["value"]) else times
         number = rf"\mathbf{{{number}}}" if row["best"] else number
+        number += "^*" if row["without_data"] else ""
         return f"${number}$" + (f" $[{', '.join(ends)}]{times}$" if ends else "")
 
 
 class MarkdownWriter(_Writer):
     """Writer of Markdown, with the tables of GitHub."""
 
-    infinity, missing = "∞", "--"
+    infinity, missing, mark = "∞", "--", r"\*"
 
     def document(self, blocks: Sequence[Block]) -> str:
         parts = [self._caption(blocks)]
@@ -262,6 +268,7 @@ class MarkdownWriter(_Writer):
         times = "" if power is None else f"e{power}"
         number, *ends = (text if text == "∞" else f"{text}{times}" for text in texts)
         number = f"**{number}**" if row["best"] else number
+        number += self.mark if row["without_data"] else ""
         return number + (f" [{', '.join(ends)}]" if ends else "")
 
 

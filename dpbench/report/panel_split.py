@@ -184,9 +184,11 @@ class SplitFigure(SelectingFigure, ABC):
         parts = _divide(rows.assign(law=laws), split, without, words)
         several = any(panel.rows["law"].nunique() > 1 for panel in parts)
         names = rows["estimator"].map(lambda label: words.estimator(label, *without))
-        # Two estimators with one printed name would be one curve.
-        alike = rows.assign(name=names).groupby(["family", *BUDGET, "name"], dropna=False)
-        clash = alike["estimator"].transform("nunique") > 1
+        # Two entries with one printed name would be one curve.
+        entries = rows["estimator"].map(lambda label: words.study.estimators[label].name)
+        named = rows.assign(name=names, entry=entries)
+        alike = named.groupby(["family", *BUDGET, "name"], dropna=False)["entry"]
+        clash = alike.transform("nunique") > 1
         names = names.where(~clash, names + " (" + rows["estimator"].map(display_name) + ")")
         texts = [names, *([laws] if several else []), *self._details(rows, words, split)]
         texts.append(rows["privacy"].map(lambda label: FREE_WORDS if label == "none" else ""))

@@ -17,6 +17,7 @@ CARD = {  # facts that stand beside the scores
 class WideClip(OneDataset):
     low: float
     high: float
+    # For more notions, add: notions = (dpbench.PureDP, dpbench.ZCDP), and noise for each budget.
 
     # Told: the records x, an array of shape (n,), or (n, d) if the class sets multivariate = True;
     # the budget, with its parameters (epsilon; rho; mu; epsilon and delta); rng, the only source

@@ -113,7 +113,7 @@ def test_what_cannot_be_used(
         ("history remove h.parquet", "'remove': no such task"),
         ("history ad", "'ad': no such task; did you mean 'add'?"),
         ("history show", "FILE: this word is required; expected: history show FILE [out=]"),
-        ("history show h.parquet", "'h.parquet': not a history"),
+        ("history show h.parquet", "'h.parquet': no such file; `history add RUN` makes it"),
         ("history show base.parquet", "'base.parquet': not a history"),
         ("history add base.parquet to=base.parquet", "'base.parquet': not a history"),
         ("history add base.parquet date=soon", "date: 'soon'"),

@@ -298,3 +298,11 @@ def test_tuned_constants_cost_little(k: float, least: float, budget: Budget) -> 
         for e in (tuned, TunedClippedMean(k=k, scale=1))
     ]
     assert needed[0] == pytest.approx(needed[1] / 0.9, rel=1e-6)
+
+
+def test_the_smallest_n_fills_two_halves_of_the_groups() -> None:
+    for constants in ("paper", "practical", "tuned"):
+        estimator = KSU20Mean(k=2, scale=1, radius=10, constants=constants)
+        n = estimator.least_records(1, PureDP(1.0))
+        assert n == 2 * estimator.groups
+        assert estimator.count_averaged(n, PureDP(1.0)) >= estimator.groups

@@ -6,6 +6,7 @@ import copy
 import doctest
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,15 @@ def test_a_failure_is_an_interval_of_nan() -> None:
 
 def test_the_check_of_estimators_takes_intervals() -> None:
     check_estimator(INTERVALS[2], budgets=[PureDP(1.0)])
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (["1.5", "east"], "data: could not convert string to float: 'east'; give numbers"),
+        ([1.0, np.nan, np.inf], "data: 2 of 3 values are NaN or infinite; fill them with"),
+    ],
+)
+def test_data_that_are_no_numbers_are_told(data: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        release(est.ClippedMean(lower=0, upper=1), data, PureDP(1.0), rng=rng(0))

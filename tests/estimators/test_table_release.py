@@ -120,6 +120,11 @@ def test_an_interval_has_columns_for_its_ends() -> None:
         table(PEOPLE.assign(age_low=0.0), columns=taken)
 
 
+def test_shares_by_sensitivity_need_units() -> None:
+    with pytest.raises(ConfigError, match="units: split='sensitivity' compares errors of"):
+        table(budget=ZCDP(0.3), split="sensitivity")
+
+
 def test_shares_of_the_budget() -> None:
     receipt = table(budget=ZCDP(0.3), split="sensitivity", units={}).receipt  # widths 100 and 50
     assert "  income: zcdp rho 0.2\n" in receipt

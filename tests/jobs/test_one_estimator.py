@@ -112,9 +112,11 @@ def test_estimators_and_laws_of_the_users_folder(folder: Path) -> None:
         ({"of_law": ["scale=-2"]}, "law.scale: -2: input should be greater than 0"),
         ({"estimator": "tuned_clipped_mean"}, "estimator.k: this key is required"),
         (
-            {"estimator": "coinpress_mean"},
+            {"estimator": "coinpress_mean", "own": ["sigma=1"]},
             "epsilon: 1: coinpress_mean cannot honour pure DP; it supports zCDP (rho=), Gaussian",
         ),
+        # the shipped file's scale fits the shipped distributions only
+        ({"estimator": "ksu20_mean", "own": ["k=2"]}, "estimator.scale: this key is required"),
         (
             {"estimator": "inverse_sensitivity", "budget": PureDP(1.0, neighbours="add_remove")},
             "neighbours: 'add_remove': inverse_sensitivity cannot honour this relation",

@@ -14,7 +14,7 @@ from dpbench.planner import figure
 
 
 def test_a_plan_draws_on_given_axes() -> None:
-    made = dpbench.plan(n=500, epsilon=1, k=3, lower=0, upper=1)
+    made = dpbench.plan(n=500, epsilon=1, k=3, scale=1, lower=0, upper=1)
     ax = Figure().gca()
     assert made.plot(ax, "width") is ax
     assert [line.get_label() for line in ax.lines][:2] == ["0.9 quantile of the error", "sampling"]

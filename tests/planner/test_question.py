@@ -27,6 +27,7 @@ from dpbench.cli import run
         ("epsilon=1 law=gaussian lower=3", "lower: 3.0: the mean of law= is 0"),
         ("epsilon=1 law=bernoulli law.p=1", "law: all records are 1"),
         ("epsilon=1 law.scale=1", "law.scale: give law=NAME, too"),
+        ("epsilon=1 lower=0 upper=1 k=2", "scale: this key is required with k"),
         ("epsilon=1 law=gaussian k=2", "k: give one of law, data and k"),
         ("epsilon=1 k=1 lower=0 upper=1", "k: 1: "),
         ("epsilon=1 law=gaussian scale=2", "scale: 2.0: goes with k"),

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpbench.analysis.fallback import FALLBACK_NOTE
 from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
 from dpbench.report.error_table_text import MAX_COLUMNS, _digits
@@ -212,3 +213,19 @@ def test_three_digits(
 ) -> None:
     row = pd.Series({"value": value, "low": low, "high": high})
     assert _digits(row.to_dict()) == (texts, power)
+
+
+def test_an_answer_without_data_is_marked_and_never_best(numbers: Result) -> None:
+    summary = numbers.summary.copy()
+    at = (summary["estimator"] == "naive_radius10") & (summary["n"] == 300)
+    summary.loc[at, ["q50", "q90", "q90_low", "q90_high"]] = 1e-298
+    lucky = dataclasses.replace(numbers, summary=summary)
+    table: Any = lucky.table(families="gaussian")
+    rows = table["best"][300].xs("naive_radius10", level="estimator")
+    assert not rows.any()
+    assert table["best"][300].any()
+    markdown = lucky.table(families="gaussian", n=[300], format="markdown")
+    assert r"1.00e-298\* [" in markdown
+    assert FALLBACK_NOTE in markdown
+    assert r"10^{-298}^*$" in lucky.table(families="gaussian", n=[300], format="latex")
+    assert FALLBACK_NOTE not in numbers.table(families="gaussian", format="markdown")
