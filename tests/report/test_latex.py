@@ -76,7 +76,8 @@ def assert_latex(text: str) -> None:
     for one in words:
         assert not re.search(r"[%#_^~<>@]", one.replace("{@{}l@{}}", ""))
         assert not re.search(r"\b(alpha|delta|epsilon|rho)\b", one)
-    for one in sorted(set(formulas)):  # each takes its time
+    # each takes its time, and digits are alike
+    for one in sorted({re.sub(r"\d", "1", formula) for formula in formulas}):
         MathTextParser("path").parse(f"${one}$")
 
 
