@@ -194,7 +194,20 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect the baseline, as pytest collects a module with tests."""
+    """Collect the baseline, as pytest collects a module with tests.
+
+    Parameters
+    ----------
+    file_path : Path
+        File that pytest visits.
+    parent : Collector
+        Collector of the folder.
+
+    Returns
+    -------
+    Collector or None
+        None if the file is not the baseline of the settings.
+    """
     settings = parent.config.stash.get(SETTINGS, None)
     if settings is None or file_path != settings.baseline:
         return None

@@ -73,6 +73,22 @@ class EntryWords:
         without files, and whose parameters the words give, is built without its file, so that both
         uses of `plan` mean the same distribution. The scale in a shipped file is left out, because
         it fits the shipped distributions only.
+
+        Parameters
+        ----------
+        key : {'estimator', 'law'}
+            Entry to compose.
+        name : str
+            Name of a file or a kind.
+
+        Returns
+        -------
+        list of str
+
+        Raises
+        ------
+        ConfigError
+            If the name is no label.
         """
         check = check_entry_name(key, name)
         place, parameters = f"sweep.{GROUPS[key]}.{check}", self.parameters[key]
@@ -98,7 +114,24 @@ class EntryWords:
 
 
 def check_entry_name(key: str, name: str) -> str:
-    """Return a name that may be a label; raise ConfigError otherwise."""
+    """Return the name of an estimator or distribution, if it may be a label.
+
+    Parameters
+    ----------
+    key : {'estimator', 'law'}
+        Key that gave the name, for the message.
+    name : str
+        Name to check.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ConfigError
+        If the name is no label.
+    """
     try:
         return check_label(name)
     except ValueError as error:

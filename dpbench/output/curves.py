@@ -100,19 +100,49 @@ def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> N
 
 
 def draw_bound(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str) -> None:
-    """Draw a lower bound as a black line through the points (x, y)."""
+    """Draw a lower bound as a black line.
+
+    Parameters
+    ----------
+    ax : Axes
+        Axes to draw on.
+    x, y : array_like, shape (points,)
+        Positions of the points on the line.
+    label : str
+        Text in the legend.
+    """
     (line,) = ax.plot(x, y, label=label, **_widen(BOUND))
     line.set_gid(f"bound:{_next_index(ax)}")
 
 
 def draw_guide(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
-    """Draw a line of theory, or another line for comparison, through the points (x, y)."""
+    """Draw a line of theory, or another line for comparison.
+
+    Parameters
+    ----------
+    ax : Axes
+        Axes to draw on.
+    x, y : array_like, shape (points,)
+        Positions of the points on the line.
+    label : str
+        Text in the legend.
+    look : dict
+        Colour, width and dashes of the line.
+    """
     (line,) = ax.plot(x, y, label=label, **_widen(look))
     mark_guide(ax, line)
 
 
 def mark_guide(ax: Axes, line: Any) -> None:
-    """Give the tag of a guide to a line that is already on the axes."""
+    """Give the tag of a guide to a line.
+
+    Parameters
+    ----------
+    ax : Axes
+        Axes with the line.
+    line : Line2D
+        The line.
+    """
     line.set_gid(f"guide:{_next_index(ax)}")
 
 

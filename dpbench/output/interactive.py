@@ -81,7 +81,15 @@ def describe(canvas: Figure) -> dict[str, Any] | None:
 
 
 def write_description(description: Mapping[str, Any], path: Path) -> None:
-    """Write the description of a figure as a JSON file."""
+    """Write the description of a figure as a JSON file.
+
+    Parameters
+    ----------
+    description : mapping
+        Result of `describe`.
+    path : Path
+        The file; it is replaced.
+    """
     text = json.dumps(description, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 

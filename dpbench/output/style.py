@@ -220,9 +220,19 @@ def display_name(label: str) -> str:
 
 
 def check_math(text: str, where: str) -> None:
-    """Raise ConfigError if the mathematics in a text, between dollar signs, cannot be drawn.
+    """Check that the mathematics in a text, between dollar signs, can be drawn.
 
-    `where` is the place of the text in the configuration, for the message.
+    Parameters
+    ----------
+    text : str
+        Text with or without mathematics.
+    where : str
+        Place of the text in the configuration, for the message.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be drawn.
     """
     if "$" in text:
         from matplotlib.mathtext import MathTextParser

@@ -77,6 +77,17 @@ def add_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Add the columns ``low`` and ``high``, the ends of the 95% interval of a metric in each row.
 
     They are NaN for metrics without an interval.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of a summary.
+    metric : str
+        Metric to draw, a column of the summary.
+
+    Returns
+    -------
+    DataFrame
     """
     low, high = metric_interval(rows, metric)
     # failures give infinite ends, which cannot be drawn
@@ -114,7 +125,17 @@ def axis_scale(rows: pd.DataFrame, metric: str) -> str:
 def select_worst(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Select the distribution with the largest value of a metric, for each point of each curve.
 
-    The column ``x`` of `rows` holds the positions of the points on the horizontal axis.
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows of a summary; the column ``x`` holds their positions on the horizontal axis.
+    metric : str
+        Metric to draw, a column of the summary.
+
+    Returns
+    -------
+    DataFrame
+        One of the rows for each point, in the order of ``x``.
     """
     point = ["estimator", "family", *BUDGET, "n", "x"]
     worst = rows.dropna(subset=[metric]).groupby(point, dropna=False)[metric].idxmax()

@@ -23,7 +23,7 @@ __all__ = ["BOUND", "FREE", "MAX_COLUMNS", "PRIVATE", "Block", "LatexWriter", "M
 
 # Sets of rows, in the order in which a table shows them.
 PRIVATE, FREE, BOUND = "private", "not private", "lower bound"
-MAX_COLUMNS = 4  # as many numbers with intervals as fit beside each other on a page
+MAX_COLUMNS = 4  # a page has room for four numbers with intervals beside each other
 # Widths in LaTeX, as shares of the width of the text: all columns, and a number at most.
 TABLE_WIDTH, NUMBER_WIDTH = 0.95, 0.23
 

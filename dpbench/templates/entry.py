@@ -5,8 +5,8 @@ from dpbench import OneDataset, validated
 CARD = {  # facts that stand beside the scores
     "name": "@NAME@",
     "paper": "Dwork, McSherry, Nissim, Smith, TCC 2006",  # doi:... or arXiv:... becomes a link
-    "notions": ["pure"],  # of pure, zcdp, gdp, approx; a rank in most classes needs all four
-    "relations": ["replace"],  # of replace, add_remove; problems of others are not scored
+    "notions": ["pure"],  # any of pure, zcdp, gdp, approx; a rank in most classes needs all four
+    "relations": ["replace"],  # replace or add_remove; problems of others are not scored
     "assumptions": "few records are more than 4 standard deviations from the mean",
     "proof": "Example 1 of the paper: replacing a record moves the sum by at most the width",
     "division": "declared",  # or open: public.law has the shape of the distribution, too
