@@ -408,6 +408,8 @@ def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
         law_rows["n"] * law_rows["epsilon"]
     )  # errors far above or below leave the panel
     for ax, name, other in zip(axes, ("n", "epsilon"), ("epsilon", "n"), strict=True):
+        # Fix the frame first, because matplotlib cannot add a margin to an error near 1e300.
+        ax.set(xscale="log", yscale="log", ylim=(unit.min() / 30, unit.max() * 30))
         fixed = law_rows.groupby(other)[name].nunique().idxmax()
         for label, estimator_rows in law_rows[law_rows[other] == fixed].groupby(
             "estimator", sort=False
@@ -415,11 +417,8 @@ def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
             line = estimator_rows[estimator_rows["size"] > 0].sort_values(name)
             text, look = display_name(str(label)), styles[str(label)]
             draw_curve(ax, line[name], line["size"], label=text, look=look)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
         ax.set_xlabel(f"${AXES[name]}$ (${AXES[other]} = {fixed:g}$)")
         ax.set_ylabel("mean absolute error")
-        ax.set_ylim(unit.min() / 30, unit.max() * 30)
         set_horizontal_ticks(ax, law_rows[name])
     share_axes(axes)
     legend(canvas)

@@ -12,7 +12,7 @@ import pytest
 from dpbench.estimators.libraries.process import close_libraries
 from dpbench.jobs.libraries import LibrariesJob
 from dpbench.libraries.replay import replay_table
-from dpbench.libraries.report import figure, render
+from dpbench.libraries.report import benchmarks, figure, render
 from dpbench.libraries.sweep import ReplaySettings
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.terminal import WIDTH
@@ -214,3 +214,20 @@ def test_what_a_sweep_of_libraries_cannot_use(sweep: Bench) -> None:
         assert result.code == 2
         assert said in result.err
         assert result.err.count("\n") == 1
+
+
+def test_an_error_near_the_largest_double_leaves_the_frame_without_a_warning() -> None:
+    """The universal mean errs by 1e299 where the budget is too small for its search."""
+    rows = pd.DataFrame(
+        {
+            "distribution": "centre",
+            "estimator": ["far", "far", "near", "near"],
+            "n": [100, 1000, 100, 1000],
+            "epsilon": 1.0,
+            "error": [1.7e299, 1.0, 1.0, 1.0],
+        }
+    )
+    canvas = benchmarks(rows, 1.0)
+    canvas.draw_without_rendering()
+    low, high = canvas.axes[0].get_ylim()
+    assert 1e-6 < low < high < 10
