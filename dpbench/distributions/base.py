@@ -11,10 +11,11 @@ from pydantic import Field, model_validator
 
 from dpbench.arrays import Floats
 from dpbench.registry import MomentOrder, Registered, validated
-from dpbench.samples import DenseSample, Sample, Stream, StreamedSample
-from dpbench.samples.streamed import HELD_RECORDS, MAX_WHOLE_RECORDS
+from dpbench.samples import BinnedSample, DenseSample, Sample
+from dpbench.samples.binned import HELD_NUMBERS, MAX_WHOLE_RECORDS
+from dpbench.samples.quantile_grid import quantile_grid
 
-__all__ = ["Distribution", "LocationScale"]
+__all__ = ["Continuous", "Distribution", "LocationScale"]
 
 
 class Distribution(Registered, ABC):
@@ -76,12 +77,8 @@ class Distribution(Registered, ABC):
         """Return the approximate count of numbers that one dataset of n records keeps in memory."""
         return 1.0 if self.counted else float(n * self.d)
 
-    def streams(self, n: int) -> bool:
-        """Return True if datasets of n records are streamed, and False if they are stored.
-
-        The records of a streamed dataset are never all in memory. Every query of the dataset draws
-        its records again.
-        """
+    def bins(self, n: int) -> bool:
+        """Return True if datasets of n records are stored as counts on cells (`BinnedSample`)."""
         return False
 
     @abstractmethod
@@ -164,17 +161,8 @@ class LocationScale(Distribution):
     def moment(self, k: float) -> float:
         return float(self._scale**k * self._standard_moment(k))
 
-    def streams(self, n: int) -> bool:
-        return n > MAX_WHOLE_RECORDS
-
-    def held(self, n: int) -> float:
-        return float(HELD_RECORDS if self.streams(n) else n)
-
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
-        if not self.streams(n):
-            return DenseSample(self.draw_records(rng, (trials, n)))
-        stream = Stream(lambda rng, m: self.draw_records(rng, (1, m)).ravel(), rng)
-        return StreamedSample(stream, n * np.arange(trials), n)
+        return DenseSample(self.draw_records(rng, (trials, n)))
 
     def draw_records(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         """Draw independent records.
@@ -215,3 +203,54 @@ class LocationScale(Distribution):
     @abstractmethod
     def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         """Draw independent values of the standard variable Z, an array of shape `size`."""
+
+
+@validated
+class Continuous(LocationScale):
+    """Base class of continuous distributions of X = location + scale (Z - centre).
+
+    A subclass knows the distribution function of Z and its inverse. So datasets of more than
+    `MAX_WHOLE_RECORDS` (300,000) records are drawn as counts on cells, and n may reach 1e12.
+    """
+
+    def bins(self, n: int) -> bool:
+        return n > MAX_WHOLE_RECORDS
+
+    def held(self, n: int) -> float:
+        return float(HELD_NUMBERS if self.bins(n) else n)
+
+    def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
+        if self.bins(n):
+            return BinnedSample.draw(quantile_grid(self, n), rng, trials, n)
+        return super().sample(rng, trials, n)
+
+    def tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
+        """Return the quantiles of a record X that belong to tail probabilities.
+
+        Parameters
+        ----------
+        t : ndarray
+            Tail probabilities, from 0 to 1.
+        upper : bool
+            True for the upper tail, and False for the lower tail.
+
+        Returns
+        -------
+        ndarray
+            Numbers x with P(X > x) = t if `upper`, else with P(X < x) = t.
+        """
+        z = self._standard_tail_quantile(t, upper=upper)
+        return np.asarray(self.location + self._scale * (z - self._standard_centre))
+
+    def tail(self, x: Floats, *, upper: bool) -> Floats:
+        """Return P(X > x) if `upper`, else P(X < x), for a record X and numbers x, any shape."""
+        z = (x - self.location) / self._scale + self._standard_centre
+        return np.asarray(self._standard_tail(z, upper=upper))
+
+    @abstractmethod
+    def _standard_tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
+        """Return the quantiles of Z that belong to the tail probabilities `t`, any shape."""
+
+    @abstractmethod
+    def _standard_tail(self, z: Floats, *, upper: bool) -> Floats:
+        """Return P(Z > z) if `upper`, else P(Z < z), for an array of any shape."""

@@ -7,13 +7,15 @@ from typing import Annotated
 
 import numpy as np
 from pydantic import Field
-from scipy.special import beta, gammaln, hyp1f1, hyp2f1, ndtr
+from scipy.special import beta, gammaln, hyp1f1, hyp2f1, ndtr, ndtri, stdtr, stdtrit
 
 from dpbench.arrays import Floats
-from dpbench.distributions.base import LocationScale
+from dpbench.distributions.base import Continuous
 from dpbench.registry import validated
 
 __all__ = ["ContaminatedGaussian", "Gaussian", "LogNormal", "Pareto", "StudentT"]
+
+BISECTIONS = 64  # halvings that locate a quantile of a mixture to the last digits
 
 
 def _gaussian_moment(k: float, mean: float = 0.0, sd: float = 1.0) -> float:
@@ -23,7 +25,7 @@ def _gaussian_moment(k: float, mean: float = 0.0, sd: float = 1.0) -> float:
 
 
 @validated
-class Gaussian(LocationScale):
+class Gaussian(Continuous):
     """Gaussian (normal) distribution with mean `location` and standard deviation `scale`."""
 
     _standard_mean = 0.0
@@ -33,6 +35,12 @@ class Gaussian(LocationScale):
 
     def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         return rng.standard_normal(size)
+
+    def _standard_tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
+        return -ndtri(t) if upper else ndtri(t)
+
+    def _standard_tail(self, z: Floats, *, upper: bool) -> Floats:
+        return ndtr(-z) if upper else ndtr(z)
 
     def distance_to_gaussian(self, mean: Floats, sd: Floats) -> Floats:
         """Return this distribution's total-variation distances to N(mean, sd^2), in closed form.
@@ -69,7 +77,7 @@ class Gaussian(LocationScale):
 
 
 @validated
-class StudentT(LocationScale):
+class StudentT(Continuous):
     """Student's t distribution; its moments of order below `tail_index` exist.
 
     Parameters
@@ -91,9 +99,16 @@ class StudentT(LocationScale):
     def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         return rng.standard_t(self.tail_index, size)
 
+    def _standard_tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
+        z = np.where(t > 0, stdtrit(self.tail_index, np.where(t > 0, t, 0.5)), -np.inf)
+        return -z if upper else z
+
+    def _standard_tail(self, z: Floats, *, upper: bool) -> Floats:
+        return np.asarray(stdtr(self.tail_index, -z if upper else z), dtype=float)
+
 
 @validated
-class Pareto(LocationScale):
+class Pareto(Continuous):
     """Pareto distribution of the first kind, moved to mean `location`; skewed to the right.
 
     With ``location = a/(a - 1)`` it has the textbook density a x^-(a+1) on [1, infinity).
@@ -131,9 +146,17 @@ class Pareto(LocationScale):
     def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         return rng.pareto(self.tail_index, size)
 
+    def _standard_tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.expm1(-(np.log(t) if upper else np.log1p(-t)) / self.tail_index)
+
+    def _standard_tail(self, z: Floats, *, upper: bool) -> Floats:
+        log_upper = -self.tail_index * np.log1p(np.maximum(z, 0.0))
+        return np.exp(log_upper) if upper else -np.expm1(log_upper)
+
 
 @validated
-class LogNormal(LocationScale):
+class LogNormal(Continuous):
     """Log-normal distribution of X = location + scale exp(sigma Z), for a standard normal Z.
 
     The median of X is location + scale.
@@ -182,9 +205,17 @@ class LogNormal(LocationScale):
     def _standard(self, rng: np.random.Generator, size: tuple[int, int]) -> Floats:
         return np.exp(self.sigma * rng.standard_normal(size))
 
+    def _standard_tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
+        return np.exp(self.sigma * (-ndtri(t) if upper else ndtri(t)))
+
+    def _standard_tail(self, z: Floats, *, upper: bool) -> Floats:
+        with np.errstate(divide="ignore"):
+            log = np.log(np.maximum(z, 0.0)) / self.sigma
+        return ndtr(-log) if upper else ndtr(log)
+
 
 @validated
-class ContaminatedGaussian(LocationScale):
+class ContaminatedGaussian(Continuous):
     """Contaminated Gaussian: a mixture of clean records and Gaussian outliers.
 
     A record is N(location, scale^2) with probability 1 - eta, and otherwise an outlier,
@@ -220,3 +251,22 @@ class ContaminatedGaussian(LocationScale):
         outlier = rng.random(size) < self.eta
         z[outlier] = self.gap + self.spread * z[outlier]
         return z
+
+    def _standard_tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
+        """Return quantiles of the mixture, by bisection between quantiles of its two parts."""
+        z = -ndtri(t) if upper else ndtri(t)
+        other = self.gap + self.spread * z
+        low, high = np.minimum(z, other), np.maximum(z, other)
+        low, high = (np.where(np.isfinite(z), end, 0.0) for end in (low, high))
+        for _ in range(BISECTIONS):
+            middle = low + (high - low) / 2
+            # the quantile lies above the middle if the lower tail is too small, or the upper one
+            # too large
+            above = (self._standard_tail(middle, upper=upper) < t) ^ upper
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return np.where(np.isfinite(z), low, z)
+
+    def _standard_tail(self, z: Floats, *, upper: bool) -> Floats:
+        outlier = (z - self.gap) / self.spread
+        sign = -1.0 if upper else 1.0
+        return (1 - self.eta) * ndtr(sign * z) + self.eta * ndtr(sign * outlier)

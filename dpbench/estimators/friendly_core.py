@@ -41,7 +41,7 @@ from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
 from dpbench.samples import DenseSample, Sample
-from dpbench.samples.streamed import MAX_WHOLE_RECORDS
+from dpbench.samples.binned import MAX_WHOLE_RECORDS
 
 __all__ = ["FriendlyCoreMean", "core_weights", "count_within", "friendly_mean", "gaussian_diameter"]
 

@@ -29,6 +29,7 @@ from dpbench.estimators.gaussian import Positive
 from dpbench.privacy import Ledger
 from dpbench.registry import Probability, validated
 from dpbench.samples import Sample
+from dpbench.samples.binned import MAX_WHOLE_RECORDS
 
 __all__ = ["NoisyvarInterval", "ParametricBootstrapInterval"]
 
@@ -82,6 +83,10 @@ class _SimulatedInterval(_ClippingEstimator):
 
         Before the clip, simulated records are normal with mean `mean` and standard deviation `sd`.
         """
+
+    @property
+    def most_at_once(self) -> int | None:
+        return MAX_WHOLE_RECORDS if self.sigma is None else None  # because of the pairs of records
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         scale = np.full(sample.trials, self.sigma or 0.0)

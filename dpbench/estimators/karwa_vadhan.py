@@ -20,6 +20,7 @@ from dpbench.privacy.histogram import L1, L2, audit_pairs, private_mode_bin, sta
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Deviation, Probability, validated
 from dpbench.samples import Bins, Sample
+from dpbench.samples.binned import MAX_WHOLE_RECORDS
 
 __all__ = ["KarwaVadhanGaussian", "KarwaVadhanInterval", "KarwaVadhanMean", "PowersOfTwo"]
 
@@ -185,6 +186,10 @@ class KarwaVadhanGaussian(NeedsRadius):
         alternating = np.where(np.arange(n) % 2, np.where(np.arange(n) % 4 == 1, 1.0, 2.0), 0.0)
         pairs = audit_pairs(n, bins, budget.fraction(0.5 if self.sigma else 0.25))
         return [*pairs, Pair.replacing("across_a_power_of_two", alternating, 1, 2.0)]
+
+    @property
+    def most_at_once(self) -> int:
+        return MAX_WHOLE_RECORDS  # because of the pairs of records
 
     @property
     def _clip_probability(self) -> float:

@@ -26,7 +26,7 @@ from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs, private_quantile
 from dpbench.registry import validated
 from dpbench.samples import Bins, DenseSample, Sample
-from dpbench.samples.streamed import MAX_WHOLE_RECORDS
+from dpbench.samples.binned import MAX_WHOLE_RECORDS
 
 __all__ = ["SubsampleAggregate", "SubsampleTest"]
 

@@ -299,7 +299,7 @@ class EstimatorPlan:
 def _drawn_values(cell: Cell, n: float) -> float:
     """Return the number of values that all members of a cell's family draw for one trial at n."""
     size, laws = max(1, round(n)), [law for _, law in cell.members]
-    return sum(size * law.d if law.streams(size) else law.held(size) for law in laws)
+    return sum(law.held(size) for law in laws)
 
 
 def error_lines(reached: ReachedError) -> Iterator[str]:

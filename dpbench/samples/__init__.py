@@ -1,14 +1,14 @@
 """Batches of datasets and the statistics that estimators compute from them."""
 
 from dpbench.samples.base import Sample
+from dpbench.samples.binned import BinnedSample
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.dense import DenseSample
 from dpbench.samples.rows import Rows
 from dpbench.samples.sparse import SparseSample
-from dpbench.samples.streamed import Stream, StreamedSample
 
 __all__ = [
-    "Bins", "CountedSample", "DenseSample", "Occupied", "Rows", "Sample", "SparseSample", "Stream",
-    "StreamedSample",
+    "BinnedSample", "Bins", "CountedSample", "DenseSample", "Occupied", "Rows", "Sample",
+    "SparseSample",
 ]  # fmt: skip

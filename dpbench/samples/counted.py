@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpbench.arrays import Floats, Ints
+from dpbench.arrays import Floats
 from dpbench.samples.base import (
     Sample,
     half_squares,
@@ -18,7 +18,7 @@ from dpbench.samples.base import (
     vote_probabilities,
 )
 from dpbench.samples.bins import Bins, Occupied, run_starts
-from dpbench.samples.hypergeometric import hypergeometric
+from dpbench.samples.hypergeometric import cut_counts, draw_without_replacement
 
 __all__ = ["CountedSample"]
 
@@ -99,44 +99,20 @@ class CountedSample(Sample):
         return np.asarray((counts * self.atoms).sum(axis=1) / (self.n - 2 * cut))
 
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
-        parts = self._cut(sizes, rng)
+        parts = cut_counts(self.counts, sizes, rng)
         return [type(self)(self.atoms, parts[:, i]) for i in range(len(sizes))]
 
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
         if parts == 1:
             return [self]
         sizes = part_sizes(self.n, parts)
-        counts = self._cut(sizes, rng)
+        counts = cut_counts(self.counts, sizes, rng)
         large = sizes.count(sizes[0])
         return [
             type(self)(self.atoms, part.reshape(-1, self.atoms.size))
             for part in (counts[:, :large], counts[:, large:])
             if part.size
         ]
-
-    def _cut(self, sizes: Sequence[int], rng: np.random.Generator) -> Ints:
-        """Cut each dataset at random into disjoint parts of the given sizes.
-
-        The result is an array of shape (trials, parts, m), where m is the number of distinct
-        values. It holds the number of records at each distinct value in each part. The code halves
-        the list of parts, then each half, and so on, until each half is one part. In each round
-        one vectorised draw divides the records between the halves.
-        """
-        upto = np.concatenate([[0], np.cumsum(sizes)])
-        ends = np.array([0, len(sizes)])  # node i has the parts ends[i] to ends[i + 1]
-        counts = self.counts[:, None]
-        while counts.shape[1] < len(sizes):
-            starts, stops = ends[:-1], ends[1:]
-            middle = (starts + stops + 1) // 2  # a single part goes to the left
-            left_sizes = np.tile(upto[middle] - upto[starts], self.trials)
-            left = _draw(counts.reshape(-1, self.atoms.size), left_sizes, rng).reshape(counts.shape)
-            halves = np.stack([left, counts - left], axis=2).reshape(
-                self.trials, -1, self.atoms.size
-            )
-            nonempty = np.stack([np.ones_like(starts), middle < stops], axis=1).ravel().astype(bool)
-            counts = halves[:, nonempty]
-            ends = np.union1d(ends, middle)
-        return counts
 
     def occupied(self, bins: Bins) -> Occupied:
         index = bins.index(np.broadcast_to(self.atoms, self.counts.shape))
@@ -157,11 +133,11 @@ class CountedSample(Sample):
         if self.n < 2:
             raise ValueError(f"n: {self.n}: pairs need at least 2 records")
         half = self.n // 2
-        counts = self._cut([half, half, 1] if self.n % 2 else [half, half], rng)
+        counts = cut_counts(self.counts, [half, half, 1] if self.n % 2 else [half, half], rng)
         first_half, second_half = counts[:, 0], counts[:, 1]
         pairs = []
         for atom in range(self.atoms.size):  # partners of the records at this atom
-            partners = _draw(second_half, first_half[:, atom], rng)
+            partners = draw_without_replacement(second_half, first_half[:, atom], rng)
             second_half = second_half - partners
             pairs.append(partners)
         squares = half_squares(self.atoms[:, None], self.atoms).ravel()
@@ -177,21 +153,3 @@ class CountedSample(Sample):
         if not np.all(np.isfinite(mean)):
             mean = (self.counts / self.n * atoms).sum(axis=1)
         return np.asarray(mean)
-
-
-def _draw(counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
-    """Draw records without replacement from each of several datasets stored as counts.
-
-    Entry (i, j) of `counts` is the number of records of dataset i at the j-th distinct value.
-    ``sizes[i]`` records are drawn from dataset i. The result has the shape of `counts`, and holds
-    the numbers of drawn records.
-    """
-    part = np.zeros_like(counts)
-    to_draw = sizes.copy()
-    remaining = counts.sum(axis=1)
-    for atom in range(counts.shape[1] - 1):
-        part[:, atom] = hypergeometric(rng, counts[:, atom], remaining, to_draw)
-        to_draw -= part[:, atom]
-        remaining -= counts[:, atom]
-    part[:, -1] = to_draw
-    return part

@@ -6,13 +6,15 @@ hypergeometric sampler raises an error from 1e9 on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlog1py
 
 from dpbench.arrays import Floats, Ints
 
-__all__ = ["hypergeometric", "log_binomial_pmf"]
+__all__ = ["cut_counts", "draw_without_replacement", "hypergeometric", "log_binomial_pmf"]
 
 NUMPY_LIMIT = 10**9  # population size from which numpy's hypergeometric sampler raises an error
 MAX_TABULATED_COUNT = 1000  # largest count with an entry in LOG_FACTORIAL
@@ -141,3 +143,67 @@ def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: I
         hits[pending[keep]] = proposal[keep]
         pending = pending[~keep]
     return np.where(draw_rest, marked - hits, hits)
+
+
+def cut_counts(counts: Ints, sizes: Sequence[int], rng: np.random.Generator) -> Ints:
+    """Cut datasets, stored as counts, at random into disjoint parts of the given sizes.
+
+    The code halves the list of parts, then each half, and so on, until each half is one part. In
+    each round one vectorised draw divides the records between the halves.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (trials, m)
+        Number of records at each of m places.
+    sizes : sequence of int
+        Sizes of the parts, which add up to the number of records.
+    rng : Generator
+        Source of the draws.
+
+    Returns
+    -------
+    ndarray of int, shape (trials, parts, m)
+        Number of records of each part at each place.
+    """
+    trials, places = counts.shape
+    upto = np.concatenate([[0], np.cumsum(sizes)])
+    ends = np.array([0, len(sizes)])  # node i has the parts ends[i] to ends[i + 1]
+    counts = counts[:, None]
+    while counts.shape[1] < len(sizes):
+        starts, stops = ends[:-1], ends[1:]
+        middle = (starts + stops + 1) // 2  # a single part goes to the left
+        left_sizes = np.tile(upto[middle] - upto[starts], trials)
+        left = draw_without_replacement(counts.reshape(-1, places), left_sizes, rng)
+        left = left.reshape(counts.shape)
+        halves = np.stack([left, counts - left], axis=2).reshape(trials, -1, places)
+        nonempty = np.stack([np.ones_like(starts), middle < stops], axis=1).ravel().astype(bool)
+        counts = halves[:, nonempty]
+        ends = np.union1d(ends, middle)
+    return counts
+
+
+def draw_without_replacement(counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
+    """Draw records without replacement from each of several datasets stored as counts.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (rows, m)
+        Number of records of each dataset at each of m places.
+    sizes : ndarray of int, shape (rows,)
+        Number of records to draw from each dataset.
+    rng : Generator
+        Source of the draws.
+
+    Returns
+    -------
+    ndarray of int, shape (rows, m)
+        Number of drawn records at each place.
+    """
+    part = np.zeros_like(counts)
+    to_draw = sizes.copy()
+    remaining = counts.sum(axis=1)
+    for place in np.flatnonzero(counts.any(axis=0)).tolist():
+        part[:, place] = hypergeometric(rng, counts[:, place], remaining, to_draw)
+        to_draw -= part[:, place]
+        remaining -= counts[:, place]
+    return part

@@ -43,7 +43,7 @@ from dpbench.registry import (
     nested_entry,
     validated,
 )
-from dpbench.samples.streamed import MAX_STREAMED_RECORDS
+from dpbench.samples.binned import MAX_BINNED_RECORDS
 from dpbench.seeds import canonical, digest
 from dpbench.sweep.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
 from dpbench.sweep.entries import Budgets, Estimators, Families
@@ -448,10 +448,8 @@ def _largest_n(law: Distribution, n: int, setting: Setting) -> int:
     `n` is the sample size for which the family made the distribution.
     """
     limit = setting.estimator.most_records or MAX_RECORDS
-    if law.streams(MAX_STREAMED_RECORDS):
-        return min(
-            limit, MAX_STREAMED_RECORDS, setting.estimator.most_at_once or MAX_STREAMED_RECORDS
-        )
+    if law.bins(MAX_BINNED_RECORDS):
+        return min(limit, MAX_BINNED_RECORDS, setting.estimator.most_at_once or MAX_BINNED_RECORDS)
     return min(limit, int(MAX_DENSE_NUMBERS / ((law.held(n) if law.counted else n * law.d) / n)))
 
 
@@ -509,11 +507,13 @@ def _check_size(cell: Cell, setting: Setting, key: str) -> None:
         raise ConfigError(f"{key}: {setting.label} needs at least {least} records")
     limit = min(_largest_n(law, cell.n, setting) for _, law in cell.members)
     if cell.n > limit:
-        message = f"{key}: {cell.family_label} draws every record"
-        if not any(law.streams(cell.n) for _, law in cell.members):
-            raise ConfigError(f"{message}; at most {MAX_DENSE_NUMBERS} numbers per trial")
-        addition = f" and {setting.label} takes all at once" if limit < MAX_STREAMED_RECORDS else ""
-        raise ConfigError(f"{message}{addition}; at most {limit}")
+        if not any(law.bins(cell.n) for _, law in cell.members):
+            reason = f" draws every record; at most {MAX_DENSE_NUMBERS} numbers per trial"
+        elif limit < MAX_BINNED_RECORDS:
+            reason = f": {setting.label} takes all records at once; at most {limit}"
+        else:
+            reason = f": at most {limit} records"
+        raise ConfigError(f"{key}: {cell.family_label}{reason}")
 
 
 def _check_use(sweep: Sweep, run: set[str]) -> None:

@@ -109,7 +109,7 @@ def test_failures_are_recorded_by_key_and_the_others_go_on() -> None:
     ("law", "n", "trials"),
     [
         (T, 10**5, 31),
-        (T, 10**9, 1),
+        (T, 10**9, 200),
         (TwoPoint(p=0.1, k=2), 10**12, 200),
         (laws.MultivariateGaussian(d=50), 10**7, 1),
         (laws.SignedTwoPoint(d=64, p=1e-6, k=2), 10**9, 49),  # 1001 records of 64 numbers

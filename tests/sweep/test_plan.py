@@ -14,7 +14,7 @@ from dpbench.estimators import EmpiricalMean, OneDataset
 from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import MAX_RECORDS, ConfigError, from_mapping, validated
 from dpbench.samples.base import MAX_LISTED_NUMBERS
-from dpbench.samples.streamed import MAX_STREAMED_RECORDS
+from dpbench.samples.binned import MAX_BINNED_RECORDS
 from dpbench.sweep.block import BLOCK_TRIALS, Setting
 from dpbench.sweep.plan import (
     MAX_DENSE_NUMBERS,
@@ -262,30 +262,30 @@ class _Outside(OneDataset):
         return float(x.mean())
 
 
-def _streamed(n: int, estimators: dict[str, Any]) -> list[Cell]:
+def _large(n: int, estimators: dict[str, Any]) -> list[Cell]:
     budgets = {"approx": {"kind": "approx_dp", "epsilon": 1, "delta": 1e-6}}
     return make_cells(sweep_of(families={"t": T}, estimators=estimators, budgets=budgets, n=[n]))
 
 
-def test_data_that_are_drawn_again_may_be_large_but_not_held() -> None:
+def test_continuous_data_may_be_large_but_not_held() -> None:
     mean, median = {"kind": "empirical_mean"}, {"kind": "median"}
-    (cell,) = _streamed(10**12, {"mean": mean, "median": median})
-    assert [task.trials for task in cell.tasks(0)] == [1] * 50
-    assert largest_n(cell.family, 10, MEAN) == MAX_STREAMED_RECORDS
+    (cell,) = _large(10**12, {"mean": mean, "median": median})
+    assert [task.trials for task in cell.tasks(0)] == [200]
+    assert largest_n(cell.family, 10, MEAN) == MAX_BINNED_RECORDS
     function = {"kind": "subsample_aggregate", "buckets": 9, "lower": 0, "upper": 1}
     friendly = {"kind": "friendly_core_mean", "sigma": 1}
-    held = "t draws every record and e takes all at once; at most"
+    held = "t: e takes all records at once; at most"
     for n, estimator, line in (
-        (10**12 + 1, mean, "t draws every record; at most 1000000000000"),
+        (10**12 + 1, mean, "t: at most 1000000000000 records"),
         (1001, {"kind": "binary_minimax"}, "e takes at most 1000 records"),
         (10**9, _Outside(), f"{held} 100000000"),
-        (10**8, friendly, f"{held} 16777216"),
-        (10**8, {"kind": "coordinate_wise", "base": friendly}, f"{held} 16777216"),
-        (10**8, {**function, "base": spreads}, f"{held} 16777216"),
+        (10**8, friendly, f"{held} 300000"),
+        (10**8, {"kind": "coordinate_wise", "base": friendly}, f"{held} 300000"),
+        (10**8, {**function, "base": spreads}, f"{held} 300000"),
         (10**9, {**function, "base": _Outside()}, f"{held} 900000000"),
     ):
         with pytest.raises(ConfigError) as caught:
-            _streamed(n, {"e": estimator})
+            _large(n, {"e": estimator})
         assert str(caught.value) == f"sweep.parts.all.n: {n}: {line}"
     outside = Setting("e", _Outside(), NonPrivate())
     assert largest_n(cell.family, 10, outside) == MAX_LISTED_NUMBERS  # for a direct search, too

@@ -1,0 +1,240 @@
+"""Cells of a continuous distribution, with exact probabilities and conditional means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbench.arrays import Floats, Ints
+
+__all__ = ["ContinuousLaw", "QuantileGrid", "quantile_grid"]
+
+CELLS_PER_OCTAVE = 32  # cells of equal probability between the tail probabilities t and t/2
+# The last cell of each side has a probability below 2^-(SPARE_OCTAVES + 1)/n, so that fewer than
+# one in 10^9 datasets has a record there.
+SPARE_OCTAVES = 29
+# A cell of width w and probability p is halved while p w^2/12, its part of the variance that the
+# conditional mean misses, exceeds MAX_SHARE squared interquartile ranges and w exceeds
+# MAX_RELATIVE_WIDTH times the distance from the median. Only gaps of mixtures and the tails of very
+# skewed distributions have such cells.
+MAX_SHARE, MAX_RELATIVE_WIDTH, MAX_HALVINGS = 1e-6, 0.05, 30
+# Gauss-Legendre quadrature of quantile functions: a panel is halved until the sums of one panel and
+# of its two halves agree to these errors, at most MAX_BISECTIONS times.
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
+RELATIVE_ERROR, MAX_BISECTIONS = 1e-13, 60
+
+
+class ContinuousLaw(Protocol):
+    """Continuous distribution of numbers, with a quantile function for each of its two tails."""
+
+    def tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
+        """Return the number x with P(X > x) = t if `upper`, else P(X < x) = t, for t in [0, 1]."""
+
+    def tail(self, x: Floats, *, upper: bool) -> Floats:
+        """Return P(X > x) if `upper`, else P(X < x)."""
+
+
+def partial_mean(law: ContinuousLaw, a: ArrayLike, b: ArrayLike, *, upper: bool) -> Floats:
+    """Return the integral of a tail's quantile function from a to b.
+
+    It is E[X; A], where A is the event that the tail probability of X lies in [a, b].
+
+    Parameters
+    ----------
+    law : ContinuousLaw
+        Distribution.
+    a, b : array_like
+        Tail probabilities, 0 <= a <= b <= 1; the shapes broadcast.
+    upper : bool
+        True for the upper tail, and False for the lower tail.
+
+    Returns
+    -------
+    ndarray
+        Integrals, with relative errors near `RELATIVE_ERROR` (1e-13).
+    """
+    a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
+    total, rest = np.zeros(a.size), np.arange(a.size)
+    low, high = a.ravel(), b.ravel()
+
+    def panel(low: Floats, high: Floats) -> Floats:
+        half = (high - low)[:, None] / 2
+        t = low[:, None] + half * (1 + NODES)
+        return np.asarray((law.tail_quantile(t, upper=upper) * half * WEIGHTS).sum(axis=1))
+
+    whole = panel(low, high)
+    allowed = RELATIVE_ERROR * np.abs(whole)
+    for _ in range(MAX_BISECTIONS):
+        middle = (low + high) / 2
+        left, right = panel(low, middle), panel(middle, high)
+        rough = np.abs(left + right - whole) > allowed[rest]
+        np.add.at(total, rest[~rough], (left + right)[~rough])
+        low, high = np.concatenate([[low[rough], middle[rough]], [middle[rough], high[rough]]], 1)
+        whole, rest = np.concatenate([left[rough], right[rough]]), np.tile(rest[rough], 2)
+        if not rest.size:
+            break
+    np.add.at(total, rest, whole)
+    return total.reshape(a.shape)
+
+
+@dataclass(frozen=True)
+class QuantileGrid:
+    """Cells of a continuous distribution: intervals between quantiles, finer in the tails.
+
+    A cell is described by tail probabilities. A record x of the lower side, below the median, has
+    the tail probability t = P(X < x). A record of the upper side has t = P(X > x). On both sides t
+    is uniform on [0, 1/2]. Octave j = 1, 2, ... of a side consists of t in [2^-(j+1), 2^-j]. It is
+    divided into cells of equal probability, and cells in a gap of the distribution are halved. The
+    last cell of a side is [0, 2^-(octaves + 1)]. So every probability is a dyadic fraction, and a
+    cell can be split into halves of equal probability as often as a question needs it.
+
+    Cells are ordered as their records are: the lower side from t = 0 to 1/2, then the upper side
+    from t = 1/2 to 0. There are m cells.
+
+    Parameters
+    ----------
+    law : ContinuousLaw
+        Distribution.
+    octaves : int
+        Number of octaves on each side.
+    """
+
+    law: ContinuousLaw
+    octaves: int
+
+    @cached_property
+    def octave_edges(self) -> list[list[Floats]]:
+        """Increasing tail probabilities of the edges of the cells, by side and octave.
+
+        The lower side comes first. After the octaves, each side has the cell that ends at 0.
+        """
+        last = [np.array([0.0, 2.0 ** -(self.octaves + 1)])]
+        octaves = range(1, self.octaves + 1)
+        return [
+            [self._cut_octave(j, upper=upper) for j in octaves] + last for upper in (False, True)
+        ]
+
+    def _cut_octave(self, j: int, *, upper: bool) -> Floats:
+        edges = 2.0 ** -(j + 1) * (1 + np.arange(CELLS_PER_OCTAVE + 1) / CELLS_PER_OCTAVE)
+        first, median, third = self.law.tail_quantile(np.array([0.25, 0.5, 0.75]), upper=False)
+        for _ in range(MAX_HALVINGS):
+            x = self.law.tail_quantile(edges, upper=upper)
+            width, away = np.abs(np.diff(x)), np.abs(x - median)
+            share = np.diff(edges) * width**2 / (12 * (third - first) ** 2)
+            far = np.maximum(away[1:], away[:-1])
+            wide = (share > MAX_SHARE) & (width > MAX_RELATIVE_WIDTH * far)
+            if not wide.any():
+                break
+            edges = np.sort(np.r_[edges, ((edges[1:] + edges[:-1]) / 2)[wide]])
+        return edges
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """Conditional probabilities of the cells of each octave, (2, octaves + 1, cells).
+
+        Octaves with fewer cells than others have zeros at the end.
+        """
+        sides = [
+            [np.diff(edges) / (edges[-1] - edges[0]) for edges in side]
+            for side in self.octave_edges
+        ]
+        table = np.zeros((2, self.octaves + 1, max(p.size for side in sides for p in side)))
+        for i, side in enumerate(sides):
+            for j, p in enumerate(side):
+                table[i, j, : p.size] = p
+        return table
+
+    @cached_property
+    def tails(self) -> list[Floats]:
+        """Increasing tail probabilities of all edges of the lower and of the upper side."""
+        return [np.unique(np.concatenate(side)) for side in self.octave_edges]
+
+    @property
+    def lower_cells(self) -> int:
+        """Number of cells below the median."""
+        return self.tails[0].size - 1
+
+    def is_upper(self, cell: int) -> bool:
+        """Return True if a cell is on the upper side."""
+        return cell >= self.lower_cells
+
+    def quantiles(self, t: Floats, cell: int) -> Floats:
+        """Return the numbers with tail probabilities t on the side of a cell, any shape."""
+        return self.law.tail_quantile(t, upper=self.is_upper(cell))
+
+    @cached_property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Smallest and largest tail probability of each cell, two arrays (m,)."""
+        lower, upper = self.tails
+        return np.r_[lower[:-1], upper[-2::-1]], np.r_[lower[1:], upper[:0:-1]]
+
+    @cached_property
+    def edges(self) -> Floats:
+        """Numbers at which cells begin and end, increasing, (m + 1,); the ends may be infinite."""
+        lower, upper = self.tails
+        below = self.law.tail_quantile(lower, upper=False)
+        return np.concatenate([below, self.law.tail_quantile(upper[-2::-1], upper=True)])
+
+    @cached_property
+    def means(self) -> Floats:
+        """Conditional mean of the records of each cell, (m,)."""
+        parts = [
+            partial_mean(self.law, tails[:-1], tails[1:], upper=upper) / np.diff(tails)
+            for tails, upper in zip(self.tails, (False, True), strict=True)
+        ]
+        return np.concatenate([parts[0], parts[1][::-1]])
+
+    def draw(self, rng: np.random.Generator, trials: int, n: int) -> Ints:
+        """Draw the number of records in each cell, for independent datasets of n records.
+
+        The counts are multinomial. A record is on either side with probability 1/2, and beyond each
+        octave with probability 1/2 given that it is not before the octave.
+
+        Parameters
+        ----------
+        rng : Generator
+            Source of the counts.
+        trials, n : int
+            Numbers of datasets and of records in each dataset.
+
+        Returns
+        -------
+        ndarray of int, shape (trials, m)
+        """
+        below = rng.binomial(np.full(trials, n), 0.5)
+        beyond, octaves = np.stack([below, n - below]), []
+        for _ in range(self.octaves):
+            inner, beyond = beyond, rng.binomial(beyond, 0.5)
+            octaves.append(inner - beyond)
+        totals = np.stack([*octaves, beyond], axis=-1)
+        table = rng.multinomial(totals, self.probabilities[:, None])
+        sides = [
+            np.concatenate(
+                [table[i, :, j, : p.size - 1] for j, p in reversed(list(enumerate(side)))], 1
+            )
+            for i, side in enumerate(self.octave_edges)
+        ]
+        return np.concatenate([sides[0], sides[1][:, ::-1]], axis=1)
+
+    def locate(self, x: Floats) -> tuple[Ints, Floats]:
+        """Return the cells of numbers, and their tail probabilities on the side of the cell.
+
+        A number at the edge of two cells belongs to the cell above. The infinities belong to the
+        first and the last cell.
+        """
+        below, above = (self.law.tail(x, upper=upper) for upper in (False, True))
+        low, high = self.tails
+        left = np.searchsorted(low, below, "right") - 1
+        right = self.means.size - np.searchsorted(high, above, "left")
+        cell = np.where(below < 0.5, left, np.minimum(right, self.means.size - 1))
+        return cell, np.where(below < 0.5, below, above)
+
+
+@lru_cache(maxsize=32)
+def quantile_grid(law: ContinuousLaw, n: int) -> QuantileGrid:
+    """Return the cells for datasets of n records, cached for the distributions of a sweep."""
+    return QuantileGrid(law, int(np.ceil(np.log2(n))) + SPARE_OCTAVES)
