@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Self
@@ -20,7 +20,7 @@ from dpbench.samples.bins import Bins, Occupied, merge_occupied, run_starts
 from dpbench.samples.cell_records import CellRecords, Part
 from dpbench.samples.dense import DenseSample
 from dpbench.samples.hypergeometric import cut_counts
-from dpbench.samples.quantile_grid import QuantileGrid, partial_mean
+from dpbench.samples.quantile_grid import QuantileGrid, clipped_means, partial_mean
 
 __all__ = ["HELD_NUMBERS", "MAX_BINNED_RECORDS", "MAX_WHOLE_RECORDS", "BinnedSample"]
 
@@ -87,66 +87,29 @@ class BinnedSample(Sample):
         low, high = self._broadcast_bounds(lower, upper)
 
         def answer() -> Floats:
-            return self._average(self._clip_means, low, high)
+            if not low.ndim and not high.ndim:
+                return np.asarray(self._shares @ clipped_means(self.grid, float(low), float(high)))
+            means = self.grid.clipped_means(
+                *(np.broadcast_to(x, (self.trials, 1)) for x in (low, high))
+            )
+            return np.asarray((self._shares * means).sum(axis=1))
 
         return self._cache_answer(answer, "clipped", low, high)
-
-    def _average(
-        self, means: Callable[[Floats, Floats], Floats], low: Floats, high: Floats
-    ) -> Floats:
-        """Average over the records of each dataset a number for each cell.
-
-        The function `means` maps two bounds to an array (m,), or two arrays (trials, 1) of bounds
-        to an array (trials, m).
-        """
-        values = means(low, high)
-        if values.ndim == 1:
-            return np.asarray(self._shares @ values)
-        return np.asarray((self._shares * values).sum(axis=1))
-
-    def _clip_means(self, low: Floats, high: Floats) -> Floats:
-        """Return the conditional mean of clip(X, low, high) given a cell, (m,) or (trials, m)."""
-        means = np.clip(self.grid.means, low, high)
-        rows = np.atleast_2d(means)
-        ends = [np.broadcast_to(bound, (len(rows), 1))[:, 0] for bound in (low, high)]
-        for bound in ends:
-            cell, _ = self.grid.locate(bound)
-            rows[np.arange(len(rows)), cell] = self._clip_in_cell(cell, *ends)
-        return means
-
-    def _clip_in_cell(self, cell: Ints, low: Floats, high: Floats) -> Floats:
-        """Return the conditional means of clip(X, low, high) given one cell each, all (rows,)."""
-        grid, answer = self.grid, np.empty(cell.size)
-        first, last = (bound[cell] for bound in grid.bounds)
-        for upper in (False, True):
-            at = (cell >= grid.lower_cells) == upper
-            a, b = first[at], last[at]
-            t_low, t_high = (
-                np.clip(grid.law.tail(bound[at], upper=upper), a, b) for bound in (low, high)
-            )
-            inner = np.minimum(t_low, t_high), np.maximum(t_low, t_high)
-            below, above = (b - t_low, t_high - a) if upper else (t_low - a, b - t_high)
-            total = partial_mean(grid.law, *inner, upper=upper)
-            for bound, mass in ((low[at], below), (high[at], above)):
-                total += np.where(mass > 0, bound, 0.0) * mass
-            answer[at] = total / (b - a)
-        return answer
 
     # Votes.
 
     def randomised_response_count(
         self, bound: float, lean: float, rng: np.random.Generator
     ) -> Floats:
-        clipped = self._clip_means(np.asarray(-bound), np.asarray(bound))
+        clipped = clipped_means(self.grid, -bound, bound)
         heads = (1 + lean * np.clip(clipped / bound, -1, 1)) / 2
         return np.asarray(rng.binomial(self.counts, heads).sum(axis=1), dtype=float)
 
     def three_output_sum(
         self, bound: float, low: float, high: float, rng: np.random.Generator
     ) -> Floats:
-        zero = np.asarray(0.0)
-        above, _ = vote_probabilities(self._clip_means(zero, np.asarray(bound)), bound, low, high)
-        _, below = vote_probabilities(self._clip_means(np.asarray(-bound), zero), bound, low, high)
+        above, _ = vote_probabilities(clipped_means(self.grid, 0, bound), bound, low, high)
+        _, below = vote_probabilities(clipped_means(self.grid, -bound, 0), bound, low, high)
         up = rng.binomial(self.counts, above)
         down = rng.binomial(self.counts - up, np.minimum(below / (1 - above), 1.0))
         return np.asarray((up - down).sum(axis=1), dtype=float)

@@ -17,6 +17,7 @@ from dpbench.arrays import Floats, Ints
 __all__ = ["cut_counts", "draw_without_replacement", "hypergeometric", "log_binomial_pmf"]
 
 NUMPY_LIMIT = 10**9  # population size from which numpy's hypergeometric sampler raises an error
+MAX_SINGLE_PLACES = 1000  # most places from which records are drawn one place after the other
 MAX_TABULATED_COUNT = 1000  # largest count with an entry in LOG_FACTORIAL
 LOG_FACTORIAL = gammaln(np.arange(MAX_TABULATED_COUNT + 1) + 1.0)
 
@@ -185,6 +186,9 @@ def cut_counts(counts: Ints, sizes: Sequence[int], rng: np.random.Generator) -> 
 def draw_without_replacement(counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
     """Draw records without replacement from each of several datasets stored as counts.
 
+    Up to `MAX_SINGLE_PLACES` (1000) places are drawn one after the other. More places are halved
+    again and again, and all parts of equal size are drawn at once.
+
     Parameters
     ----------
     counts : ndarray of int, shape (rows, m)
@@ -199,6 +203,8 @@ def draw_without_replacement(counts: Ints, sizes: Ints, rng: np.random.Generator
     ndarray of int, shape (rows, m)
         Number of drawn records at each place.
     """
+    if counts.shape[1] > MAX_SINGLE_PLACES:
+        return _draw_by_halves(counts, sizes, rng)
     part = np.zeros_like(counts)
     to_draw = sizes.copy()
     remaining = counts.sum(axis=1)
@@ -207,3 +213,18 @@ def draw_without_replacement(counts: Ints, sizes: Ints, rng: np.random.Generator
         to_draw -= part[:, place]
         remaining -= counts[:, place]
     return part
+
+
+def _draw_by_halves(counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:
+    """Draw without replacement: first how many records of each half of the places, and so on."""
+    rows, places = counts.shape
+    padding = (1 << (places - 1).bit_length()) - places
+    levels = [np.pad(counts, ((0, 0), (0, padding)))]
+    while levels[-1].shape[1] > 1:
+        levels.append(levels[-1][:, ::2] + levels[-1][:, 1::2])
+    drawn = sizes[:, None]
+    for level in reversed(levels[:-1]):
+        left, right = level[:, ::2].ravel(), level[:, 1::2].ravel()
+        from_left = hypergeometric(rng, left, left + right, drawn.ravel()).reshape(drawn.shape)
+        drawn = np.stack([from_left, drawn - from_left], axis=2).reshape(rows, -1)
+    return drawn[:, :places]

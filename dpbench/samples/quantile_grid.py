@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats, Ints
 
-__all__ = ["ContinuousLaw", "QuantileGrid", "quantile_grid"]
+__all__ = ["ContinuousLaw", "QuantileGrid", "clipped_means", "quantile_grid"]
 
 CELLS_PER_OCTAVE = 32  # cells of equal probability between the tail probabilities t and t/2
 # The last cell of each side has a probability below 2^-(SPARE_OCTAVES + 1)/n, so that fewer than
@@ -188,6 +188,42 @@ class QuantileGrid:
         ]
         return np.concatenate([parts[0], parts[1][::-1]])
 
+    def clipped_means(self, low: Floats, high: Floats) -> Floats:
+        """Return the conditional mean of the clipped record clip(X, low, high) of each cell.
+
+        Parameters
+        ----------
+        low, high : ndarray of shape (rows, 1)
+            Ends of `rows` clipping intervals, possibly infinite.
+
+        Returns
+        -------
+        ndarray of shape (rows, m)
+        """
+        means = np.clip(self.means, low, high)
+        for bound in (low, high):
+            cell, _ = self.locate(bound[:, 0])
+            means[np.arange(len(means)), cell] = self._clip_in_cell(cell, low[:, 0], high[:, 0])
+        return means
+
+    def _clip_in_cell(self, cell: Ints, low: Floats, high: Floats) -> Floats:
+        """Return the conditional means of clip(X, low, high) given one cell each, all (rows,)."""
+        answer = np.empty(cell.size)
+        first, last = (bound[cell] for bound in self.bounds)
+        for upper in (False, True):
+            at = (cell >= self.lower_cells) == upper
+            a, b = first[at], last[at]
+            t_low, t_high = (
+                np.clip(self.law.tail(bound[at], upper=upper), a, b) for bound in (low, high)
+            )
+            inner = np.minimum(t_low, t_high), np.maximum(t_low, t_high)
+            below, above = (b - t_low, t_high - a) if upper else (t_low - a, b - t_high)
+            total = partial_mean(self.law, *inner, upper=upper)
+            for bound, mass in ((low[at], below), (high[at], above)):
+                total += np.where(mass > 0, bound, 0.0) * mass
+            answer[at] = total / (b - a)
+        return answer
+
     def draw(self, rng: np.random.Generator, trials: int, n: int) -> Ints:
         """Draw the number of records in each cell, for independent datasets of n records.
 
@@ -238,3 +274,11 @@ class QuantileGrid:
 def quantile_grid(law: ContinuousLaw, n: int) -> QuantileGrid:
     """Return the cells for datasets of n records, cached for the distributions of a sweep."""
     return QuantileGrid(law, int(np.ceil(np.log2(n))) + SPARE_OCTAVES)
+
+
+@lru_cache(maxsize=512)
+def clipped_means(grid: QuantileGrid, low: float, high: float) -> Floats:
+    """Return the conditional mean of clip(X, low, high) given each cell, (m,), read-only."""
+    means = np.asarray(grid.clipped_means(np.array([[low]]), np.array([[high]]))[0])
+    means.flags.writeable = False
+    return means

@@ -35,16 +35,12 @@ def held(sample: Sample) -> DenseSample:
     return DenseSample(np.stack([sample.records(i, rng()) for i in range(sample.trials)]))
 
 
-@pytest.fixture(params=[0, 3, 512])
-def leaf(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Resolve parts of few records, so that cells of a thousand records are halved often."""
-    monkeypatch.setattr(cell_records, "LEAF", max(request.param, 1))
-    return int(request.param)
-
-
-@pytest.mark.usefixtures("leaf")
-@pytest.mark.parametrize("law", LAWS)
-def test_counts_ranks_and_bins_are_those_of_the_sample_s_own_records(law: Any) -> None:
+# Parts of few records are resolved, so that cells of a thousand records are halved often.
+@pytest.mark.parametrize(("law", "leaf"), [(T, 1), (T, 512), *((law, 3) for law in LAWS)])
+def test_counts_ranks_and_bins_are_those_of_the_sample_s_own_records(
+    monkeypatch: pytest.MonkeyPatch, law: Any, leaf: int
+) -> None:
+    monkeypatch.setattr(cell_records, "LEAF", leaf)
     sample = draw(law)
     other, each = held(sample), np.linspace(-0.7, 1.5, 3)
     for low, high in (
@@ -89,11 +85,16 @@ def test_the_order_of_questions_changes_no_answer() -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_sums_differ_from_those_of_the_records_by_the_variance_within_cells(law: Any) -> None:
-    n, trials = 1000, 200
+    n, trials = 1000, 100
     sample = draw(law, n, trials)
     other = held(sample)
     each = np.linspace(0.0, 0.5, trials)
-    cases = [(-np.inf, np.inf, 3e-3), (-0.5, 0.7, 3e-3), (0.31, 0.33, 0.5), (each, each + 1, 3e-3)]
+    cases: list[tuple[Any, Any, float]] = [
+        (-np.inf, np.inf, 3e-3),
+        (-0.5, 0.7, 3e-3),
+        (0.31, 0.33, 0.5),
+        (each, each + 1, 3e-3),
+    ]
     for low, high, allowed in cases:  # few cells lie in [0.31, 0.33]
         gap = sample.clipped_mean(low, high) - other.clipped_mean(low, high)
         spread = np.std(other.clipped_mean(low, high) - np.mean(other.clipped_mean(low, high)))
@@ -103,7 +104,7 @@ def test_sums_differ_from_those_of_the_records_by_the_variance_within_cells(law:
     np.testing.assert_array_equal(sample.mean(), sample.clipped_mean(-np.inf, np.inf))
 
 
-def agree(question: Callable[[Sample], Floats], n: int, law: Any = T, trials: int = 2000) -> bool:
+def agree(question: Callable[[Sample], Floats], n: int, law: Any = T, trials: int = 500) -> bool:
     dense = DenseSample(law.draw_records(rng(1), (trials, n)))
     return same_law(question(draw(law, n, trials, seed=2)), question(dense))
 
@@ -117,7 +118,7 @@ QUESTIONS: dict[str, Callable[[Sample], Floats]] = {
     "smallest": lambda x: x.quantile(1e-9),
     "trimmed": lambda x: x.trimmed_mean(0.1),
     "second_largest": lambda x: x.ranked(x.n - 2, x.n - 2)[0][:, 0],
-    "fullest_bin": lambda x: x.occupied(Bins(0.5)).count[:2000],
+    "bins": lambda x: x.occupied(Bins(2.0)).count[:500],
     "coins": lambda x: x.randomised_response_count(2.0, 0.8, VOTE),
     "votes": lambda x: x.three_output_sum(2.0, 0.1, 0.7, VOTE),
     "means_of_groups": lambda x: np.median(x.by_group(7, VOTE, lambda rows: rows.mean()), axis=1),
@@ -133,8 +134,8 @@ def test_questions_agree_in_distribution_with_drawn_records(name: str) -> None:
 
 @pytest.mark.parametrize("law", LAWS[1:])
 def test_laws_agree_in_distribution_with_their_drawn_records(law: Any) -> None:
-    for name in ("clipped", "median", "smallest", "second_largest"):
-        assert agree(QUESTIONS[name], 1000, law), name
+    for name in ("clipped", "median", "smallest"):
+        assert agree(QUESTIONS[name], 1000, law, trials=200), name
 
 
 def test_the_comparison_sees_a_wrong_probability(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,14 +144,15 @@ def test_the_comparison_sees_a_wrong_probability(monkeypatch: pytest.MonkeyPatch
     wrong[1, 0] = np.roll(wrong[1, 0] * np.linspace(0.5, 1.5, wrong.shape[2]), 0)
     wrong[1, 0] /= wrong[1, 0].sum()
     monkeypatch.setitem(grid.__dict__, "probabilities", wrong)
-    assert not agree(QUESTIONS["clipped"], 1000)
+    assert not agree(QUESTIONS["clipped"], 1000, trials=2000)
 
 
 def test_clipped_means_of_1e12_records_have_their_exact_mean_and_variance() -> None:
     """The test alarms falsely with probability 1e-6."""
     n, low, high = 10**12, -1.0, 2.5
     sample, law = draw(Gaussian(), n, 400), stats.norm()
-    mean, square = (law.expect(lambda x, k=k: np.clip(x, low, high) ** k) for k in (1, 2))
+    mean = law.expect(lambda x: np.clip(x, low, high))
+    square = law.expect(lambda x: np.clip(x, low, high) ** 2)
     z = (sample.clipped_mean(low, high) - mean) / np.sqrt((square - mean**2) / n)
     assert_follows(z, law)
     p = law.cdf(0.3) - law.cdf(0.1)
@@ -160,7 +162,7 @@ def test_clipped_means_of_1e12_records_have_their_exact_mean_and_variance() -> N
 
 
 def test_the_trimmed_mean_is_that_of_the_records() -> None:
-    sample = draw(n=5000, trials=200)
+    sample = draw(n=5000, trials=60)
     other = held(sample)
     for fraction in (0.0, 0.01, 0.3, 0.499):
         found, wanted = sample.trimmed_mean(fraction), other.trimmed_mean(fraction)
@@ -185,17 +187,17 @@ def test_large_lists_are_refused() -> None:
 
 
 ESTIMATORS = [
-    (est.ClippedMean(lower=-5, upper=5), PureDP(0.01)),
-    (est.KarwaVadhanMean(radius=100.0, sigma=1.0), PureDP(0.01)),
-    (est.KSU20Mean(radius=10.0, k=2, scale=2.0), PureDP(0.05)),
-    (est.SmoothSensitivityTrimmedMean(lower=-20, upper=20), PureDP(0.05)),
-    (est.UniversalMean(), ApproxDP(0.1, 1e-6)),
+    (est.ClippedMean(lower=-5, upper=5), PureDP(0.01), 150),
+    (est.KarwaVadhanMean(radius=100.0, sigma=1.0), PureDP(0.01), 150),
+    (est.KSU20Mean(radius=10.0, k=2, scale=2.0), PureDP(0.05), 150),
+    (est.SmoothSensitivityTrimmedMean(lower=-20, upper=20), PureDP(0.05), 60),
+    (est.UniversalMean(), ApproxDP(0.1, 1e-6), 60),
 ]
 
 
-@pytest.mark.parametrize(("estimator", "budget"), ESTIMATORS)
-def test_estimators_err_as_on_drawn_records(estimator: Any, budget: Any) -> None:
+@pytest.mark.parametrize(("estimator", "budget", "trials"), ESTIMATORS)
+def test_estimators_err_as_on_drawn_records(estimator: Any, budget: Any, trials: int) -> None:
     """Each test alarms falsely with probability 1e-6."""
-    n, trials = 20_000, 400
+    n = 5000
     dense = run(estimator, DenseSample(T.draw_records(rng(1), (trials, n))), budget, 2).value
     assert same_law(dense, run(estimator, draw(T, n, trials), budget, 3).value)

@@ -11,7 +11,13 @@ import pytest
 from scipy import stats
 
 from dpbench.arrays import Ints
-from dpbench.samples.hypergeometric import _log_over_mode, hypergeometric, log_binomial_pmf
+from dpbench.samples.hypergeometric import (
+    MAX_SINGLE_PLACES,
+    _log_over_mode,
+    draw_without_replacement,
+    hypergeometric,
+    log_binomial_pmf,
+)
 from tests.support import BIG, FALSE_ALARM, assert_frequencies, assert_standard, rng
 
 
@@ -118,3 +124,17 @@ def test_chance_over_that_of_the_mode(n: int, common: bool) -> None:
         wanted = log_binomial_pmf(x, n, p) - log_binomial_pmf(mode, n, p)
     found = _log_over_mode(x, mode, np.full(x.size, n), p)
     assert np.abs(found - wanted).max() < 3e-9
+
+
+def test_draws_from_many_places_are_hypergeometric() -> None:
+    """Each comparison alarms falsely with probability 1e-6."""
+    row, size = rng(7).integers(0, 6, 1300), 900
+    assert row.size > MAX_SINGLE_PLACES
+    found = draw_without_replacement(np.tile(row, (4000, 1)), np.full(4000, size), rng(8))
+    assert np.all(found.sum(axis=1) == size)
+    assert np.all((found >= 0) & (found <= row))
+    for places in ([int(row.argmax())], list(range(0, 1300, 50))):  # one place, and a group
+        law = stats.hypergeom(row.sum(), row[places].sum(), size)
+        drawn = found[:, places].sum(axis=1)
+        chances = law.pmf(np.arange(row[places].sum() + 1))
+        assert_frequencies(np.bincount(drawn, minlength=chances.size), chances)

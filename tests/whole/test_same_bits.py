@@ -31,11 +31,11 @@ def test_order(bench: Bench) -> None:
 
 
 def test_processes_and_dask(bench: Bench, own_workers: None) -> None:
-    """With a plug-in that fails on two blocks."""
-    bench.odd(FAILS, lambda spec: spec["parts"]["tails"].update(trials=220))
+    """With a plug-in that fails on two blocks, and datasets of records and of counts on cells."""
+    bench.odd(FAILS, lambda spec: spec["parts"]["tails"].update(n=[1e3, 1e9], trials=220))
     assert bench.run(MINE, "out=one").code == 1
     failures = [one["name"] for one in bench.manifest("one")["failures"]]
-    assert len(bench.stored("one")) == 6
+    assert len(bench.stored("one")) == 8
     for out, words in {"two": ["n_jobs=2"], "dask": ["n_jobs=2", "runner=dask"]}.items():
         if out == "dask":
             pytest.importorskip("distributed")
