@@ -67,3 +67,12 @@ def test_tail_probabilities_are_uniform() -> None:
     )
     uniform = (t - whole.low) / (whole.high - whole.low)
     assert stats.kstest(uniform, "uniform").pvalue > FALSE_ALARM
+
+
+def test_each_part_of_each_dataset_has_its_own_random_numbers() -> None:
+    inside = records([1000, 1000])
+    parts = [inside.whole(CELL), inside.whole(CELL + 1)]
+    for _ in range(2):
+        parts += [half for part in parts for half in part.halves()]
+    drawn = [inside._generator(part, trial).random() for part in set(parts) for trial in (-1, 0, 1)]
+    assert len(set(drawn)) == len(drawn) == 3 * 2 * 7
