@@ -4,11 +4,12 @@ from dpbench.samples.base import Sample
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.dense import DenseSample
+from dpbench.samples.people import PeopleSample, person_rows
 from dpbench.samples.rows import Rows
 from dpbench.samples.sparse import SparseSample
 from dpbench.samples.streamed import Stream, StreamedSample
 
 __all__ = [
-    "Bins", "CountedSample", "DenseSample", "Occupied", "Rows", "Sample", "SparseSample", "Stream",
-    "StreamedSample",
+    "Bins", "CountedSample", "DenseSample", "Occupied", "PeopleSample", "Rows", "Sample",
+    "SparseSample", "Stream", "StreamedSample", "person_rows",
 ]  # fmt: skip
