@@ -222,4 +222,23 @@ class UserLevelMean(Estimator):
         return Estimate(middle + half_width * noisy, middle + half_width * exact)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        return audit_pairs(n, self._bins, budget)
+        if d is None or d == 1:
+            return audit_pairs(n, self._bins, budget)
+        # Others have one record at 0. The first person is in the histogram, the last is averaged.
+        others, far, blank = np.tile(np.eye(d)[0], (n, 1)), 1e6, d - 2
+        many = np.append(d - 1.0, np.full(d - 1, far))
+        changes = {
+            "to_the_other_end": np.append(d - 1.0, np.full(d - 1, -far)),
+            "to_one_record": np.concatenate([[1.0, -far], np.zeros(blank)]),
+            "number_alone": np.concatenate([[1.0, far], np.zeros(blank)]),
+        }
+        pairs = []
+        for place in (0, n - 1):
+            left = others.copy()
+            left[place] = many
+            pairs += [
+                Pair.replacing(f"{name}_{place}", left, place, by)
+                for name, by in changes.items()
+                if not np.array_equal(many, by)
+            ]
+        return pairs

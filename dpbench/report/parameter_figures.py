@@ -71,7 +71,7 @@ GUIDES = {
 
 # Look of the mark of the predicted best parameter.
 BEST: dict[str, Any] = {
-    "color": "black", "marker": "*", "markersize": 11, "markerfacecolor": "white",
+    "color": "black", "marker": "*", "markersize": 9, "markerfacecolor": "white",
     "linestyle": "none", "zorder": 5, "label": "smallest exact value",
 }  # fmt: skip
 FLAT = 1.01  # ratio of exact values up to which a line counts as flat

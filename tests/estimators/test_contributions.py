@@ -129,3 +129,17 @@ def test_a_table_of_records_is_released() -> None:
     rows = person_rows(values, persons.tolist(), rng)
     estimator = BoundedContributionMean(lower=0, upper=1, cap=8)
     assert abs(release(estimator, rows, PureDP(1.0), rng=rng) - 0.5) < 0.1
+
+
+def test_the_count_is_noisy() -> None:
+    """At the end of the interval, the noises of sum and count are equal: the error is their sum."""
+    trials, n, cap = 4000, 400, 4
+    rows = np.tile(np.array([4.0, 1, 1, 1, 1]), (trials, n, 1))
+    estimator = BoundedContributionMean(lower=-1, upper=1, cap=cap)
+    for budget, sd in ((PureDP(1.0), 2 * cap * 2**0.5), (ZCDP(0.5), 2 * cap)):
+        ledger = Ledger(budget, np.random.default_rng(0))
+        error = n * cap * (estimator.run(DenseSample(rows), ledger).value - 1)
+        expected = sd**2 * (2 if isinstance(budget, PureDP) else 4 / 3)
+        # A noisy count above its largest value is replaced by it, which removes half of this noise.
+        low, high = expected - sd**2 * (1 if isinstance(budget, PureDP) else 1 / 3), expected
+        assert 1.05 * low < np.mean(error**2) < high
