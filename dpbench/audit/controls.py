@@ -2,7 +2,8 @@
 
 If an audit misses a control, its other results show nothing. Controls are audited on the catalogue
 of pairs like other estimators. Each has a mistake found in published code, except
-`SlightlySmallSensitivity`. They have a separate registry, so no sweep can name them.
+`SlightlySmallSensitivity` and `PublicWeights`. They have a separate registry, so no sweep can name
+them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ __all__ = ["BoundedContributionMean", "count_factor", "joint_sensitivity", "rele
 def joint_sensitivity(reach: float, cap: int, factor: float) -> tuple[float, float]:
     """Return the l1 and the l2 sensitivity of a sum of contributions and a scaled sum of weights.
 
-    The docstring of the module derives them.
+    The docstring of `dpbench.estimators.contributions` derives them.
 
     Parameters
     ----------
