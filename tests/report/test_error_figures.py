@@ -423,6 +423,6 @@ def test_the_smallest_exact_value_is_marked(
     monkeypatch.setattr(parameter_figures, "exact_values", lambda *_: np.array(exact, float))
     points, ax = pd.DataFrame({"x": [10, 20, 30], "rmse": [7.0, 8.0, 9.0]}), Figure().subplots()
     parameter_figures._mark_best(ax, points, "rmse", SimpleNamespace(study=None))  # type: ignore[arg-type]
-    stars = [tuple(line.get_xydata()[0]) for line in ax.lines]
+    stars = [tuple(np.asarray(line.get_xydata())[0].tolist()) for line in ax.lines]
     measured = {10: 7.0, 20: 8.0}
     assert stars == ([] if place is None else [(place, measured[int(place)])])
