@@ -287,6 +287,52 @@ class Level(Claim):
 
 
 @validated
+class BestValue(Level):
+    """Claim that a parameter has its smallest error at the value that exact errors predict.
+
+    For each family, n and budget, the value with the smallest measured error is divided by the
+    value with the smallest exact error. Only values that the sweep runs count, and only those whose
+    exact error is known. Each configured estimator has one geometric mean of these ratios for each
+    notion of privacy.
+
+    Parameters
+    ----------
+    parameter : str
+        Parameter of the estimator, above 0, to which the sweep gives a list of values.
+    """
+
+    parameter: str
+
+    @property
+    def _place(self) -> list[str]:
+        """Columns of one minimum: all that identifies a result except the parameter."""
+        return ["series", *POINT]
+
+    def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:
+        if self.parameter not in chosen or chosen[self.parameter].isna().any():
+            raise ConfigError(
+                f"{where}.parameter: {self.parameter!r}: the sweep gives no list of values for it"
+            )
+        super()._check(chosen, sweep, where)
+
+    def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
+        exact = exact_values(chosen.summary, sweep, self._exact_metric)
+        is_known = np.isfinite(exact)
+        chosen, exact = chosen.select(is_known), exact[is_known]
+        shared = sweep.shares_data(chosen.summary["family"].unique())
+        draws = replicates(chosen, self.statement.metric, joint=True, shared=shared)
+        values = chosen.summary[self.parameter].to_numpy(float)
+        firsts, ratios = [], []
+        for places in chosen.summary.groupby(
+            self._place, dropna=False, sort=False
+        ).indices.values():
+            best = values[places][np.argmin(draws[places], axis=0)]
+            firsts.append(places[0])
+            ratios.append(best / values[places][np.argmin(exact[places])])
+        return chosen.summary.iloc[firsts].reset_index(drop=True), np.array(ratios)
+
+
+@validated
 class LevelOfN(Level):
     """Claim that the smallest n for an error alpha equals its exact value.
 
@@ -414,7 +460,8 @@ class Limit(Claim):
 
 
 KINDS: dict[str, type[Claim]] = {
-    "exponent": Exponent, "smallest_n": SmallestN, "level": Level, "level_of_n": LevelOfN,
+    "exponent": Exponent, "smallest_n": SmallestN, "level": Level, "best_value": BestValue,
+    "level_of_n": LevelOfN,
     "factor": Factor, "ratio": Ratio, "limit": Limit,
 }  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 If an audit misses a control, its other results show nothing. Controls are audited on the catalogue
 of pairs like other estimators. Each has a mistake found in published code, except
-`SlightlySmallSensitivity`. They have a separate registry, so no sweep can name them.
+`SlightlySmallSensitivity` and `PublicWeights`. They have a separate registry, so no sweep can name
+them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dpbench.privacy.quantile import audit_pairs as quantile_pairs
 from dpbench.privacy.smooth import largest_rate
 from dpbench.registry import Registered, validated
 from dpbench.samples import DenseSample, Sample
+from dpbench.samples.people import people_in
 
 __all__ = ["CONTROLS", "Control"]
 
@@ -289,6 +291,37 @@ class UnsortedSensitivity(Control):
 
 
 @validated
+class PublicWeights(Control):
+    """Broken mean of people with capped weights, whose sum of weights gets no noise.
+
+    Rows hold the number of a person's records, then the records. The noise is for the sum of
+    contributions, divided by the exact sum of weights. But the weights are private: a person with
+    other records also has another weight.
+    """
+
+    n: ClassVar[int] = 4
+    d: ClassVar[int | None] = 33
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        people = people_in(sample)
+        assert people is not None
+        cap = sample.d - 1
+        weights = np.minimum(people.sizes, cap).astype(float)
+        total, count = (weights * np.clip(people.values, -1, 1)).sum(axis=1), weights.sum(axis=1)
+        mean = total / count
+        return Estimate(ledger.add_noise(mean, 2 * cap / count), mean)
+
+    def shape(self, record: tuple[int, ...]) -> tuple[int, ...]:
+        return ()
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        assert d is not None
+        rows = np.tile(np.append([1.0, 1.0], np.zeros(d - 2)), (n, 1))
+        many = np.append([d - 1.0], np.full(d - 1, -1.0))
+        return [Pair.replacing("to_many_records", rows, 0, many)]
+
+
+@validated
 class NoiselessQueries(Control):
     """Broken sparse vector technique: its threshold gets noise, but its queries get none.
 
@@ -367,6 +400,7 @@ CONTROLS: tuple[Control, ...] = tuple(
         ReplaceSum,
         ReusedNoise,
         UnsortedSensitivity,
+        PublicWeights,
         NoiselessQueries,
         SlightlySmallSensitivity,
         TwoLooksAtSpread,

@@ -8,6 +8,7 @@ from dpbench.distributions.continuous import (
     Pareto,
     StudentT,
 )
+from dpbench.distributions.counts import BoundedZipf, ZeroTruncatedPoisson
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
 from dpbench.distributions.moved import Moved
@@ -25,6 +26,7 @@ from dpbench.distributions.user_means import UserMeans
 
 __all__ = [
     "Bernoulli",
+    "BoundedZipf",
     "ContaminatedGaussian",
     "Distribution",
     "Empirical",
@@ -45,4 +47,5 @@ __all__ = [
     "StudentT",
     "TwoPoint",
     "UserMeans",
+    "ZeroTruncatedPoisson",
 ]

@@ -1,48 +1,69 @@
-"""Data of people with several records each, reduced to one mean per person."""
+"""Data of people with several records each, of equal or of different numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from scipy.special import bdtrc, gammaln, xlog1py, xlogy
 
 from dpbench.arrays import Floats
 from dpbench.distributions.base import Distribution, LocationScale
 from dpbench.distributions.continuous import Gaussian
+from dpbench.distributions.counts import BoundedZipf, ZeroTruncatedPoisson
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
+from dpbench.distributions.empirical import Empirical
 from dpbench.registry import validated
-from dpbench.samples import CountedSample, DenseSample, Sample
+from dpbench.samples import CountedSample, DenseSample, PeopleSample, Sample
 
 __all__ = ["UserMeans"]
 
 MAX_NUMBERS_AT_ONCE = 1 << 20  # numbers drawn at once
+MAX_PERSON_RECORDS = 10**6  # records of a person
+NUMBER_LAWS = (
+    "give a whole number from 1 to 1e6, or a law of such numbers: zero_truncated_poisson, "
+    "bounded_zipf, or empirical with a column of them"
+)
 
 
 @validated
 class UserMeans(Distribution):
-    """Person-level data: the mean of m independent records for each of n people.
+    """Person-level data: n people with m independent records each, where m may differ.
 
-    An estimator gets one mean per person as a record. So a privacy guarantee for a record protects
-    a person with all their m records. If a person's records have two possible values, the number
-    with the upper value is binomial. Samples then store the number of people with each possible
-    mean. Means of Gaussian records are drawn as Gaussians. Other records are drawn one by one and
-    averaged.
+    An estimator of numbers gets the mean of each person's records as a record. So a privacy
+    guarantee for a record protects a person with all their records.
+
+    If all people have m records without effects, only their means are drawn. If a record has two
+    possible values, the number of a person's records with the upper value is binomial. Samples then
+    store the number of people with each possible mean. Means of Gaussian records are drawn as
+    Gaussians. Other records are drawn one by one and averaged. If the numbers differ, or people
+    have effects, samples hold all records (`dpbench.samples.PeopleSample`).
+
+    The number of records of a person is independent of the values. Therefore the mean over all
+    records and the mean over people of their means have one expectation, which is the target: the
+    mean of `of` plus the mean of `between`. If frequent contributors had other values, these two
+    means would differ, and an estimator would have to choose one of them.
 
     Parameters
     ----------
     of : distribution of numbers, or its configuration
         Distribution of one record: on two values, or continuous.
-    m : int in [1, 1e6]
-        Number of records of each person.
+    m : int in [1, 1e6], or distribution of whole numbers
+        Number of records of each person, or its law: ``zero_truncated_poisson``, ``bounded_zipf``,
+        or ``empirical`` with a column of whole numbers from 1 to 1e6.
+    between : continuous distribution of numbers, or its configuration, optional
+        Law of an effect that is added to all records of a person, drawn once for each person. None
+        (the default): all people have the same distribution. Only for continuous records.
     """
 
     stream_name: ClassVar[str] = "People"
+    added_parameters: ClassVar[dict[str, Any]] = {"between": None}
 
     of: Any
-    m: Annotated[int, Field(ge=1, le=10**6)]
+    m: Annotated[int, Field(ge=1, le=MAX_PERSON_RECORDS)] | Any
+    between: Any = None
 
     @field_validator("of")
     @classmethod
@@ -52,29 +73,79 @@ class UserMeans(Distribution):
             raise ValueError("give a continuous law of numbers, or one of two values")
         return law
 
+    @field_validator("m", mode="before")
+    @classmethod
+    def _build_number_law(cls, m: Any) -> Any:
+        law = Distribution.build(m, "") if isinstance(m, Mapping) else m
+        if isinstance(law, Distribution):
+            numbers = _number_table(law)[0]
+            whole = numbers.size and np.array_equal(numbers, np.round(numbers))
+            if not whole or numbers.min() < 1 or numbers.max() > MAX_PERSON_RECORDS:
+                raise ValueError(NUMBER_LAWS)
+            return law
+        if isinstance(law, bool) or not isinstance(law, int | np.integer | float):
+            raise ValueError(NUMBER_LAWS)
+        if law != int(law) or not 1 <= law <= MAX_PERSON_RECORDS:
+            raise ValueError(NUMBER_LAWS)
+        return int(law)
+
+    @field_validator("between")
+    @classmethod
+    def _build_effects(cls, between: Any) -> Distribution | None:
+        law = Distribution.build(between, "") if isinstance(between, Mapping) else between
+        if law is not None and not isinstance(law, LocationScale):
+            raise ValueError("give a continuous law of numbers, or leave it out")
+        return law
+
+    @model_validator(mode="after")
+    def _check_effects(self) -> Self:
+        if self.between is not None and not isinstance(self.of, LocationScale):
+            raise ValueError("between: effects of people need continuous records in `of`")
+        return self
+
+    @property
+    def has_rows(self) -> bool:
+        """True if samples hold all records, because the numbers differ or people have effects."""
+        return not isinstance(self.m, int) or self.between is not None
+
+    @property
+    def numbers(self) -> tuple[Floats, Floats]:
+        """Possible numbers of records of a person, increasing, and their probabilities."""
+        if isinstance(self.m, int):
+            return np.array([float(self.m)]), np.ones(1)
+        return _number_table(self.m)
+
     @property
     def counted(self) -> bool:  # type: ignore[override]
         """True if samples store the number of people with each possible mean."""
-        return bool(self.of.counted)
+        return bool(self.of.counted) and not self.has_rows
 
     @property
     def mean(self) -> float:
-        return float(self.of.mean)
+        return float(self.of.mean) + float(self.between.mean if self.between else 0.0)
 
     @property
     def target(self) -> float:
-        return float(self.of.target)
+        return float(self.of.target) + float(self.between.target if self.between else 0.0)
 
     def moment(self, k: float) -> float:
         """Return the moment E|X - E X|^k of a person's mean X, or NaN if it is not known."""
         if self.counted:
             values, shares, _ = self.table
             return float(shares @ np.abs(values - self.mean) ** k)
+        if self.has_rows:
+            numbers, probabilities = self.numbers
+            effects = self.between.moment(2) if self.between else 0.0
+            within = self.of.moment(2) * float(probabilities @ (1 / numbers))
+            return float(effects + within) if k == 2 else float("nan")
         if isinstance(self.of, Gaussian):
             return float(self.m ** (-k / 2) * self.of.moment(k))
         return float(self.of.moment(2) / self.m) if k == 2 else float("nan")
 
     def held(self, n: int) -> float:
+        if self.has_rows:
+            numbers, probabilities = self.numbers
+            return n * (2 + float(probabilities @ numbers))
         return float(len(self.table[0]) if self.counted else n)
 
     @property
@@ -97,6 +168,8 @@ class UserMeans(Distribution):
         return low + (high - low) * (j / self.m), shares / shares.sum(), upper
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> Sample:
+        if self.has_rows:
+            return self._draw_people(rng, trials, n)
         if self.counted:
             return self._draw_counts(rng, trials, n)
         if isinstance(self.of, Gaussian):
@@ -111,6 +184,22 @@ class UserMeans(Distribution):
                 .sum(axis=2)
             )
         return DenseSample(total / self.m)
+
+    def _draw_people(self, rng: np.random.Generator, trials: int, n: int) -> PeopleSample:
+        """Draw `trials` datasets of n people with all their records."""
+        numbers, probabilities = self.numbers
+        place = np.searchsorted(np.cumsum(probabilities), rng.random((trials, n)), side="right")
+        sizes = numbers[np.minimum(place, numbers.size - 1)].astype(np.int64)
+        total = int(sizes.sum())
+        if isinstance(self.of, LocationScale):
+            records = self.of.draw_records(rng, (1, total)).ravel()
+        else:
+            low, high, p = _two_values(self.of)
+            records = np.where(rng.random(total) < p, high, low)
+        if self.between is not None:
+            effects = self.between.draw_records(rng, (trials, n))
+            records += np.repeat(effects.ravel(), sizes.ravel())
+        return PeopleSample(records, sizes)
 
     def _draw_counts(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample:
         """Draw `trials` datasets of n people, stored as the number of people with each mean.
@@ -128,6 +217,18 @@ class UserMeans(Distribution):
                 break
         occurring = counts.any(axis=0)
         return CountedSample(values[occurring], counts[:, occurring])
+
+
+def _number_table(law: Distribution) -> tuple[Floats, Floats]:
+    """Return the values of a law of whole numbers, increasing, and their probabilities.
+
+    The arrays are empty if the law is not on finitely many known values.
+    """
+    if isinstance(law, BoundedZipf | ZeroTruncatedPoisson):
+        return law.table
+    if isinstance(law, Empirical) and law.columns is None:
+        return law._table
+    return np.zeros(0), np.zeros(0)
 
 
 def _two_values(law: Bernoulli | TwoPoint) -> tuple[float, float, float]:

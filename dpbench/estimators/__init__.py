@@ -14,6 +14,7 @@ from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.columns import ColumnsClippedMean
+from dpbench.estimators.contributions import BoundedContributionMean
 from dpbench.estimators.external import OneDataset
 from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import MedianThenClippedMean, NaiveGaussianMean, ShrinkingIntervals
@@ -56,6 +57,7 @@ __all__ = [
     "ApproximateBoundsMean",
     "BinaryMean",
     "BinaryMinimax",
+    "BoundedContributionMean",
     "ClippedMean",
     "CoinPressCovariance",
     "CoinPressMean",

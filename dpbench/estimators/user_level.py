@@ -31,28 +31,44 @@ to logarithms, an error alpha needs
     n ~ 1/(alpha^2 m) + 1/(epsilon alpha sqrt(m)) + 1/(epsilon alpha^(k/(k-1)) m)
         + ln(R sqrt(m))/epsilon,
 
-as in AKMMSU24 (theorem number not checked). Accuracy depends on the distribution and on T, but
-privacy does not.
+as in AKMMSU24 (theorem number not checked).
+
+**Unequal numbers.** Let person i have m_i >= m records. All of the above holds for the means Y with
+m as the smallest number. With a `cap`, person i has the weight w_i = min(m_i, cap). Let H be half
+the width of the clip above. The mean Y is clipped to +-H around the middle, and the contribution
+w_i (Y - middle) to +-C. The released mean is the middle plus a noisy sum of contributions over a
+noisy sum of weights. `dpbench.estimators.contributions` derives the sensitivity; the middle costs
+nothing there, because it was released before and comes from other people. C is the largest
+|w_i (mu - middle)| plus the larger of two numbers:
+
+- Light tail: sqrt(2 ln(n'/q) cap), because w_i Y has a variance of at most w_i^2/m_i <= cap.
+- Heavy tail: T' as above. One large record moves the contribution by at most w_i Z/m_i <= Z.
+
+For m_i = m = cap, C is m H, and the clip is the clip above.
+
+Accuracy depends on the distribution and on T, but privacy does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
+from dpbench.estimators.contributions import release_ratio
 from dpbench.estimators.heavy_tailed import best_clip
 from dpbench.estimators.ksu20 import KSU20Mean
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.histogram import audit_pairs, private_mode_bin
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, MomentScale, Probability, Radius, validated
-from dpbench.samples import Bins, Sample
+from dpbench.samples import Bins, PeopleSample, Sample
+from dpbench.samples.people import people_in
 
 __all__ = ["UserLevelMean"]
 
@@ -63,7 +79,8 @@ class UserLevelMean(Estimator):
 
     Privacy protects all m records of a person, and a person's data enter only by their mean. One
     part of the people locates a histogram bin near the mean mu. The means of the other people are
-    clipped around this bin and averaged. The first part is a tenth of the people. It is larger, up
+    clipped around this bin and averaged. If people have unequal numbers of records, `cap` weights
+    people by these numbers. The first part is a tenth of the people. It is larger, up
     to half of them, if a tenth would find a wrong bin with a probability above 0.1. The parts are
     disjoint, so each has the whole budget. `dpbench.estimators.user_level` derives clip and
     sensitivity.
@@ -76,11 +93,15 @@ class UserLevelMean(Estimator):
         Bound on the k-th root of the central moment of single records, in the unit of the data. For
         k = 2 it bounds the standard deviation.
     m : int in [1, 1e6]
-        Number of records of each person.
+        Number of records of each person, or the smallest number if they differ.
     radius : float >= 0
         Public bound R on abs(mu), in the unit of the data.
     beta : float in (0, 1)
         Probability that the noise exceeds the quantile to which the clip is tuned.
+    cap : int in [1, 1e6], optional
+        Largest weight of a person. A person's weight is the number of the person's records, up to
+        `cap`. It is at least m. None (the default): all people have equal weights. Not used if a
+        sample holds means instead of people, see `dpbench.samples.PeopleSample`.
     """
 
     stream_name: ClassVar[str] = "PersonMean"
@@ -90,7 +111,18 @@ class UserLevelMean(Estimator):
     m: Annotated[int, Field(ge=1, le=10**6)]
     radius: Radius
     beta: Probability = 0.1
-    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
+    cap: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    multivariate: ClassVar[bool] = True
+    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0, "cap": None}
+
+    @model_validator(mode="after")
+    def _check_cap(self) -> Self:
+        if self.cap is not None and self.cap < self.m:
+            raise ValueError(f"cap: {self.cap}: below the smallest number m = {self.m}; raise it")
+        return self
+
+    def shape(self, record: tuple[int, ...]) -> tuple[int, ...]:
+        return ()
 
     @property
     def _half_bin(self) -> float:
@@ -136,23 +168,77 @@ class UserLevelMean(Estimator):
         -------
         float
         """
-        effective = n / budget.noise_quantile(self.beta)
-        light = np.sqrt(2 * np.log(max(effective, float(np.exp(1)))) / self.m)
-        heavy, _ = best_clip(self.k, 0.0, self.beta, effective * self.m, budget)
-        located = np.sqrt(2 / self.m) + 2 / np.sqrt(self.m)
+        located, log_square, heavy = self._lengths(n, budget)
+        light = np.sqrt(log_square / self.m)
         return self.scale * float(located + max(light, heavy / self.m))
 
+    def contribution_bound(self, cap: int, n: int, budget: Budget) -> float:
+        """Return the bound C on the contribution of a person, in the unit of the data.
+
+        Parameters
+        ----------
+        cap : int
+            Largest weight of a person.
+        n : int
+            Number of people who are averaged.
+        budget : Budget
+            Privacy budget of the average, for all records of a person.
+
+        Returns
+        -------
+        float
+        """
+        located, log_square, heavy = self._lengths(n, budget)
+        return self.scale * float(cap * located + max(np.sqrt(log_square * cap), heavy))
+
+    def _lengths(self, n: int, budget: Budget) -> tuple[float, float, float]:
+        """Return the largest distance of the middle to mu, 2 ln(n'/q), and T', for scale 1."""
+        effective = n / budget.noise_quantile(self.beta)
+        heavy, _ = best_clip(self.k, 0.0, self.beta, effective * self.m, budget)
+        located = np.sqrt(2 / self.m) + 2 / np.sqrt(self.m)
+        return located, 2 * np.log(max(effective, float(np.exp(1)))), heavy
+
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        if d > 1:  # rows hold a number of records first, and end with zeros
+            return ()
         # The records are means of m numbers, of variance at most scale^2/m.
         spread = MomentSpread(2.0, self.scale / float(np.sqrt(self.m)), "scale/sqrt(m)")
         return spread, MeanWithin(self.radius, spread)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        n = self.count_averaged(sample.n, ledger.budget)
+        people = people_in(sample)
+        data = people or (sample.columns() if sample.vectors else sample)
+        n = self.count_averaged(data.n, ledger.budget)
         coarse, fine = ledger.parallel(2)
-        first, others = sample.split([sample.n - n, n], ledger.rng)
+        first, others = data.split([data.n - n, n], ledger.rng)
         middle = private_mode_bin(first, self._bins, coarse) + self._half_bin
-        return noisy_clipped_mean(others, middle, self.half_width(n, ledger.budget), fine)
+        half_width = self.half_width(n, ledger.budget)
+        if self.cap is None or not isinstance(others, PeopleSample):
+            return noisy_clipped_mean(others, middle, half_width, fine)
+        scaled = np.clip((others.values - middle[:, None]) / half_width, -1.0, 1.0)
+        weights = np.minimum(others.sizes, self.cap).astype(float)
+        reach = self.contribution_bound(self.cap, n, ledger.budget) / half_width
+        noisy, exact = release_ratio(scaled, weights, min(reach, self.cap), self.cap, fine)
+        return Estimate(middle + half_width * noisy, middle + half_width * exact)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        return audit_pairs(n, self._bins, budget)
+        if d is None or d == 1:
+            return audit_pairs(n, self._bins, budget)
+        # Others have one record at 0. The first person is in the histogram, the last is averaged.
+        others, far, blank = np.tile(np.eye(d)[0], (n, 1)), 1e6, d - 2
+        many = np.append(d - 1.0, np.full(d - 1, far))
+        changes = {
+            "to_the_other_end": np.append(d - 1.0, np.full(d - 1, -far)),
+            "to_one_record": np.concatenate([[1.0, -far], np.zeros(blank)]),
+            "number_alone": np.concatenate([[1.0, far], np.zeros(blank)]),
+        }
+        pairs = []
+        for place in (0, n - 1):
+            left = others.copy()
+            left[place] = many
+            pairs += [
+                Pair.replacing(f"{name}_{place}", left, place, by)
+                for name, by in changes.items()
+                if not np.array_equal(many, by)
+            ]
+        return pairs

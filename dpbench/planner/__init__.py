@@ -1,6 +1,7 @@
 """Planning of private means before any data are collected."""
 
 from dpbench.planner.answer import ReleasePlan
+from dpbench.planner.contributions import CapChoice, best_cap
 from dpbench.planner.question import plan
 
-__all__ = ["ReleasePlan", "plan"]
+__all__ = ["CapChoice", "ReleasePlan", "best_cap", "plan"]

@@ -24,11 +24,15 @@ __all__ = ["LAW_NAMES", "Question", "answer_question", "build_budget", "build_la
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]
 Positive = Annotated[float, Field(gt=0, le=1e300)]
 BUDGETS: dict[str, type[Budget]] = {"epsilon": PureDP, "rho": ZCDP, "mu": GDP}
+# A target that is not the mean; a file; and laws of people and of their numbers of records.
+NO_PLANNED_LAWS = (
+    "contaminated_gaussian", "empirical", "user_means", "bounded_zipf", "zero_truncated_poisson",
+)  # fmt: skip
 # Distributions of a single number whose target is their mean.
 LAW_NAMES = tuple(
     name
     for name, kind in sorted(Distribution.kinds().items())
-    if kind in ATOM_FUNCTIONS and name not in ("contaminated_gaussian", "empirical", "user_means")
+    if kind in ATOM_FUNCTIONS and name not in NO_PLANNED_LAWS
 )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.arrays import Floats
@@ -68,6 +69,13 @@ GUIDES = {
 }
 
 
+# Look of the mark of the predicted best parameter.
+BEST: dict[str, Any] = {
+    "color": "black", "marker": "*", "markersize": 9, "markerfacecolor": "white",
+    "linestyle": "none", "zorder": 5, "label": "smallest exact value",
+}  # fmt: skip
+FLAT = 1.01  # ratio of exact values up to which a line counts as flat
+
 # Columns of a key that can be the parameter of an `AgainstParameter` figure.
 KEY_PARAMETERS = ("k", "d", *AMOUNTS)
 
@@ -95,6 +103,10 @@ class AgainstParameter(SplitFigure):
         Whether the horizontal axis is logarithmic.
     guides : list of str
         Names of formulas in `GUIDES` to draw for comparison.
+    mark_best : bool
+        Whether to mark, on each line, the parameter with the smallest exact value, by a star at
+        the measured value. A line gets no star if its exact value at the largest parameter is
+        within 1% of the smallest, because no parameter matters then. False by default.
     """
 
     parameter: str
@@ -104,6 +116,7 @@ class AgainstParameter(SplitFigure):
     )
     logarithmic: bool = True
     guides: list[Literal["pure", "approx", "core"]] = Field(default_factory=list)
+    mark_best: bool = False
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         super()._check(rows, study, where)
@@ -187,6 +200,8 @@ class AgainstParameter(SplitFigure):
         for line, points in rows.groupby("line"):
             label = str(line)
             draw_errors(ax, points, metric, self.parameter, label, looks[label], result)
+            if self.mark_best:
+                _mark_best(ax, points, metric, result)
         self._draw_guides(ax, rows)
         ax.set(xlabel=axis_label(self.parameter), ylabel=METRICS[metric].words, **options)
         if self.logarithmic:
@@ -205,3 +220,12 @@ class AgainstParameter(SplitFigure):
                 height = guide.formula(**points[guide.needs].astype(float))
                 look = GUIDE | {"linestyle": dash}
                 draw_guide(ax, points["x"], height, label=guide.label, look=look)
+
+
+def _mark_best(ax: Axes, points: pd.DataFrame, metric: str, result: Result) -> None:
+    """Draw a star on a line, at the parameter with the smallest exact value; see `mark_best`."""
+    exact = exact_values(points, result.study, metric)
+    if not np.isfinite(exact).any() or exact[-1] <= FLAT * np.nanmin(exact):
+        return
+    best = points.iloc[int(np.nanargmin(exact))]
+    ax.plot(best["x"], best[metric], **BEST)

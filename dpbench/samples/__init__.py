@@ -5,10 +5,11 @@ from dpbench.samples.binned import BinnedSample
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.counted import CountedSample
 from dpbench.samples.dense import DenseSample
+from dpbench.samples.people import PeopleSample, person_rows
 from dpbench.samples.rows import Rows
 from dpbench.samples.sparse import SparseSample
 
 __all__ = [
-    "BinnedSample", "Bins", "CountedSample", "DenseSample", "Occupied", "Rows", "Sample",
-    "SparseSample",
+    "BinnedSample", "Bins", "CountedSample", "DenseSample", "Occupied", "PeopleSample", "Rows",
+    "Sample", "SparseSample", "person_rows",
 ]  # fmt: skip

@@ -58,7 +58,7 @@ class Family(Registered, ABC):
 
     @property
     def person_records(self) -> int:
-        """Number m of records of each person; 1 unless people have several records."""
+        """Number m of records of each person, the smallest one if they differ; otherwise 1."""
         return int(getattr(self, "m", 1))
 
     @abstractmethod
@@ -125,7 +125,8 @@ class _Single(Family):
 
     @property
     def person_records(self) -> int:
-        return int(getattr(self.distribution, "m", 1))
+        law = self.distribution
+        return int(law.numbers[0].min()) if isinstance(law, UserMeans) else 1
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {label: self.distribution}

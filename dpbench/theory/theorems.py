@@ -35,6 +35,8 @@ class Theorem:
           person), x is 1/epsilon, 1/rho, 1/mu and 1/m. For ``delta``, x is ln(1/delta). For
           ``log_radius``, x is ln R. For keys such as ``radius`` or ``d``, x is the value itself.
         - ``level``: the measured value of `metric`, divided by the exact value.
+        - ``best_value``: the parameter with the smallest value of `metric`, divided by the
+          parameter with the smallest exact value.
         - ``factor``: the error divided by its lower bound.
         - ``ratio``: the error of one estimator divided by the error of another.
         - ``limit``: the worst value of `metric`.
@@ -66,7 +68,7 @@ class Theorem:
     @property
     def kind(self) -> str:
         """Kind of claim that tests the theorem, such as ``exponent`` or ``factor``."""
-        if self.variable in ("level", "factor", "ratio", "limit"):
+        if self.variable in ("level", "best_value", "factor", "ratio", "limit"):
             return "level_of_n" if self.of == "samples" else self.variable
         return "smallest_n" if self.of == "samples" else "exponent"
 
@@ -77,7 +79,7 @@ class Theorem:
         A claim with the subject ``code`` tests the code, because the exact value is known at every
         n.
         """
-        return "code" if self.kind in ("level", "level_of_n") else "theorem"
+        return "code" if self.kind in ("level", "level_of_n", "best_value") else "theorem"
 
     @property
     def leaves_open(self) -> bool:
@@ -252,6 +254,7 @@ THEOREMS = {
     "exact_mean_error": Theorem(EXACT, "level", _is(1), "mean_error"),
     "exact_bias": Theorem(EXACT, "level", _is(1), "bias"),
     "exact_rmse": Theorem(EXACT, "level", _is(1), "rmse"),
+    "best_rmse": Theorem(EXACT, "best_value", _is(1), "rmse"),
     # Laplace noise and mean m: (n epsilon)^2 MSE = 2 (m^2 + (1-m)^2). A noisy sum of x - 1/2 over a
     # noisy count has twice this MSE.
     "transformed_noise": Theorem("KSW23 (number not checked)", "level", _is(1), "rmse"),

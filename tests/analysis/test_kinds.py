@@ -486,3 +486,35 @@ def test_a_factor_is_the_largest_over_n(made: Callable[[str], Made]) -> None:
     )
     assert row["measured"].tolist() == pytest.approx([1.4])
     assert row["verdict"].tolist() == ["inconsistent"]
+
+
+# Best values of a parameter.
+PEOPLE: dict[str, Any] = {
+    "kind": "user_means",
+    "of": {"kind": "gaussian", "location": 0.4, "scale": 0.1},
+    "m": {"kind": "bounded_zipf", "exponent": 1.5, "largest": 128},
+}
+CAPS = {"caps": {"kind": "bounded_contribution_mean", "lower": 0, "upper": 1,
+                 "cap": [1, 4, 16, 64]}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("best", "noise", "verdict"),
+    [(4, 0.0, "consistent"), (16, 0.0, "inconsistent"), (4, 20.0, "inconclusive")],
+)
+def test_the_best_value_is_over_the_predicted_one(best: int, noise: float, verdict: str) -> None:
+    """At n = 3000 and epsilon = 1 the cap 4 of these has the smallest exact error."""
+    made = Made(families={"people": PEOPLE}, estimators=CAPS, n=[3000], trials=60)
+    rng = np.random.default_rng(0)
+
+    def error(row: Any) -> Floats:
+        away = 1 + np.log(row.cap / best) ** 2
+        return np.asarray(away + noise * rng.standard_normal(60) ** 2)
+
+    (row,) = made.judge("best_rmse", error, parameter="cap").to_dict("records")
+    assert row["verdict"] == verdict
+    assert row["checks"] == "code"
+    if not noise:
+        assert row["measured"] == pytest.approx(best / 4)
+    with pytest.raises(ConfigError, match="parameter: 'clip'"):
+        made.judge("best_rmse", error, parameter="clip")

@@ -6,7 +6,13 @@ import pytest
 
 from dpbench.audit.controls import CONTROLS, Control
 from dpbench.audit.task import COLUMNS
-from dpbench.estimators import ClippedMean, Estimator, KarwaVadhanMean, L2ClippedMean
+from dpbench.estimators import (
+    BoundedContributionMean,
+    ClippedMean,
+    Estimator,
+    KarwaVadhanMean,
+    L2ClippedMean,
+)
 from dpbench.jobs.audit import TELLING_RUNS
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from tests.audit.audits import list_pairs, only, rows_of, verdicts_of
@@ -23,7 +29,7 @@ BEST = {
     "scale_as_location": "ends_of_the_clip", "add_remove_histogram": "two_far_clusters",
     "add_remove_median": "around_the_quantile",
     "noiseless_queries": "between_two_counts", "reused_noise": "two_clusters",
-    "unsorted_sensitivity": "in_the_middle",
+    "unsorted_sensitivity": "in_the_middle", "public_weights": "to_many_records",
     "add_remove_sum": "ends_of_the_clip", "replace_sum": "ends_of_the_clip_right",
     "slightly_small_sensitivity": "ends_of_the_clip", "two_looks_at_spread": "one_to_the_far_end",
 }  # fmt: skip
@@ -48,6 +54,8 @@ def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> N
     ("estimator", "claim", "d"),
     [(CLIPPED, APPROX, None), (CLIPPED, RHO, 2), (CLIPPED, GDP(1.0), None),
      (L2ClippedMean(radius=1), PURE, 5),
+     (BoundedContributionMean(lower=-1, upper=1, cap=8), PURE, 9),
+     (BoundedContributionMean(lower=-1, upper=1, cap=8, clip=3.0), RHO, 9),
      (KarwaVadhanMean(radius=50, sigma=1), PURE, None), (KarwaVadhanMean(radius=50, sigma=1),
       APPROX, None)],
 )  # fmt: skip

@@ -7,8 +7,11 @@ import pytest
 from scipy import stats
 
 from dpbench import ZCDP, PureDP
+from dpbench.distributions import BoundedZipf, Gaussian, UserMeans
 from dpbench.estimators import UserLevelMean
 from dpbench.privacy import Budget, Ledger
+from dpbench.registry import ConfigError
+from dpbench.testing import check_estimator
 from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily
 
@@ -52,3 +55,42 @@ def test_the_exponents_in_m() -> None:
         assert noise(10**14, 1, k) / noise(10**12, 1, k) == pytest.approx(
             100 ** (-(k - 1) / k), rel=2e-3
         )
+
+
+ZIPF = BoundedZipf(exponent=1.0, largest=200)
+
+
+def test_a_cap_above_the_smallest_number_helps_and_a_large_one_costs_noise() -> None:
+    law, rng = UserMeans(of=Gaussian(location=3.0), m=ZIPF), np.random.default_rng(0)
+
+    def rmse(cap: int | None) -> float:
+        estimator = UserLevelMean(k=4, scale=1.4, m=1, radius=100, cap=cap)
+        ledger = Ledger(PureDP(10.0), np.random.default_rng(1))
+        values = estimator.run(law.sample(rng, 100, 2000), ledger).value
+        return float(np.sqrt(np.mean((values - 3.0) ** 2)))
+
+    none, some, largest = rmse(None), rmse(32), rmse(200)
+    assert 1.5 * some < none < 0.03
+    assert largest > 1.15 * some
+
+
+def test_the_bound_of_a_contribution_continues_the_clip_of_a_mean() -> None:
+    for m, k in ((1, 2), (7, 4), (400, 6)):
+        estimator, budget = UserLevelMean(k=k, scale=3, m=m, radius=5), PureDP(0.1)
+        mean_clip = estimator.half_width(10**5, budget)
+        bound = estimator.contribution_bound(m, 10**5, budget)
+        assert bound == pytest.approx(m * mean_clip)
+        assert estimator.contribution_bound(2 * m, 10**5, budget) < 2 * bound
+
+
+def test_a_cap_keeps_the_promises_on_rows_of_people() -> None:
+    for cap in (2, 8):
+        check_estimator(UserLevelMean(k=2, scale=1, m=1, radius=5, cap=cap), d=9)
+    with pytest.raises(ConfigError, match="cap: 3: below the smallest number m = 4"):
+        UserLevelMean(k=2, scale=1, m=4, radius=5, cap=3)
+
+
+def test_no_exact_noise_is_stated_with_a_cap() -> None:
+    law = UserMeans(of=Gaussian(), m=ZIPF)
+    estimator = UserLevelMean(k=2, scale=1, m=1, radius=5, cap=3)
+    assert np.isnan(exact("noise_q90", estimator, law, 1000, PureDP(1.0)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import matplotlib.pyplot as plt
@@ -12,11 +13,13 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from scipy.stats import beta
 
 from dpbench.analysis.result import Result
 from dpbench.output.style import display_name, save, style
 from dpbench.privacy import PureDP
+from dpbench.report import parameter_figures
 from dpbench.report.error_curves import BELOW, axis_scale
 from dpbench.report.error_figures import BOUND_LABEL, ErrorAgainstN
 from dpbench.report.parameter_figures import GUIDES
@@ -406,3 +409,20 @@ def test_estimators_with_one_printed_name_are_two_curves(numbers: Result) -> Non
     (ax,) = drawn(dataclasses.replace(numbers, study=study), spec)
     same = "mean, $R = 10$"
     assert {f"{same} (naive radius10)", f"{same} (histogram radius10)"} <= {*curves(ax)}
+
+
+@pytest.mark.parametrize(
+    ("exact", "place"),
+    [([3, 1, 2], 20), ([2, 3, 4], 10), ([3, 2, 2.01], None), ([np.nan, 4, 5], 20),
+     ([2, 1, np.nan], 20), ([np.nan] * 3, None)],
+)  # fmt: skip
+def test_the_smallest_exact_value_is_marked(
+    monkeypatch: pytest.MonkeyPatch, exact: list[float], place: float | None
+) -> None:
+    """A star is at the measured value; a line that does not rise at its end has none."""
+    monkeypatch.setattr(parameter_figures, "exact_values", lambda *_: np.array(exact, float))
+    points, ax = pd.DataFrame({"x": [10, 20, 30], "rmse": [7.0, 8.0, 9.0]}), Figure().subplots()
+    parameter_figures._mark_best(ax, points, "rmse", SimpleNamespace(study=None))  # type: ignore[arg-type]
+    stars = [tuple(np.asarray(line.get_xydata())[0].tolist()) for line in ax.lines]
+    measured = {10: 7.0, 20: 8.0}
+    assert stars == ([] if place is None else [(place, measured[int(place)])])

@@ -108,7 +108,9 @@ ERRORS: dict[str, Error] = {
 # Limits and factors; NaN where the claim gives the number. Between two regimes: the larger.
 NUMBERS = {
     **dict.fromkeys(["exact_error", "exact_mean_error", "exact_noise", "exact_private_part"], 1.0),
-    **dict.fromkeys(["exact_samples", "exact_bias", "exact_rmse", "minimax_risk"], 1.0),
+    **dict.fromkeys(
+        ["exact_samples", "exact_bias", "exact_rmse", "best_rmse", "minimax_risk"], 1.0
+    ),
     **dict.fromkeys(["exact_miss", "exact_width", "sign_constant", "transformed_noise"], 1.0),
     **dict.fromkeys(["exact_promise", "exact_tv", "stated_width"], 1.0),
     "unbiased": 0.0,

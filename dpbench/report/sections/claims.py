@@ -31,6 +31,7 @@ from dpbench.theory.theorems import THEOREMS, Theorem
 # Descriptions of the measured number, by the theorem's variable, for claims without an exponent.
 MEASURED = {
     "level": "measured over the exact value",
+    "best_value": "best parameter over the predicted one",
     "factor": "error over the lower bound",
     "ratio": "error over another estimator's",
     "limit": "worst value",

@@ -76,8 +76,10 @@ def _user_means(law: dist.UserMeans) -> Atoms | None:
     """Return the distribution of the mean of one user's m records, as points and probabilities.
 
     The mean is Gaussian for Gaussian records, and a scaled binomial for records with two values.
-    Other distributions of the records give None.
+    Other distributions of the records give None, and so do people with unequal numbers of records.
     """
+    if law.has_rows:
+        return None
     record_law = law.of
     if isinstance(record_law, dist.Gaussian):
         return _gaussian(
@@ -105,6 +107,8 @@ ATOM_FUNCTIONS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
         law.location + np.array([0.0, law.sign * law.tau]),
         np.array([1 - law.p, law.p]),
     ),
+    dist.BoundedZipf: lambda law: law.table,
+    dist.ZeroTruncatedPoisson: lambda law: law.table,
     dist.Empirical: lambda law: law._table,
     dist.Gaussian: _gaussian,
     dist.ContaminatedGaussian: _contaminated,

@@ -580,7 +580,7 @@ def _count_averaged_users(e: est.UserLevelMean, setting: ReleaseSetting) -> int:
 
 
 @step_for(est.UserLevelMean)
-def _user_step(e: est.UserLevelMean, setting: ReleaseSetting) -> ClipAndNoise:
+def _user_step(e: est.UserLevelMean, setting: ReleaseSetting) -> ClipAndNoise | None:
     """Return the clip and the noise of the average over users in `UserLevelMean`.
 
     Each of N averaged users contributes the mean of m records. This mean is clipped to an interval
@@ -590,7 +590,11 @@ def _user_step(e: est.UserLevelMean, setting: ReleaseSetting) -> ClipAndNoise:
     1. r = sqrt(2/m) is half the width of a bin.
     2. q is the 1 - beta quantile of |noise| at sensitivity 1. N/q counts as at least 2.718.
     3. T is the best threshold for N m records with a bounded k-th moment (`best_clip_threshold`).
+
+    With a `cap` the noise depends on the numbers of records of the users, so the result is None.
     """
+    if e.cap is not None:
+        return None
     users = _count_averaged_users(e, setting)
     light = np.sqrt(
         2 * np.log(max(users / unit_noise_quantile(setting.budget, e.beta), float(np.exp(1))))

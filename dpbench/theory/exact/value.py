@@ -27,6 +27,7 @@ from dpbench.theory.exact import (  # noqa: F401 (they register what they comput
     columns,
     instance,
     local,
+    people,
     ratio,
     regression,
     score,

@@ -1,0 +1,171 @@
+"""Datasets of people who have different numbers of records."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbench.arrays import Floats, Ints
+from dpbench.samples.base import Sample, part_sizes
+from dpbench.samples.dense import DenseSample
+
+__all__ = ["PeopleSample", "people_in", "person_rows"]
+
+
+class PeopleSample(DenseSample):
+    """Datasets of n people, with one record or more for each person.
+
+    An estimator of numbers gets the mean of each person's records: one number for each person.
+
+    Parameters
+    ----------
+    records : array_like of shape (total,)
+        Finite records of all people of all trials, in any order of people.
+    sizes : array_like of int, shape (trials, n)
+        Number of records of each person, at least 1.
+    starts : array_like of int, shape (trials, n), optional
+        Index of each person's first record; all records of a person are in succession. By default
+        the records of a person follow those of the person before.
+    """
+
+    def __init__(
+        self, records: ArrayLike, sizes: ArrayLike, starts: ArrayLike | None = None
+    ) -> None:
+        self.sizes: Ints = np.asarray(sizes, dtype=np.int64)
+        if self.sizes.ndim != 2 or not self.sizes.size or self.sizes.min() < 1:
+            raise ValueError("sizes: expected (trials, n) numbers of records, each at least 1")
+        ends = np.cumsum(self.sizes).reshape(self.sizes.shape)
+        self.starts: Ints = ends - self.sizes if starts is None else np.asarray(starts, np.int64)
+        self.flat: Floats = np.asarray(records, dtype=float)
+        if self.flat.size < (self.starts + self.sizes).max():
+            raise ValueError(f"sizes: they exceed the {self.flat.size} records")
+        super().__init__(self._means(self.sizes))
+
+    def kept_means(self, cap: int) -> Floats:
+        """Return the mean of the first `cap` records of each person, or of all if there are fewer.
+
+        Parameters
+        ----------
+        cap : int
+            Largest number of records to keep, at least 1.
+
+        Returns
+        -------
+        ndarray of shape (trials, n)
+        """
+        if cap >= self.sizes.max():
+            return self.values
+        return self._cache_answer(lambda: self._means(np.minimum(self.sizes, cap)), "kept", cap)
+
+    def _means(self, kept: Ints) -> Floats:
+        """Return the mean of the first records of each person; `kept` says how many."""
+        # reduceat adds from each start to the end after it; the sums in between are not used.
+        edges = np.stack([self.starts, self.starts + kept], axis=-1).ravel()
+        padded = np.append(self.flat, 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = np.add.reduceat(padded, edges)[::2].reshape(kept.shape) / kept
+            if not np.all(np.isfinite(means)) and np.all(np.isfinite(self.flat)):
+                scaled = padded / kept.max()  # so that no sum overflows
+                means = np.add.reduceat(scaled, edges)[::2].reshape(kept.shape) / kept * kept.max()
+                largest = np.finfo(float).max
+                means = np.clip(means, -largest, largest)
+        return np.asarray(means)
+
+    def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
+        cuts = np.cumsum(sizes)[:-1]
+        parts = (np.split(array, cuts, axis=1) for array in (self.sizes, self.starts))
+        return [type(self)(self.flat, *part) for part in zip(*parts, strict=True)]
+
+    def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
+        sizes = part_sizes(self.n, parts)
+        cut = sizes.count(sizes[0]) * sizes[0]
+        groups = []
+        for people, size in ((slice(cut), sizes[0]), (slice(cut, None), sizes[-1])):
+            chosen = [array[:, people].reshape(-1, size) for array in (self.sizes, self.starts)]
+            groups += [type(self)(self.flat, *chosen)] if chosen[0].size else []
+        return groups
+
+    def half_squared_differences(self, rng: np.random.Generator) -> Any:
+        return DenseSample(self.values).half_squared_differences(rng)
+
+
+def person_rows(values: ArrayLike, persons: Sequence[Hashable], rng: np.random.Generator) -> Floats:
+    """Arrange a table with one row per record as a table with one row per person.
+
+    The row of a person holds the number m of the person's records, then the m records in a random
+    order, then zeros. Estimators that limit the records of a person take such rows.
+
+    Parameters
+    ----------
+    values : array_like of shape (records,)
+        Finite records.
+    persons : sequence of shape (records,)
+        Person to whom each record belongs; any values that can be compared.
+    rng : Generator
+        Source of the random order. Estimators may keep only the first records of a row, so the
+        order must not depend on the values.
+
+    Returns
+    -------
+    ndarray of shape (n, 1 + M)
+        Rows of the n people, in the order of their identifiers. M is the largest number of records.
+
+    Raises
+    ------
+    ValueError
+        If there are no records, or `persons` has another length.
+
+    Examples
+    --------
+    >>> rows = person_rows([5.0, 7.0, 7.0], ["eva", "tom", "tom"], np.random.default_rng(0))
+    >>> rows.tolist()
+    [[1.0, 5.0, 0.0], [2.0, 7.0, 7.0]]
+    """
+    numbers = np.asarray(values, dtype=float)
+    _, person = np.unique(np.asarray(persons), return_inverse=True)
+    if numbers.ndim != 1 or not numbers.size or person.shape != numbers.shape:
+        raise ValueError(
+            f"persons: {person.size} entries for {numbers.size} records; give one for each record"
+        )
+    shuffled = rng.permutation(numbers.size)
+    order = shuffled[np.argsort(person[shuffled], kind="stable")]
+    sizes = np.bincount(person)
+    rows = np.zeros((sizes.size, 1 + sizes.max()))
+    place = np.arange(numbers.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows[:, 0] = sizes
+    rows[person[order], 1 + place] = numbers[order]
+    return rows
+
+
+def people_in(sample: Sample) -> PeopleSample | None:
+    """Return the people of a sample whose rows are people; None if its records are numbers.
+
+    Parameters
+    ----------
+    sample : Sample
+        A `PeopleSample`; or vectors as `person_rows` arranges them, of two coordinates or more. The
+        first coordinate is rounded down, and clipped from 1 to the number of the others. A number,
+        or a vector of one coordinate, is the only record of a person.
+
+    Returns
+    -------
+    PeopleSample or None
+
+    Raises
+    ------
+    ValueError
+        If the vectors are not held in a `DenseSample`.
+    """
+    if isinstance(sample, PeopleSample):
+        return sample
+    if not sample.vectors or sample.d == 1:
+        return None
+    if not isinstance(sample, DenseSample):
+        raise ValueError("people need rows that are all held, in a DenseSample")
+    rows = sample.values
+    sizes = np.clip(np.floor(rows[..., 0]), 1, sample.d - 1)
+    starts = 1 + sample.d * np.arange(sample.trials * sample.n).reshape(sizes.shape)
+    return PeopleSample(rows.reshape(-1), sizes, starts)

@@ -1,0 +1,33 @@
+"""Tests of the choice of a cap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpbench import PureDP
+from dpbench.distributions import BoundedZipf, Gaussian, StudentT, UserMeans
+from dpbench.estimators import BoundedContributionMean
+from dpbench.planner import best_cap
+from dpbench.registry import ConfigError
+
+PEOPLE = UserMeans(of=Gaussian(location=0.4, scale=0.1), m=BoundedZipf(exponent=1.5, largest=200))
+MEAN = BoundedContributionMean(lower=0, upper=1, cap=1)
+
+
+def test_the_best_cap_grows_with_n_and_balances_sampling_and_noise() -> None:
+    choices = [best_cap(MEAN, PEOPLE, n, PureDP(1.0)) for n in (100, 3000, 10**5)]
+    assert [choice.cap for choice in choices] == sorted({choice.cap for choice in choices})
+    assert choices[0].cap == 1
+    middle = choices[1]
+    assert middle.rmse == middle.errors["rmse"].min()
+    assert middle.errors["sampling"].is_monotonic_decreasing
+    assert middle.errors["noise"].is_monotonic_increasing
+    parts = (middle.errors[["bias", "sampling", "noise"]] ** 2).sum(axis=1)
+    assert np.sqrt(parts).to_numpy() == pytest.approx(middle.errors["rmse"].to_numpy())
+
+
+def test_a_law_without_a_known_error_is_refused() -> None:
+    tails = UserMeans(of=StudentT(tail_index=4.0), m=BoundedZipf(exponent=1, largest=5))
+    with pytest.raises(ConfigError, match="no error is known"):
+        best_cap(MEAN, tails, 1000, PureDP(1.0))

@@ -1,0 +1,80 @@
+"""Tests of datasets of people with different numbers of records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpbench.samples import DenseSample, PeopleSample, person_rows
+from dpbench.samples.people import people_in
+
+SIZES = np.array([[1, 3, 2], [4, 1, 1]])
+RECORDS = np.array([5.0, 1, 2, 6, 3, 4, 8, 6, 4, 2, 7, -1])
+LISTS: list[list[list[float]]] = [[[5.0], [1, 2, 6], [3, 4]], [[8, 6, 4, 2], [7], [-1]]]
+
+
+def test_means_of_the_first_records() -> None:
+    sample = PeopleSample(RECORDS, SIZES)
+    for cap in (1, 2, 3, 4, 100):
+        expected = [[np.mean(person[:cap]) for person in trial] for trial in LISTS]
+        assert sample.kept_means(cap) == pytest.approx(np.array(expected))
+    assert sample.values == pytest.approx(sample.kept_means(4))
+    assert sample.mean() == pytest.approx([13 / 3 - 0.5, 11 / 3])
+
+
+def test_parts_and_groups_keep_the_records_of_people() -> None:
+    sample, rng = PeopleSample(RECORDS, SIZES), np.random.default_rng(0)
+    first, last = sample.split([2, 1], rng)
+    assert first.kept_means(2) == pytest.approx(np.array([[5.0, 1.5], [7, 7]]))
+    assert last.kept_means(1) == pytest.approx(np.array([[3.0], [-1]]))
+    large, small = sample.groups(2, rng)
+    assert large.kept_means(1) == pytest.approx(np.array([[5.0, 1], [8, 7]]))
+    assert small.sizes.tolist() == [[2], [1]]
+    assert small.half_squared_differences is not None
+    assert sample.half_squared_differences(rng).n == 1
+
+
+def test_sums_that_overflow_have_finite_means() -> None:
+    sample = PeopleSample([1e308, 1e308, 1e308, -1e308], [[2, 2]])
+    assert sample.values == pytest.approx(np.array([[1e308, 0.0]]))
+
+
+def test_rows_of_people_and_back() -> None:
+    rng = np.random.default_rng(0)
+    persons, values = [f"p{i}" for i in rng.integers(40, size=300)], rng.normal(size=300)
+    rows = person_rows(values, persons, rng)
+    for name, row in zip(sorted(set(persons)), rows, strict=True):
+        own = [v for v, p in zip(values, persons, strict=True) if p == name]
+        assert row[0] == len(own)
+        assert sorted(row[1 : len(own) + 1]) == sorted(own)
+        assert not row[len(own) + 1 :].any()
+    people = people_in(DenseSample(rows[None]))
+    assert people is not None
+    assert people.sizes[0].tolist() == rows[:, 0].tolist()
+    assert people.kept_means(1)[0] == pytest.approx(rows[:, 1])
+
+
+def test_the_order_of_a_row_does_not_depend_on_the_values() -> None:
+    firsts = [
+        person_rows([1.0, 2, 3], list("aaa"), np.random.default_rng(i))[0, 1] for i in range(300)
+    ]
+    assert np.bincount(np.array(firsts, int))[1:].min() > 60  # below in 1 of 10^6 runs
+
+
+def test_numbers_of_records_are_moved_into_their_range() -> None:
+    rows = np.array([[[-3.0, 1, 2], [9, 1, 2], [1.9, 1, 2]]])
+    people = people_in(DenseSample(rows))
+    assert people is not None
+    assert people.sizes.tolist() == [[1, 2, 1]]
+    assert people_in(DenseSample(rows[..., 0])) is None
+    assert people_in(DenseSample(rows[..., :1])) is None
+
+
+@pytest.mark.parametrize(
+    ("records", "sizes"), [([1.0], [[2]]), ([1.0], [[0]]), ([1.0], [1]), ([1.0], [[]])]
+)
+def test_what_is_no_dataset_of_people_is_refused(records: list[float], sizes: list[int]) -> None:
+    with pytest.raises(ValueError, match="sizes"):
+        PeopleSample(records, sizes)
+    with pytest.raises(ValueError, match="persons: 1 entries for 2 records"):
+        person_rows([1.0, 2.0], ["a"], np.random.default_rng(0))

@@ -1,0 +1,90 @@
+"""Tests of the exact errors of means of people, by simulation and by other formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpbench import GDP, ZCDP, ApproxDP, PureDP
+from dpbench.distributions import Bernoulli, BoundedZipf, Gaussian, StudentT, UserMeans
+from dpbench.distributions import ZeroTruncatedPoisson as Poisson
+from dpbench.estimators import BoundedContributionMean, ClippedMean
+from dpbench.privacy import Budget, Ledger
+from dpbench.theory.exact.people import cap_errors
+from dpbench.theory.exact.value import exact
+
+ZIPF = BoundedZipf(exponent=1.5, largest=60)
+VALUES = Gaussian(location=0.4, scale=0.1)
+PLAIN, EFFECTS = UserMeans(of=VALUES, m=ZIPF), Gaussian(scale=0.05)
+CASES: list[tuple[UserMeans, dict[str, Any], Budget]] = [
+    (PLAIN, {"cap": 8}, PureDP(1.0)),
+    (PLAIN, {"cap": 8, "weights": "capped"}, ZCDP(0.5)),
+    (PLAIN, {"cap": 3, "weights": "equal"}, PureDP(0.3)),
+    (UserMeans(of=VALUES, m=ZIPF, between=EFFECTS), {"cap": 60}, GDP(1.0)),
+    (UserMeans(of=VALUES, m=9, between=EFFECTS), {"cap": 4}, PureDP(1.0)),
+    (UserMeans(of=VALUES, m=Poisson(rate=4.0)), {"cap": 6, "clip": 0.5}, PureDP(1.0)),
+    (UserMeans(of=VALUES, m=ZIPF), {"cap": 9, "clip": 1.0}, ApproxDP(1.0, 1e-2)),
+    (UserMeans(of=Bernoulli(p=0.2), m=ZIPF), {"cap": 5}, PureDP(1.0)),
+]
+
+
+@pytest.mark.parametrize(("law", "options", "budget"), CASES)
+def test_errors_are_as_computed(law: UserMeans, options: dict[str, Any], budget: Budget) -> None:
+    """The share below the exact 0.9 quantile is 0.9; false alarms 1e-6 over the cases."""
+    estimator, n, trials = BoundedContributionMean(lower=0, upper=1, **options), 2000, 600
+    rng = np.random.default_rng(0)
+    batches = (law.sample(rng, 200, n) for _ in range(trials // 200))
+    values = [estimator.run(sample, Ledger(budget, rng)).value for sample in batches]
+    errors = np.abs(np.concatenate(values) - law.target)
+    q90, mean, rmse = (exact(m, estimator, law, n, budget) for m in ("q90", "mean_error", "rmse"))
+    within = int(np.count_nonzero(errors <= q90))
+    assert stats.binomtest(within, trials, 0.9).pvalue > 1e-6 / len(CASES)
+    assert abs(errors.mean() - mean) < 5.6 * errors.std() / trials**0.5
+    assert abs((errors**2).mean() - rmse**2) < 5.6 * (errors**2).std() / trials**0.5
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)])
+@pytest.mark.parametrize("metric", ["q90", "rmse", "noise_q90", "mean_error"])
+def test_equal_numbers_agree_with_the_clipped_mean(budget: Budget, metric: str) -> None:
+    """With effects, people's records are held; without, an average of means has known errors."""
+    clipped, n = ClippedMean(lower=0, upper=1), 900
+    one_mean = Gaussian(location=0.4, scale=float(np.sqrt(0.0025 + 0.01 / 8)))
+    expected = exact(metric, clipped, one_mean, n, budget)
+    equal = BoundedContributionMean(lower=0, upper=1, cap=8, weights="equal")
+    held = UserMeans(of=VALUES, m=8, between=EFFECTS)
+    assert exact(metric, equal, held, n, budget) == pytest.approx(expected, rel=2e-4)
+    means = UserMeans(of=VALUES, m=8)
+    for options in ({"weights": "equal"}, {"weights": "records"}):
+        estimator = BoundedContributionMean(lower=0, upper=1, cap=8, **options)  # type: ignore[arg-type]
+        expected = exact(metric, clipped, means, n, budget)
+        assert exact(metric, estimator, means, n, budget) == pytest.approx(expected)
+
+
+def test_the_parts_of_the_error() -> None:
+    """For dropped records they have closed forms in the moments of min(m, cap)."""
+    n, epsilon, caps = 3000, 1.0, np.array([1, 4, 20])
+    estimator = BoundedContributionMean(lower=0, upper=1, cap=1)
+    table = cap_errors(estimator, PLAIN, n, PureDP(epsilon), caps)
+    numbers, probabilities = ZIPF.table
+    for row in table.to_dict("records"):
+        weights = np.minimum(numbers, row["cap"])
+        kept = float(probabilities @ weights)
+        assert row["sampling"] == pytest.approx(0.1 / (n * kept) ** 0.5, rel=1e-3)
+        assert row["bias"] == pytest.approx(0, abs=1e-5)
+        shift = (0.4 - 0.5) if row["cap"] > 1 else 0.0  # the count of people is public
+        noise = 2 * row["cap"] / (n * kept * epsilon) * (2 * (0.25 + shift**2)) ** 0.5
+        assert row["noise"] == pytest.approx(noise, rel=1e-3)
+
+
+def test_unknown_errors_are_nan() -> None:
+    estimator = BoundedContributionMean(lower=0, upper=1, cap=8)
+    tails = UserMeans(of=StudentT(tail_index=4.0), m=ZIPF)
+    assert np.isnan(exact("rmse", estimator, tails, 1000, PureDP(1.0)))
+    outside = UserMeans(of=Bernoulli(p=0.2), m=ZIPF)
+    narrow = BoundedContributionMean(lower=0.1, upper=1, cap=8)
+    assert np.isnan(exact("rmse", narrow, outside, 1000, PureDP(1.0)))
+    assert np.isnan(exact("rmse", estimator, PLAIN, 20, PureDP(1.0)))  # the count is noise
+    assert np.isnan(exact("bias", estimator, PLAIN, 1000, PureDP(1.0)))
