@@ -100,6 +100,10 @@ class QuantileClippedMean(Estimator):
 
     The estimator is biased for skewed distributions. At a fixed level the bias does not vanish.
 
+    With fewer than about 75/epsilon records (by default, and without public bounds) noise may end
+    the sparse vector technique at any edge of the grid. Then the error is as large as 1e9 units of
+    the data. Give rough public bounds if there may be so few records.
+
     Parameters
     ----------
     search : {'sparse_vector', 'exponential'}
