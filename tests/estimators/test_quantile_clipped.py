@@ -20,7 +20,7 @@ from dpbench.theory.bounds.subsets import subset_lower_bound
 from tests.support import rng, run
 
 Floats = NDArray[np.float64]
-BOUNDED = {"search": "exponential", "lower": 0.0, "upper": 400.0}
+BOUNDED: dict[str, Any] = {"search": "exponential", "lower": 0.0, "upper": 400.0}
 HUGE = PureDP(1e6)
 
 
@@ -143,7 +143,8 @@ def test_every_kind_of_sample_and_notion(budget: Budget) -> None:
     shares = np.array([0.2, 0.5, 0.2, 0.1])
     n = 10**12
     counted = CountedSample(atoms, np.tile((shares * n).astype(np.int64), (3, 1)))
-    for how in ({}, {"search": "exponential", "lower": -100.0, "upper": 100.0}):
+    settings: list[dict[str, Any]] = [{}, {**BOUNDED, "lower": -100.0, "upper": 100.0}]
+    for how in settings:
         estimate = run(QuantileClippedMean(**how), counted, budget)
         # The exponential mechanism finds the atom 50 up to the resolution 0.2: 0.1 of 0.2 is 0.02.
         assert estimate.value == pytest.approx(np.full(3, shares @ atoms), abs=0.05)

@@ -43,7 +43,7 @@ def largest_distance(x: Floats, most: int) -> float:
         for removed in itertools.combinations(range(n), size)
     }
     return max(
-        abs(means[one] - means[two]) / 2
+        float(abs(means[one] - means[two])) / 2
         for one, two in itertools.product(means, means)
         if len(one) + len(two) <= most and not {*one} & {*two}
     )
