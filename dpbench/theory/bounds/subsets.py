@@ -8,7 +8,7 @@ records that are left. D_i is D without its i largest records, and D^j is D with
    the distance of their means with probability above 1 - beta on both. Comparing its answer with
    the middle of the two means is a private test with errors below beta on both.
 2. Let K be the largest number s of records for which every private test of two datasets that
-   differ in s records has an error of at least beta (`largest_untestable_difference`; the module
+   differ in s records has an error of at least beta (`largest_untestable_difference`;
    `dpbench.theory.bounds.numbers` derives it for every notion of privacy). For pure DP
    K = (2/epsilon) ln(1/(2 beta)), up to rounding.
 3. So each private estimator errs on one of D_i and D^j by |mean D^j - mean D_i|/2 or more with
