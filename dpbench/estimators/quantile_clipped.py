@@ -94,8 +94,9 @@ class QuantileClippedMean(Estimator):
     2. With the rest, clip the n records to the bounds, average, and add noise of sensitivity
        (upper - lower)/n.
 
-    `dpbench.estimators.quantile_clipped` derives the privacy and the rule for m. With this rule (`level` null) the estimator is subset-optimal: on every dataset its error is at most
-    a logarithmic factor above a lower bound for the dataset (DKSS23).
+    `dpbench.estimators.quantile_clipped` derives the privacy and the rule for m. With this rule
+    (`level` null) the estimator is subset-optimal: on every dataset its error is at most a
+    logarithmic factor above a lower bound for the dataset (DKSS23).
 
     The estimator is biased for skewed distributions. At a fixed level the bias does not vanish.
 
