@@ -18,7 +18,7 @@ from dpbench.audit.task import Way
 from dpbench.estimators import Estimate, Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
-from dpbench.privacy.log2_histogram import magnitudes
+from dpbench.privacy.geometric_histogram import magnitudes
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import audit_pairs as quantile_pairs
 from dpbench.privacy.smooth import largest_rate

@@ -11,6 +11,7 @@ from dpbench.distributions.continuous import (
 from dpbench.distributions.counts import BoundedZipf, ZeroTruncatedPoisson
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
+from dpbench.distributions.fixed_dataset import FixedDataset
 from dpbench.distributions.moved import Moved
 from dpbench.distributions.multivariate import (
     Hypercube,
@@ -30,6 +31,7 @@ __all__ = [
     "ContaminatedGaussian",
     "Distribution",
     "Empirical",
+    "FixedDataset",
     "Gaussian",
     "Hypercube",
     "LinearModel",

@@ -35,6 +35,7 @@ from dpbench.estimators.ksu20_tournament import KSU20TournamentMean
 from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.privunit import PrivUnitMean
+from dpbench.estimators.quantile_clipped import QuantileClippedMean
 from dpbench.estimators.randomized_response_sign import RandomizedResponseSignMean
 from dpbench.estimators.regression import (
     AdaSSP,
@@ -95,6 +96,7 @@ __all__ = [
     "ParametricBootstrapInterval",
     "PlanMean",
     "PrivUnitMean",
+    "QuantileClippedMean",
     "RandomizedResponseSignMean",
     "ShrinkingIntervals",
     "SmoothSensitivityTrimmedMean",

@@ -6,18 +6,18 @@ under (epsilon, delta) with delta > 0.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.privacy import Budget, Ledger
-from dpbench.privacy.log2_histogram import (
+from dpbench.privacy.geometric_histogram import (
     MAX_POWER,
-    magnitudes,
-    powers,
+    GeometricGrid,
+    counts_along_line,
     private_radius_by_sparse_vector,
 )
 from dpbench.privacy.neighbours import Pair
@@ -110,43 +110,75 @@ class ApproximateBoundsMean(Estimator):
     """Clipped mean within bounds from a private histogram ("approximate bounds", WZLDSG20).
 
     The algorithm number was not checked. Libraries of private algorithms find bounds in this way if
-    the user gives none.
+    the user gives none. The documentation of OpenDP calls the histogram exponential.
 
-    1. With half of the budget, release the counts of records in bins by sign and power of two. A
-       replaced record leaves one bin and enters another, so l1 sensitivity is 2 and l2 sensitivity
-       sqrt(2). The bounds are the outer ends of the first and the last bin with a noisy count above
-       a threshold. With probability `success` the noise is below the threshold in every bin.
-    2. With the other half, clip the n records to the bounds, average, and add noise for the
+    1. With `share` of the budget, release the counts of records in bins by sign and power of
+       `base`. A replaced record leaves one bin and enters another, so l1 sensitivity is 2 and l2
+       sensitivity sqrt(2). The bounds are the outer ends of the first and the last bin with a noisy
+       count above a threshold. With probability `success` the noise is below the threshold in every
+       bin.
+    2. With the rest, clip the n records to the bounds, average, and add noise for the
        sensitivity (upper - lower)/n. Let mu be the mean. For records far from 0 the sensitivity is
        about |mu|/n, however close together the records are.
+
+    Let c be the threshold. Records beyond a bound share bins whose noisy counts are at most c. Such
+    a bin holds at most 2 c records with probability `success`, because the noise is symmetric. So
+    clipping moves the mean of n records by at most 2 c/n times the sum of the distances from the
+    bound to the outer ends of the occupied bins beyond it.
 
     Parameters
     ----------
     max_power : int
-        Largest exponent: bins end at the powers 2^-max_power to 2^max_power on either side of 0.
-        The default covers nearly all doubles.
+        Largest exponent: bins end at the powers base^min_power to base^max_power on either side of
+        0. The default covers nearly all doubles.
     success : float in (0, 1)
         Probability that no empty bin passes the threshold. Under pure DP with fewer records than
         about (4/epsilon) ln(2 max_power/(1 - success)), it can happen that no bin passes the
         threshold. Then nothing is released (NaN).
+    base : float > 1
+        Ratio of neighbouring edges. With a larger base more records share a bin, so that fewer
+        records are enough; the bounds are less tight. DP Wizard of OpenDP takes 10.
+    min_power : int, optional
+        Smallest exponent, by default -`max_power`. The first bin ends at base^min_power and begins
+        at 0. DP Wizard takes 0, with `max_power` 9.
+    share : float in (0, 1)
+        Share of the budget that pays for the histogram.
     """
 
     first_names: ClassVar[dict[str, str]] = {"max_power": "most"}
+    added_parameters: ClassVar[dict[str, Any]] = {"base": 2.0, "min_power": None, "share": 0.5}
 
     max_power: Powers = MAX_POWER
     success: Annotated[float, Field(gt=0, lt=1)] = 1 - 1e-9
+    base: Annotated[float, Field(gt=1, le=1000)] = 2.0
+    min_power: Annotated[int, Field(ge=-MAX_POWER, le=MAX_POWER)] | None = None
+    share: Probability = 0.5
+
+    @model_validator(mode="after")
+    def _check_powers(self) -> Self:
+        grid = self._grid
+        if grid.low > grid.high:
+            raise ValueError(f"min_power = {grid.low} exceeds max_power = {grid.high}")
+        if max(grid.high, -grid.low) * np.log2(self.base) > MAX_POWER:
+            raise ValueError(
+                f"base = {self.base:g} to the power {max(grid.high, -grid.low)} is beyond "
+                f"2^{MAX_POWER} or its inverse; take smaller powers"
+            )
+        return self
+
+    @property
+    def _grid(self) -> GeometricGrid:
+        low = -self.max_power if self.min_power is None else self.min_power
+        return GeometricGrid(low, self.max_power, self.base)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        coarse, fine = ledger.split(0.5, 0.5)
-        below, above = magnitudes(sample, max_power=self.max_power).transpose(1, 0, 2)
-        counts = np.concatenate([below[:, ::-1], above], axis=1)
+        coarse, fine = ledger.split(self.share, 1 - self.share)
+        ends, counts = counts_along_line(sample, self._grid)
         probability = -np.expm1(np.log(self.success) / counts.shape[1])
         threshold = coarse.budget.noise_tail(np.asarray(probability), L1, L2)
         occupied = coarse.add_noise(counts, L2, l1=L1) > threshold
-        sizes = powers(self.max_power)
-        ends = np.concatenate([-sizes[::-1], [0.0], sizes])  # bin i: ends[i] to ends[i + 1]
         released = occupied.any(axis=1)
-        low = ends[occupied.argmax(axis=1)]
+        low = ends[occupied.argmax(axis=1)]  # bin i: ends[i] to ends[i + 1]
         high = ends[len(ends) - 1 - occupied[:, ::-1].argmax(axis=1)]
         centre = np.where(released, low / 2 + high / 2, np.nan)
         return noisy_clipped_mean(sample, centre, np.where(released, high / 2 - low / 2, 1.0), fine)

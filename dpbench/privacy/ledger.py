@@ -15,7 +15,7 @@ from dpbench.privacy.noise_factor import check_noise_factor, current_noise_facto
 from dpbench.privacy.tape import Step, Tape
 from dpbench.seeds import check_generator
 
-__all__ = ["Ledger", "OverdraftError"]
+__all__ = ["Ledger", "OverdraftError", "ThresholdNoise"]
 
 # Smallest sensitivity of additive noise. Without it, a sensitivity that underflows to 0 would add
 # no noise to one dataset, while a neighbouring dataset gets noise.
@@ -25,6 +25,7 @@ Number = float | Floats  # one number for all trials, or an array that broadcast
 # A sensitivity: a number if records are replaced, or a mapping with a number for each relation.
 Stated = Number | Mapping[Relation, Number]
 Output = TypeVar("Output", Floats, Ints)
+ThresholdNoise = Literal["laplace", "exponential"]  # noise of the sparse vector technique
 
 
 class Ledger(Account):
@@ -313,26 +314,38 @@ class Ledger(Account):
         chosen = np.asarray(np.argmax(exponents + self.rng.gumbel(size=scores.shape), axis=1))
         return self._record_step("exponential", scores, chosen, {"max": sensitivity}, log_weights)
 
-    def above_threshold(self, counts: Floats, sensitivity: Stated, threshold: float) -> Ints:
+    def above_threshold(
+        self,
+        counts: Floats,
+        sensitivity: Stated,
+        threshold: float,
+        *,
+        noise: ThresholdNoise = "laplace",
+    ) -> Ints:
         """Choose the first count that exceeds a threshold, by the sparse vector technique.
 
         Each count and the threshold get independent Laplace noise of scale 2 sensitivity/epsilon
-        (Dwork and Roth 2014, section 3.6). This is epsilon-DP if a neighbouring dataset moves all
-        counts in one direction (Lyu, Su and Li 2017). Otherwise counts need twice the noise.
+        (Dwork and Roth 2014, section 3.6), or exponential noise of this scale (D23). This is
+        epsilon-DP if a neighbouring dataset moves all counts in one direction (Lyu, Su and Li
+        2017). Otherwise counts need twice the noise. Exponential noise is positive, and has half
+        of the variance of Laplace noise. Its mean cancels between counts and threshold.
 
         Proof for sensitivity 1. Let two neighbours have counts q_j and q'_j with
         q_j <= q'_j <= q_j + 1. Let Z_j be the noise of count j. Condition on Z_j for all counts
         before the chosen count. These counts are rejected, because they are below the threshold.
 
         1. P(choice | q) <= e^epsilon P(choice | q'). Compare the noisy threshold t for q with the
-           noisy threshold t + 1 for q'. Their densities differ by a factor of at most
-           e^(epsilon/2). If q_j + Z_j < t, then q'_j + Z_j < t + 1. So a count that is rejected
+           noisy threshold t + 1 for q'. The density of t is at most e^(epsilon/2) times the density
+           of t + 1. If q_j + Z_j < t, then q'_j + Z_j < t + 1. So a count that is rejected
            under q is rejected under q'. The numbers t - q_j and t + 1 - q'_j, which the noise of
            the chosen count must exceed, differ by at most 1. This costs a factor of at most
            e^(epsilon/2).
         2. P(choice | q') <= e^epsilon P(choice | q). Compare equal thresholds t. A count that is
            rejected under q' is rejected under q, because q_j <= q'_j. The numbers t - q_j and
            t - q'_j differ by at most 1, which costs a factor of at most e^(epsilon/2).
+
+        Both kinds of noise have the two properties that the proof uses: a density f with
+        f(z) <= e^(epsilon/2) f(z + 1), and P(Z >= z) <= e^(epsilon/2) P(Z >= z + 1).
 
         Parameters
         ----------
@@ -343,6 +356,8 @@ class Ledger(Account):
             A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
         threshold : float
             Public threshold.
+        noise : {'laplace', 'exponential'}
+            Noise of the counts and of the threshold.
 
         Returns
         -------
@@ -351,15 +366,78 @@ class Ledger(Account):
         """
         sensitivity = self.sensitivity_for_relation(sensitivity)
         self.pay("sparse vector technique", sensitivity)
-        half = PureDP(self.budget.pure_epsilon / 2)
-        first, second = (
-            self.noise_factor * half.noise(self.rng, shape, sensitivity, sensitivity)
-            for shape in ((len(counts), 1), counts.shape)
+        scale = 2 * sensitivity / self.budget.pure_epsilon
+        chosen = self._find_first_above(counts, threshold, scale, noise)
+        return self._record_step("above_threshold", counts, chosen, {"max": sensitivity})
+
+    def above_opposite_thresholds(
+        self,
+        counts: tuple[Floats, Floats],
+        sensitivity: Stated,
+        threshold: float,
+        *,
+        noise: ThresholdNoise = "laplace",
+    ) -> Ints:
+        """Run the sparse vector technique on two lists of counts that move in opposite directions.
+
+        If a neighbouring dataset raises counts of the first list, it does not raise any count of
+        the second list, and the other way round. An example are the numbers of records below and
+        above the points of a grid: a record that moves up lowers the former and raises the latter.
+        In each list the first count is chosen that exceeds the threshold, as in `above_threshold`.
+        All noises have scale 3 sensitivity/epsilon. Two calls of `above_threshold`, with half of
+        epsilon each, would have scale 4 sensitivity/epsilon.
+
+        Proof for sensitivity 1. Let e = epsilon/3. By the proof in `above_threshold`, with e in
+        place of epsilon/2, a choice from the list with the smaller counts q is at most e^(2e) times
+        as probable as from the list with the larger counts q'. In the other direction the factor
+        is e^e, because the thresholds are equal there. Of two neighbours, each has the smaller
+        counts in at most one of the two lists. The noises of the lists are independent. So the
+        factor for both choices is at most e^(2e) e^e = e^epsilon.
+
+        Parameters
+        ----------
+        counts : tuple of two ndarray of shape (trials, m)
+            The lists. A neighbouring dataset moves each list in one direction, the two lists in
+            opposite directions, and every count by at most `sensitivity`.
+        sensitivity : float > 0, or mapping of these
+            Largest change of a count between neighbouring datasets.
+            A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
+        threshold : float
+            Public threshold of both lists.
+        noise : {'laplace', 'exponential'}
+            Noise of the counts and of the thresholds.
+
+        Returns
+        -------
+        ndarray of int, shape (trials, 2)
+            Index of the chosen count of each list; the last index if no earlier count exceeds the
+            threshold.
+        """
+        sensitivity = self.sensitivity_for_relation(sensitivity)
+        self.pay("sparse vector technique on two opposite lists", sensitivity)
+        scale = 3 * sensitivity / self.budget.pure_epsilon
+        chosen = [self._find_first_above(part, threshold, scale, noise) for part in counts]
+        both = np.concatenate(counts, axis=1)
+        return self._record_step(
+            "above_threshold", both, np.stack(chosen, axis=1), {"max": sensitivity}
         )
+
+    def _find_first_above(
+        self, counts: Floats, threshold: float, scale: Number, noise: ThresholdNoise
+    ) -> Ints:
+        """Return the index of the first noisy count above a noisy threshold, (trials,).
+
+        The index is the last if no earlier count is above. All noises have the given scale.
+        """
+        shapes = (len(counts), 1), counts.shape
+        if noise == "laplace":
+            drawn = [PureDP(1.0).noise(self.rng, shape, scale, scale) for shape in shapes]
+        else:
+            drawn = [scale * self.rng.standard_exponential(shape) for shape in shapes]
+        first, second = (self.noise_factor * part for part in drawn)
         passed = counts + second >= threshold + first
         passed[:, -1] = True
-        chosen = np.asarray(passed.argmax(axis=1))
-        return self._record_step("above_threshold", counts, chosen, {"max": sensitivity})
+        return np.asarray(passed.argmax(axis=1))
 
     def pay(
         self, mechanism: str = "a mechanism of its own", sensitivity: Number | None = None

@@ -230,6 +230,11 @@ THEOREMS = {
         "WZLDSG20 (number not checked)", "location", _is(1), "noise_q90", "fixed_n"
     ),
     "universal_location": Theorem("DY23 (number not checked)", "location", _is(0), of="fixed_n"),
+    # No theorem states the best share of the budget for private bounds, nor the cost of a search.
+    # The claim gives the number: an error over the error at another share, or by another search.
+    "bounds_share": Theorem(
+        "D23, RS25 (numbers not checked)", "ratio", _is(math.nan), at_most=True
+    ),
     # Excess risk: d s^2/n from least squares and d^2/(n^2 rho) from noise. The error is its square
     # root.
     "regression_n": Theorem("W18 (number not checked)", "n", _is(-1), "noise_q90"),

@@ -4,7 +4,8 @@ Estimators may know the class of a distribution, but not the distribution. The c
 
 - Bernoulli distributions,
 - normal distributions of one covariance, with any mean,
-- distributions with central k-th moments of at most 1 in every direction.
+- distributions with central k-th moments of at most 1 in every direction,
+- a fixed dataset and its large subsets.
 
 Every estimator errs by the bound with probability at least 0.1, or arbitrarily near to 0.1, under
 some member of the class. Under other members an estimator may err by less. An estimator may also
@@ -40,6 +41,7 @@ from dpbench.theory.bounds.numbers import (
     sampling_lower_bound,
     two_point_lower_bound,
 )
+from dpbench.theory.bounds.subsets import subset_lower_bound
 from dpbench.theory.bounds.vectors import gaussian_lower_bound as gaussian_vectors_lower_bound
 from dpbench.theory.bounds.vectors import moments_lower_bound
 
@@ -250,8 +252,14 @@ def _gaussian_vector_bound(
     return ErrorBound(law.scale * unit_bound.value, unit_bound.by)
 
 
+def _subset_bound(law: dist.FixedDataset, n: int, budget: Budget, local: bool) -> ErrorBound:
+    """Return the lower bound on the error for a fixed dataset and its large subsets."""
+    return largest_bound(subsets=NAN if local else subset_lower_bound(law.records(n), budget))
+
+
 _CLASSES: dict[type[dist.Distribution], Callable[[Any, int, Budget, bool], ErrorBound]] = {
     dist.Bernoulli: _bernoulli_bound,
+    dist.FixedDataset: _subset_bound,
     dist.Gaussian: _gaussian_bound,
     dist.MultivariateGaussian: _gaussian_vector_bound,
 }
@@ -262,8 +270,8 @@ def class_bound(
 ) -> ErrorBound:
     """Return the lower bound on the error for the class to which a distribution belongs.
 
-    The classes are the Bernoulli distributions, the normal distributions of one covariance, and the
-    distributions with central k-th moments of at most 1.
+    The classes are the Bernoulli distributions, the normal distributions of one covariance, the
+    distributions with central k-th moments of at most 1, and the subsets of a fixed dataset.
 
     Parameters
     ----------

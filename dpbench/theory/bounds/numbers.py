@@ -65,8 +65,8 @@ from dpbench.samples.hypergeometric import log_binomial_pmf
 __all__ = [
     "BETA", "MIN_SHARED_MASS", "LowerBound", "bernoulli_chain_half_step", "bernoulli_lower_bound",
     "bernoulli_sampling_lower_bound", "binomial_weights", "entropy_logit", "find_bernoulli_chains",
-    "gaussian_lower_bound", "largest_distance", "largest_untestable_tv", "neighbour_error",
-    "sampling_lower_bound", "two_point_lower_bound",
+    "gaussian_lower_bound", "largest_distance", "largest_untestable_difference",
+    "largest_untestable_tv", "neighbour_error", "sampling_lower_bound", "two_point_lower_bound",
 ]  # fmt: skip
 
 # Probability of an error. Bounds are compared with the 1 - BETA quantile of errors, column q90.
@@ -299,6 +299,38 @@ def largest_untestable_tv(n: int, budget: Budget, beta: float = BETA) -> float:
     if not isinstance(budget, PureDP | ApproxDP | ZCDP | GDP):
         return float("nan")
     return 1.0 if _testing_error(n, budget) >= beta else largest_distance(margin, n)
+
+
+def largest_untestable_difference(n: int, budget: Budget, beta: float = BETA) -> float:
+    """Return the largest number s of records that private tests cannot detect.
+
+    A test decides between two fixed datasets that differ in s of n records. Under the result s, one
+    of its two errors is at least `beta`.
+
+    Parameters
+    ----------
+    n : int
+        Number of records of each dataset.
+    budget : Budget
+        Privacy guarantee of the test.
+    beta : float, default 0.1
+        Error of the test, below 1/2.
+
+    Returns
+    -------
+    float
+        Whole number from 0 to n; NaN if no bound is known for the privacy notion.
+    """
+    if not isinstance(budget, PureDP | ApproxDP | ZCDP | GDP):
+        return float("nan")
+    low, high = 0, n + 1  # the error is at least beta at `low`, and below it at `high`
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _testing_error(middle, budget) >= beta:
+            low = middle
+        else:
+            high = middle
+    return float(low)
 
 
 def two_point_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
