@@ -39,7 +39,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from dpbench.arrays import Floats
-from dpbench.audit.bounds import event_bound
+from dpbench.audit.bounds import event_bound, parameter_of_event
 from dpbench.audit.half_additive import HALF
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
@@ -295,6 +295,11 @@ def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> f
         runs do not refute the claim.
     """
     p, q = _event_probabilities(mu, epsilon)
+    # The limits from counts are below p and above q, so the other events refute nothing.
+    suited = parameter_of_event(p, q, budget) > budget.amounts[0]
+    if not suited.any():
+        return np.inf
+    p, q = p[suited], q[suited]
     sizes = np.geomspace(MIN_REFUTING_RUNS, MAX_REFUTING_RUNS, 57)
 
     def refutes(size: float) -> bool:
