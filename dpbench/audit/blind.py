@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -271,6 +272,7 @@ def _cost_share(left: Step, right: Step) -> float:
     return float(np.max(change if norm == "max" else np.linalg.norm(change)) / np.max(sensitivity))
 
 
+@lru_cache(maxsize=1000)  # the reasons of a row ask for the same numbers again
 def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> float:
     """Return the smallest number of runs at which a privacy claim is expected to be refuted.
 
