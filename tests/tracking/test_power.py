@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from dpbench.arrays import Floats
-from dpbench.tracking import compare, comparison
+from dpbench.tracking import compare
 from dpbench.tracking.comparison import LEVEL, SMALLEST_CHANGE
 from dpbench.tracking.power import power, power_sentence
 
@@ -27,16 +27,13 @@ def draws(seed: int, rows: int = ROWS) -> list[Floats]:
     return list(np.abs(np.random.default_rng(seed).standard_normal((rows, TRIALS))))
 
 
-def test_independent_trials_show_a_loss_as_often_as_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_independent_trials_show_a_loss_as_often_as_is_said() -> None:
     """Compare one row at a time, 120 times, at a loss that is seen in about half of them.
 
     The tests of the median and of the 0.9 quantile may see what that of the trimmed mean does not,
     so that a share may be larger. Of 120 rows of chance p, fewer than p - 0.22 have the probability
     1e-6 at most (Hoeffding: exp(-2 120 0.22^2) = 9e-6 for p = 1/2, by the binomial law 4e-7).
     """
-    monkeypatch.setattr(comparison, "DRAWS", 250)  # spreads within a tenth
     old, new, loss = draws(0), draws(1), 0.25
     seen, said = [], []
     for one, other in zip(old, new, strict=True):
