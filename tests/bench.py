@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ import pytest
 from dpbench.cli import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
+from dpbench.jobs.composition import compose
 from dpbench.runner import imports, origin
 
 TINY: dict[str, Any] = {
@@ -73,6 +75,16 @@ class Odd(Estimator):
 """
 
 Spec = dict[str, Any]
+
+
+@functools.cache
+def _composed(name: str) -> dict[str, Any]:
+    return compose([f"sweep={name}"])
+
+
+def shipped(name: str) -> dict[str, Any]:
+    """The configuration of a shipped sweep, for which many tests ask and Hydra takes long."""
+    return copy.deepcopy(_composed(name))
 
 
 def changed(key: str, value: Any) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from joblib.externals.loky import get_reusable_executor
+from matplotlib.mathtext import MathTextParser
 from numpy.typing import NDArray
 
 import dpbench
@@ -112,6 +114,24 @@ def overrides_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OverridesParser, "parse_rule", parse_rule)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def formulas_parsed_once() -> Iterator[None]:
+    """Figures have the same formulas, which matplotlib parses again for each file."""
+    parse: Any = vars(MathTextParser)["_parse_cached"].__wrapped__
+    known = dict[Any, Any]()
+
+    def parse_once(self: Any, *given: Any) -> Any:
+        chosen = [value for name, value in mpl.rcParams.items() if "mathtext" in name]
+        key = (self._output_type, *given, *map(str, chosen))
+        if key not in known:
+            known[key] = parse(self, *given)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MathTextParser, "_parse_cached", parse_once)
         yield
 
 

@@ -7,11 +7,14 @@ import os
 import sys
 import time
 import warnings
-from typing import Any
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpbench.estimators.libraries import worker
+if TYPE_CHECKING:
+    from dpbench.estimators.libraries import worker
 
 CRASH, HANG, REFUSE, WARN = 101.0, 102.0, 103.0, 104.0
 
@@ -68,8 +71,10 @@ def query(name: str, x: np.ndarray, ask: worker.Ask, tape: Any) -> None:
 if __name__ == "__main__":
     own = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    name = sys.argv[-1]
-    queries = worker.recorder().QUERIES
+    *_, path, name = sys.argv
+    sys.path.insert(0, str(Path(path).parent))
+    served: Any = import_module("worker")  # on its own, as in a library's environment
+    queries = served.recorder().QUERIES
     queries[name] = {one: functools.partial(query, one) for one in queries[name]}
-    worker.LIBRARIES[name] = (prepare, False, "numpy")
-    worker.serve(name, sys.stdin.buffer, own)
+    served.LIBRARIES[name] = (prepare, False, "numpy")
+    served.serve(name, sys.stdin.buffer, own)

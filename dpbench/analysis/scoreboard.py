@@ -219,7 +219,8 @@ def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
     for (label, family), group in unclaimed.groupby(["estimator", "family"], sort=False):
         budget = group.groupby("budget", sort=False)["n"].nunique().idxmax()
         n = group.loc[group["budget"] == budget, "n"].max()
-        beside = private.query("family == @family and budget == @budget and n == @n")
+        names = {"family": family, "budget": budget, "n": n}
+        beside = private[np.all([private[name] == value for name, value in names.items()], axis=0)]
         worst = beside.groupby("estimator")["q90"].max()
         others = worst.drop(index=label).dropna()
         best = f"{others.min():.3g} {shorten(str(others.idxmin()), 14)}" if len(others) else ""

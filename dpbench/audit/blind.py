@@ -33,13 +33,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtr
 
 from dpbench.arrays import Floats
-from dpbench.audit.bounds import event_bound
+from dpbench.audit.bounds import event_bound, parameter_of_event
 from dpbench.audit.half_additive import HALF
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
@@ -271,6 +272,7 @@ def _cost_share(left: Step, right: Step) -> float:
     return float(np.max(change if norm == "max" else np.linalg.norm(change)) / np.max(sensitivity))
 
 
+@lru_cache(maxsize=1000)  # the reasons of a row ask for the same numbers again
 def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> float:
     """Return the smallest number of runs at which a privacy claim is expected to be refuted.
 
@@ -295,6 +297,11 @@ def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> f
         runs do not refute the claim.
     """
     p, q = _event_probabilities(mu, epsilon)
+    # The limits from counts are below p and above q, so the other events refute nothing.
+    suited = parameter_of_event(p, q, budget) > budget.amounts[0]
+    if not suited.any():
+        return np.inf
+    p, q = p[suited], q[suited]
     sizes = np.geomspace(MIN_REFUTING_RUNS, MAX_REFUTING_RUNS, 57)
 
     def refutes(size: float) -> bool:

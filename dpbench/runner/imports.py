@@ -190,11 +190,16 @@ def line_here(line: str) -> str:
     name, _, expected = line.partition(" ")
     if name == "__main__" or _loaded_digest(name) == expected:  # __main__ is sent with the task
         return line
+    return f"{name} {_installed_version(name) or _loaded_digest(name) or 'missing'}"
+
+
+@cache
+def _installed_version(name: str) -> str:
+    """Return the version of an installed distribution, read once per process; "" without one."""
     try:
-        identity = metadata.version(name)
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
-        identity = _loaded_digest(name) or "missing"
-    return f"{name} {identity}"
+        return ""
 
 
 @cache

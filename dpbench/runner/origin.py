@@ -344,10 +344,10 @@ def environment_digest(config: Mapping[str, Any]) -> str:
 
 
 def package_source() -> list[tuple[str, str]]:
-    """Return (path, text) of all files of dpbench on which results, tables and pages depend."""
+    """Return (path, digest) of all files of dpbench on which results, tables and pages depend."""
     kinds = {".py", ".html", ".css", ".js", ".json", ".yaml"}
     files = (f for f in sorted(PACKAGE.rglob("*")) if f.suffix in kinds)
-    return [(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in files]
+    return [(path.relative_to(PACKAGE).as_posix(), digest_of(path)) for path in files]
 
 
 def _data_files(spec: Any) -> Iterator[Path]:

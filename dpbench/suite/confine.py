@@ -111,9 +111,8 @@ def _apply_landlock(libc: Any) -> None:
 
 
 def _apply_seccomp(libc: Any) -> None:
-    program = b"".join(struct.pack("=HBBI", *instruction) for instruction in _filter_instructions())
-    buffer = ctypes.create_string_buffer(program)
-    header = _Program(len(program) // 8, ctypes.addressof(buffer))
+    buffer = ctypes.create_string_buffer(FILTER_PROGRAM)
+    header = _Program(len(FILTER_PROGRAM) // 8, ctypes.addressof(buffer))
     libc.prctl(SECCOMP, FILTER, ctypes.byref(header), 0, 0)
 
 
@@ -149,3 +148,9 @@ def _filter_instructions() -> Iterator[Instruction]:
         yield refuse
         yield RETURN, 0, 0, ALLOW
     yield RETURN, 0, 0, ALLOW
+
+
+# Built once here, because each call of an entry is a new process that installs the filter.
+FILTER_PROGRAM = b"".join(
+    struct.pack("=HBBI", *instruction) for instruction in _filter_instructions()
+)

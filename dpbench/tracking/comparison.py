@@ -128,8 +128,10 @@ def row_keys(table: pd.DataFrame) -> list[tuple[object, ...]]:
     The values are the columns `KEY` of the table. A missing value is None, for example the delta of
     a budget without delta.
     """
-    keys = table[list(KEY)].astype(object).where(table[list(KEY)].notna(), None)
-    return list(keys.itertuples(index=False, name=None))
+    columns = (
+        [None if pd.isna(value) else value for value in table[name].tolist()] for name in KEY
+    )
+    return list(zip(*columns, strict=True))
 
 
 def _errors_by_key(table: pd.DataFrame) -> dict[tuple[object, ...], tuple[str, Floats]]:

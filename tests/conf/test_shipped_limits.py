@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, optimize, special
 
 from dpbench.analysis.study import gather_entries
-from dpbench.jobs.composition import compose
+from tests.bench import shipped
 
 
 def _laplace_over_l2(d: int) -> float:
@@ -136,7 +136,7 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
 
 @pytest.mark.parametrize("sweep", sorted({sweep for sweep, _ in LIMITS}))
 def test_limits_are_what_their_formulas_give(sweep: str) -> None:
-    claims = gather_entries(compose([f"sweep={sweep}"])["sweep"], "claims")
+    claims = gather_entries(shipped(sweep)["sweep"], "claims")
     given = {
         label: claim.get("predicted", claim.get("finite"))
         for label, claim in claims.items()

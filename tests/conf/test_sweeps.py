@@ -10,7 +10,6 @@ from dpbench.analysis.study import gather_entries
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.jobs.audit import AuditJob
-from dpbench.jobs.composition import compose
 from dpbench.jobs.libraries import LibrariesJob
 from dpbench.jobs.prepare import make_job
 from dpbench.jobs.study import StudyJob
@@ -19,6 +18,7 @@ from dpbench.sweep import plan
 from dpbench.theory.bounds import numbers as lower_bounds
 from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.theorems import THEOREMS
+from tests.bench import shipped
 
 SWEEPS = sorted(path.stem for path in (conf_folder() / "sweep").glob("*.yaml"))
 
@@ -28,7 +28,7 @@ def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -
     # lower bounds, and where they put laws, are most of the time, and have tests of their own
     monkeypatch.setattr(plan, "_bound", lambda *_: ErrorBound(1.0, "anything"))
     monkeypatch.setattr(lower_bounds, "largest_untestable_tv", lambda n, *_: 0.7 / n)
-    prepared = make_job(compose([f"sweep={name}"]), None)
+    prepared = make_job(shipped(name), None)
     kinds = {"audit": AuditJob, "libraries": LibrariesJob}
     assert isinstance(prepared, kinds.get(name, StudyJob))
     if isinstance(prepared, StudyJob):
@@ -76,7 +76,7 @@ def idle(where: tuple[str, str], claim: dict[str, Any], orders: set[float]) -> s
 def test_claims_can_fail() -> None:
     limits = set()
     for name in SWEEPS:
-        sweep = compose([f"sweep={name}"])["sweep"]
+        sweep = shipped(name)["sweep"]
         orders = {k for one in sweep.get("families", {}).values() for k in _orders(one)}
         for label, claim in gather_entries(sweep, "claims").items():
             theorem = THEOREMS.get(claim.get("theorem"))

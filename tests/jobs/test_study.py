@@ -17,7 +17,7 @@ from dpbench.jobs.composition import compose
 from dpbench.jobs.prepare import make_job
 from dpbench.jobs.study import StudyJob
 from dpbench.privacy import GDP, ZCDP, ApproxDP, PureDP
-from tests.bench import MINE, REQUEST, Bench
+from tests.bench import MINE, REQUEST, Bench, shipped
 
 NS = [10, 100, 1000, 10000]
 
@@ -25,7 +25,7 @@ NS = [10, 100, 1000, 10000]
 @pytest.mark.parametrize("name", ["field", "near_optimal", "person_level", "pure_vs_approx"])
 def test_whether_a_bound_is_known_does_not_depend_on_n(name: str) -> None:
     """Of every class that has bounds: so a claim that needs one asks at a single n."""
-    prepared = make_job(compose([f"sweep={name}"]), None)
+    prepared = make_job(shipped(name), None)
     assert isinstance(prepared, StudyJob)
     families = [one.value for one in prepared.plan.study.families.values()]
     for budget in (PureDP(1.0), ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6)):

@@ -21,7 +21,6 @@ import dpbench
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.cli import run
-from dpbench.jobs.composition import compose
 from dpbench.output.verdicts import EARLY
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
@@ -37,7 +36,7 @@ from dpbench.report.latex import (
 )  # fmt: skip
 from experiments import paper
 from experiments.paper import main, sources
-from tests.bench import Bench
+from tests.bench import Bench, shipped
 from tests.report.specs import ACCURACY, CLIP, ERROR, PAID
 from tests.report.test_error_figures import ROUNDS
 
@@ -307,7 +306,7 @@ def test_shipped_sources_ask_for_what_their_sweeps_have(name: str) -> None:
     for label, wanted in source.sweeps.items():
         if label in ("audit", "libraries"):
             return
-        study = from_mapping(Study, compose([f"sweep={label}"])["sweep"], label)
+        study = from_mapping(Study, shipped(label)["sweep"], label)
         chosen_labels(wanted.claims, study.all_claims, "claims")
         figures = chosen_labels(wanted.figures, study.all_figures, "figures")
         shown += len(figures)
