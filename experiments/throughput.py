@@ -261,6 +261,24 @@ def counted_growth() -> float:
     return ratio(lambda: run(large), lambda: run(small))
 
 
+def binned_growth(n: int) -> float:
+    """Return the time of datasets of n records, divided by the time of datasets of 1e4 records."""
+    law = LAWS["student_t"][0]
+    tasks = [blocks(law, size, records=2000 * size) for size in (n, 10**4)]
+    run(tasks[0][:1])
+    return ratio(lambda: run(tasks[0]), lambda: run(tasks[1]))
+
+
+def binned_over_drawing(n: int) -> float:
+    """Return the time to draw a dataset of n records, divided by that of drawing 1e6 numbers."""
+    law, draw = LAWS["student_t"]
+    generator = np.random.default_rng(0)
+    law.sample(generator, 100, n)
+    return (
+        ratio(lambda: law.sample(generator, 100, n), lambda: draw(generator, (10, 1_000_000))) / 10
+    )
+
+
 def help_seconds() -> float:
     """Return the seconds of ``python -m dpbench --help``."""
     command = [sys.executable, "-m", "dpbench", "--help"]
@@ -319,7 +337,7 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
     dense = [
         (f"16 settings over drawing, {name}, n={n:g}", name, n)
         for name in ("student_t", "pareto", "gaussian")
-        for n in (10_000, 100_000, 1_000_000)
+        for n in (10_000, 100_000, 300_000)
     ]
     return [
         *(
@@ -345,6 +363,18 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
         *vectors(),
         ("one process over two, dense", two_jobs, ">= 1.7"),
         ("counted n=1e12 over n=1e4", counted_growth, "<= 1.5"),
+        *(
+            (f"dataset of {n:g} records over one of 1e4", lambda n=n: binned_growth(n), "<= 2")
+            for n in (10**6, 10**12)
+        ),
+        *(
+            (
+                f"drawing a dataset of {n:g} over 1e6 numbers",
+                lambda n=n: binned_over_drawing(n),
+                "<= 0.01",
+            )
+            for n in (10**6, 10**12)
+        ),
         ("seconds for --help", help_seconds, "< 1.5"),
         ("seconds to the first block on disk", first_block_seconds, "< 1.5"),
     ]
