@@ -10,6 +10,7 @@ from dpbench.distributions.continuous import (
 )
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
+from dpbench.distributions.hyperexponential import Hyperexponential
 from dpbench.distributions.moved import Moved
 from dpbench.distributions.multivariate import (
     Hypercube,
@@ -19,6 +20,7 @@ from dpbench.distributions.multivariate import (
     PowerLawGaussian,
     Product,
 )
+from dpbench.distributions.real_column import RealColumn
 from dpbench.distributions.regression import LinearModel
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 from dpbench.distributions.user_means import UserMeans
@@ -30,6 +32,7 @@ __all__ = [
     "Empirical",
     "Gaussian",
     "Hypercube",
+    "Hyperexponential",
     "LinearModel",
     "LocationScale",
     "LogNormal",
@@ -41,6 +44,7 @@ __all__ = [
     "PowerLawGaussian",
     "Product",
     "ProductTwoPoint",
+    "RealColumn",
     "SignedTwoPoint",
     "StudentT",
     "TwoPoint",

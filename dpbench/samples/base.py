@@ -473,7 +473,7 @@ class Sample(ABC):
         """
         raise self._wrong_records_error()
 
-    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+    def half_squared_differences(self, rng: np.random.Generator) -> Sample:
         """Return a sample with a record (x - y)^2/2 for each of floor(n/2) disjoint pairs (x, y).
 
         Here x and y are records, and the expectation of (x - y)^2/2 is the variance of their
