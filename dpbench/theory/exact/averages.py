@@ -105,7 +105,7 @@ ATOM_FUNCTIONS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
         law.location + np.array([0.0, law.sign * law.tau]),
         np.array([1 - law.p, law.p]),
     ),
-    dist.Empirical: lambda law: law._table,
+    dist.Empirical: lambda law: (law._table.values, law._table.weights),
     dist.Gaussian: _gaussian,
     dist.ContaminatedGaussian: _contaminated,
     dist.StudentT: _student_t,
