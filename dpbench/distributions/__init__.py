@@ -22,6 +22,7 @@ from dpbench.distributions.multivariate import (
 )
 from dpbench.distributions.real_column import RealColumn
 from dpbench.distributions.regression import LinearModel
+from dpbench.distributions.rescaled import Rescaled
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 from dpbench.distributions.user_means import UserMeans
 
@@ -45,6 +46,7 @@ __all__ = [
     "Product",
     "ProductTwoPoint",
     "RealColumn",
+    "Rescaled",
     "SignedTwoPoint",
     "StudentT",
     "TwoPoint",
