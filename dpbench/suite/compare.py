@@ -251,6 +251,8 @@ def _describe_knowledge(problem: Problem) -> str:
     known = problem.known
     amounts = {"sd": known.scale, "k": known.k, "R": known.radius}
     phrases = (f"{name}={x:g}".replace("e+0", "e") for name, x in amounts.items() if x)
+    if known.records == "variance":  # `scale` is a bound
+        return f"sd<={known.scale:g} R={known.radius:g}"
     return " ".join([known.records.removesuffix("ian"), *phrases])
 
 

@@ -28,9 +28,8 @@ def _read(path: Path) -> dict[str, ErrorBound]:
         return {}
     rows = pd.read_parquet(path, columns=["problem", "bound", "bound_name"])
     table = rows.drop_duplicates("problem")
-    return {
-        row.problem: ErrorBound(float(row.bound), str(row.bound_name)) for row in table.itertuples()
-    }
+    values = zip(table["problem"], table["bound"], table["bound_name"], strict=True)
+    return {str(name): ErrorBound(float(bound), str(by)) for name, bound, by in values}
 
 
 def reference(suite: str, problem: str) -> ErrorBound:
