@@ -31,7 +31,7 @@ from dpbench.output.interactive import describe
 from dpbench.output.style import style
 from dpbench.suite.compare import NOTES, WITHIN, profile_band, profile_figure
 from dpbench.suite.leaderboard import Standing, group_by_class, standings
-from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
+from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
 from dpbench.suite.table import Scores, archive_path
 
 __all__ = ["write_archive"]
@@ -76,7 +76,15 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
     classes = standings(scores.ranked, suite.problems, divisions)
     groups = {"entries": sorted(scores.cards), "problems": list(problems)}
     pages = {"index": _front(scores, suite, classes, own, remarks)}
-    pages["leaderboard"] = leaderboard(classes, group_by_class(suite.problems), scores.cards, own)
+    real = read_suite(REAL_SUITE)
+    real_scores = Scores.read(archive_path(REAL_SUITE), real)
+    real = real.at_places(real_scores.about["seed"])
+    classes |= standings(
+        real_scores.ranked, real.problems, dict.fromkeys(real_scores.cards, "declared")
+    )
+    groups["problems"] += [problem.id for problem in real.problems]
+    every_problem = (*suite.problems, *real.problems)
+    pages["leaderboard"] = leaderboard(classes, group_by_class(every_problem), scores.cards, own)
     pages |= {f"{g}/index": page(g.title(), contents(names)) for g, names in groups.items()}
     pages |= {
         f"entries/{name}": _entry(name, scores, problems, classes, remarks if name in own else ())
@@ -84,6 +92,9 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
     }
     pages |= {
         f"problems/{problem.id}": _problem(problem, scores, own) for problem in suite.problems
+    }
+    pages |= {
+        f"problems/{problem.id}": _problem(problem, real_scores, ()) for problem in real.problems
     }
     write(folder / "benchmark", pages)
 
@@ -225,6 +236,7 @@ def _entry(
 def _problem(problem: Problem, scores: Scores, own: Sequence[str]) -> str:
     rows = scores.ranked.query("problem == @problem.id").sort_values("score", kind="stable")
     public = {name: value for name, value in vars(problem.known).items() if value is not None}
+    unit = {"Unit": "of the law; a run multiplies records by a power of two"}
     problem_facts = {
         "Distribution": ", ".join(f"{key}: {value}" for key, value in problem.law.items()),
         "n": f"{problem.n:,}",
@@ -234,6 +246,7 @@ def _problem(problem: Problem, scores: Scores, own: Sequence[str]) -> str:
         "Model": "local" if problem.local else "central",
         "Trials": str(problem.trials[0]),
         "Digest": problem.digest,
+        **(unit if problem.relative else {}),
     }
     several = len(problem.members) > 1
     ranked = [
@@ -245,13 +258,17 @@ def _problem(problem: Problem, scores: Scores, own: Sequence[str]) -> str:
     ]  # fmt: skip
     heads = ["rank", "entry", "score", "95% interval", *(["worst distribution"] if several else [])]
     heads += ["mean error", "failures", "CPU of a release, ms"]
+    bound = (
+        "Smallest 0.9 quantile of the error in the archive"
+        if problem.relative
+        else "Bound on the 0.9 quantile of the error"
+    )
     return page(
         problem.id,
         OWN_ROLE,
         facts(problem_facts),
-        f"Bound on the 0.9 quantile of the error: **{problem.bound.value:.4g}**, by "
-        f"{_proof(problem.bound.by)}. Kind of distribution: :ref:`{problem.law['kind']} "
-        f"<kind-{problem.law['kind']}>`.",
+        f"{bound}: **{problem.bound.value:.4g}**, by {_proof(problem.bound.by)}. "
+        f"Kind of distribution: :ref:`{problem.law['kind']} <kind-{problem.law['kind']}>`.",
         table(heads, ranked, sortable=True) if ranked else "No entry answers it.",
     )
 

@@ -258,7 +258,7 @@ class Claim(Selection):
 
     def _measure(self, curve: pd.DataFrame, draws: Floats) -> Measurement:
         enough = curve["trials"].min() >= MIN_TRIALS
-        positive = self.statement.kind == "limit" or np.all(draws > 0)
+        positive = self.statement.variable in ("limit", "order") or np.all(draws > 0)
         if not (enough and positive and np.all(np.isfinite(draws))):
             return Measurement(np.nan, np.nan, np.nan)
         return self._interval(curve, draws)

@@ -1,5 +1,7 @@
 """Define the kinds of claims: claims about exponents, levels, factors, ratios and limits.
 
+Claims that results carry over to other data are in `dpbench.analysis.transfer`.
+
 An exponent describes a power law. A level is a measurement divided by its exact value. A factor is
 an error divided by its lower bound. A ratio compares the errors of two estimators. A limit is the
 largest accepted value of a statistic.
@@ -20,6 +22,7 @@ from dpbench.analysis.oracle import check_exact, exact_n, exact_values, first_n
 from dpbench.analysis.resample import Measurement, interval, replicates
 from dpbench.analysis.results import CURVE, Results, select_held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
+from dpbench.analysis.transfer import Transfer
 from dpbench.arrays import Floats
 from dpbench.errors import choose_from
 from dpbench.registry import ConfigError, from_mapping, validated
@@ -462,7 +465,7 @@ class Limit(Claim):
 KINDS: dict[str, type[Claim]] = {
     "exponent": Exponent, "smallest_n": SmallestN, "level": Level, "best_value": BestValue,
     "level_of_n": LevelOfN,
-    "factor": Factor, "ratio": Ratio, "limit": Limit,
+    "factor": Factor, "ratio": Ratio, "limit": Limit, "transfer": Transfer,
 }  # fmt: skip
 
 

@@ -33,9 +33,10 @@ from dpbench.suite import checks, compare
 from dpbench.suite.entries import catalogue_entries
 from dpbench.suite.leaderboard import standings
 from dpbench.suite.measure import SCORING_MODULE, run_entries, score_entry
-from dpbench.suite.problems import RETIRED_SUITES, SUITE, Suite, read_suite
+from dpbench.suite.problems import OPEN_SUITES, RETIRED_SUITES, SUITE, Suite, read_suite
+from dpbench.suite.reference import archive_path, divide_by_best
 from dpbench.suite.remote import FileEntry, read_entry
-from dpbench.suite.table import COUNTED_LEVEL, ENTRY_LEVEL, ROW_LEVEL, Scores, archive_path
+from dpbench.suite.table import COUNTED_LEVEL, ENTRY_LEVEL, ROW_LEVEL, Scores
 from dpbench.suite.template import run_words, write_entry
 
 __all__ = ["USAGE", "main"]
@@ -51,7 +52,8 @@ dpbench suite: score an estimator on frozen problems, over what no private estim
   suite archive [key=value ..]     score the entries of dpbench itself
 
   problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
-  suite=NAME      of list and compare: an earlier suite, as dpbench-mean-v1
+  suite=NAME      dpbench-real-v1: real columns and skewed distributions, scores
+                  over the archive's best; of list and compare: dpbench-mean-v1
   out=FILE        of run: by default mine.parquet; of compare: a folder, results/suite/compare
 
 of run and archive:
@@ -68,8 +70,15 @@ site archive=mine.parquet."""
 
 def _check_suite(name: str) -> str:
     """Return the name of a suite unchanged; raise ValueError if there is no suite of that name."""
-    if name not in (SUITE, *RETIRED_SUITES):
-        raise ValueError(choose_from(name, (SUITE, *RETIRED_SUITES)))
+    if name not in (*OPEN_SUITES, *RETIRED_SUITES):
+        raise ValueError(choose_from(name, (*OPEN_SUITES, *RETIRED_SUITES)))
+    return name
+
+
+def _check_open(name: str) -> str:
+    """Return the name of a suite that can be entered unchanged; raise ValueError for others."""
+    if name not in OPEN_SUITES:
+        raise ValueError(choose_from(name, OPEN_SUITES))
     return name
 
 
@@ -100,6 +109,7 @@ class ListOptions(ProblemOptions):
 class ScoreOptions(ProblemOptions):
     """Keys of the tasks ``suite run`` and ``suite archive``; see `USAGE`, the usage text."""
 
+    suite: Annotated[str, AfterValidator(_check_open)] = SUITE
     quick: bool = False
     out: PathText | None = None
     seed: Seed | None = None
@@ -141,6 +151,8 @@ def _list(_files: Sequence[str], options: ListOptions) -> int:
     title = f"{suite.name}: {len(suite.problems)} problems"
     say(in_columns(title, compare.problem_list(suite.problems)))
     say(compare.LEGENDS["problem_list"])
+    if any(problem.relative for problem in suite.problems):
+        say(compare.RELATIVE_NOTE)
     if suite.name in RETIRED_SUITES:
         say(f"{suite.name} was left, because {RETIRED_SUITES[suite.name]}")
     return 0
@@ -159,7 +171,7 @@ def _run(files: Sequence[str], options: ScoreOptions) -> int:
 
     Stop after the first of these steps that finds a fault.
     """
-    suite, file = options.read_problems(), Path(files[0])
+    suite, file = options.read_problems(options.suite), Path(files[0])
     out = _scores_file(options, Path(f"{file.stem}.parquet"))
     entry = read_entry(file, suite.problems)
     if not entry.answers:
@@ -181,7 +193,7 @@ def _run(files: Sequence[str], options: ScoreOptions) -> int:
     if failing_rows:
         return 1
     say(f"audit: none of {len(rows)} pairs refutes a claim, {checks.RUNS} runs a side")
-    return _score(entry, suite, out, options)
+    return _score(entry, file, suite, out, options)
 
 
 def _seed(options: ScoreOptions) -> int:
@@ -189,7 +201,7 @@ def _seed(options: ScoreOptions) -> int:
     return secrets.randbits(48) if options.seed is None else options.seed
 
 
-def _score(entry: FileEntry, suite: Suite, out: Path, options: ScoreOptions) -> int:
+def _score(entry: FileEntry, file: Path, suite: Suite, out: Path, options: ScoreOptions) -> int:
     """Score an entry (an estimator), audit its privacy, and return the exit code.
 
     The audit uses the datasets on which the entry is scored. The scores are stored only if the
@@ -197,6 +209,8 @@ def _score(entry: FileEntry, suite: Suite, out: Path, options: ScoreOptions) -> 
     """
     seed, origin = _seed(options), Origin.of(SCORING_MODULE)
     located = suite.at_places(seed)
+    if any(problem.unit != 1 for problem in located.problems):
+        entry = read_entry(file, located.problems)  # public knowledge has the unit of this run
     run_options: dict[str, Any] = {"n_jobs": options.n_jobs, "quick": options.quick}
     rows, audits, failures = score_entry(entry, located.problems, origin=origin, **run_options)
     refuting = [audit for audit in audits if AUDIT[audit.bound.verdict].fails]
@@ -221,7 +235,7 @@ def _score(entry: FileEntry, suite: Suite, out: Path, options: ScoreOptions) -> 
 
 def _archive(_files: Sequence[str], options: ScoreOptions) -> int:
     """Score the estimators of dpbench itself, store the scores, and return the exit code."""
-    suite = options.read_problems()
+    suite = options.read_problems(options.suite)
     if options.out is None and (options.quick or options.problems):
         raise ConfigError(
             "archive: quick= and problems= score a part only, and the archive holds all; "
@@ -239,6 +253,9 @@ def _archive(_files: Sequence[str], options: ScoreOptions) -> int:
         rows, failures = run_entries(
             known_entries, suite.at_places(seed).problems, run, say, quick=options.quick
         )
+        if all(problem.relative for problem in suite.problems):
+            rows = divide_by_best(rows)
+            known_entries = [e for e in known_entries if (rows["entry"] == e.card.name).any()]
         cards = {entry.card.name: entry.card for entry in known_entries}
         scores = Scores(rows, cards, _scores_metadata(suite.name, seed, run.origin, options))
         _store(scores, suite, out, failures)
@@ -323,6 +340,8 @@ def _say_overview(suite: Suite, *scores: Scores, names: Sequence[str] = ()) -> N
         return
     say(in_columns(f"\n{suite.name}: shares of {len(suite.problems)} problems", table))
     say(compare.LEGENDS["overview"])
+    if any(problem.relative for problem in suite.problems):
+        say(compare.RELATIVE_NOTE)
     classes = standings(rows, suite.problems, divisions)
     if lines := compare.tabulate_classes(classes, names):
         say(in_columns(f"\n{suite.name}: means in each class of problems", lines))

@@ -12,6 +12,7 @@ from dpbench.distributions.counts import BoundedZipf, ZeroTruncatedPoisson
 from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
 from dpbench.distributions.fixed_dataset import FixedDataset
+from dpbench.distributions.hyperexponential import Hyperexponential
 from dpbench.distributions.moved import Moved
 from dpbench.distributions.multivariate import (
     Hypercube,
@@ -21,7 +22,9 @@ from dpbench.distributions.multivariate import (
     PowerLawGaussian,
     Product,
 )
+from dpbench.distributions.real_column import RealColumn
 from dpbench.distributions.regression import LinearModel
+from dpbench.distributions.rescaled import Rescaled
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 from dpbench.distributions.user_means import UserMeans
 
@@ -34,6 +37,7 @@ __all__ = [
     "FixedDataset",
     "Gaussian",
     "Hypercube",
+    "Hyperexponential",
     "LinearModel",
     "LocationScale",
     "LogNormal",
@@ -45,6 +49,8 @@ __all__ = [
     "PowerLawGaussian",
     "Product",
     "ProductTwoPoint",
+    "RealColumn",
+    "Rescaled",
     "SignedTwoPoint",
     "StudentT",
     "TwoPoint",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
@@ -13,9 +14,42 @@ from dpbench.arrays import Floats
 from dpbench.distributions.base import Continuous
 from dpbench.registry import validated
 
-__all__ = ["ContaminatedGaussian", "Gaussian", "LogNormal", "Pareto", "StudentT"]
+__all__ = [
+    "ContaminatedGaussian", "Gaussian", "LogNormal", "Pareto", "StudentT", "mixture_quantile",
+]  # fmt: skip
 
 BISECTIONS = 64  # halvings that locate a quantile of a mixture to the last digits
+
+
+def mixture_quantile(
+    tail: Callable[..., Floats], t: Floats, one: Floats, other: Floats, *, upper: bool
+) -> Floats:
+    """Return quantiles of a mixture of two parts, by bisection between quantiles of the parts.
+
+    Parameters
+    ----------
+    tail : callable
+        Maps numbers to tail probabilities of the mixture, and takes `upper`.
+    t : ndarray
+        Tail probabilities, from 0 to 1.
+    one, other : ndarray of the shape of `t`
+        Quantiles of the two parts, infinite in the same places.
+    upper : bool
+        True for the upper tail, and False for the lower tail.
+
+    Returns
+    -------
+    ndarray of the shape of `t`
+    """
+    finite = np.isfinite(one)
+    low, high = (np.where(finite, end(one, other), 0.0) for end in (np.minimum, np.maximum))
+    for _ in range(BISECTIONS):
+        middle = low + (high - low) / 2
+        # The quantile lies above the middle if the lower tail is too small, or the upper one too
+        # large.
+        above = (tail(middle, upper=upper) < t) ^ upper
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.where(finite, low, one)
 
 
 def _gaussian_moment(k: float, mean: float = 0.0, sd: float = 1.0) -> float:
@@ -253,18 +287,8 @@ class ContaminatedGaussian(Continuous):
         return z
 
     def _standard_tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
-        """Return quantiles of the mixture, by bisection between quantiles of its two parts."""
         z = -ndtri(t) if upper else ndtri(t)
-        other = self.gap + self.spread * z
-        low, high = np.minimum(z, other), np.maximum(z, other)
-        low, high = (np.where(np.isfinite(z), end, 0.0) for end in (low, high))
-        for _ in range(BISECTIONS):
-            middle = low + (high - low) / 2
-            # the quantile lies above the middle if the lower tail is too small, or the upper one
-            # too large
-            above = (self._standard_tail(middle, upper=upper) < t) ^ upper
-            low, high = np.where(above, middle, low), np.where(above, high, middle)
-        return np.where(np.isfinite(z), low, z)
+        return mixture_quantile(self._standard_tail, t, z, self.gap + self.spread * z, upper=upper)
 
     def _standard_tail(self, z: Floats, *, upper: bool) -> Floats:
         outlier = (z - self.gap) / self.spread

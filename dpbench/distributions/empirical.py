@@ -18,6 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dpbench.arrays import Floats
 from dpbench.distributions.base import Distribution
+from dpbench.distributions.value_table import ValueTable
 from dpbench.registry import validated
 from dpbench.samples import CountedSample, DenseSample
 from dpbench.samples.rows import norms
@@ -91,13 +92,13 @@ class Empirical(Distribution):
 
     @property
     def counted(self) -> bool:  # type: ignore[override]
-        return self.columns is None and self._table[0].size <= MAX_COUNTED_ATOMS
+        return self.columns is None and self._table.values.size <= MAX_COUNTED_ATOMS
 
     @property
     def mean(self) -> float | Floats:
         if self.columns is None:
-            return sum(self._middle)
-        return np.array([sum(_middle(*_atoms(column))) for column in self._values.T])
+            return self._table.mean
+        return np.array([ValueTable.of(column).mean for column in self._values.T])
 
     @property
     def variance(self) -> float:
@@ -111,17 +112,15 @@ class Empirical(Distribution):
 
     def moment(self, k: float) -> float:
         if self.columns is None:
-            atoms, weights = self._table
-            centre, shift = self._middle  # two numbers, because their sum would be rounded
-            return math.fsum(np.abs(atoms - centre - shift) ** k * weights)
+            return self._table.moment(k)
         if k == 2:
             return float(np.linalg.eigvalsh(self.covariance)[-1])
         return float((norms(self._centred) ** k).mean())  # |<v, x>| <= |x|
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample | DenseSample:
         if self.counted:
-            atoms, weights = self._table
-            return CountedSample(atoms, rng.multinomial(n, weights, size=trials))
+            counts = rng.multinomial(n, self._table.weights, size=trials)
+            return CountedSample(self._table.values, counts)
         return DenseSample(self._values[rng.integers(len(self._values), size=(trials, n))])
 
     @cached_property
@@ -137,34 +136,14 @@ class Empirical(Distribution):
     @cached_property
     def _centred(self) -> Floats:
         """Vectors of the file minus their mean, (records, d)."""
-        middles = np.array([_middle(*_atoms(column)) for column in self._values.T])
+        middles = np.array([ValueTable.of(column).middle for column in self._values.T])
         centred: Floats = self._values - middles[:, 0] - middles[:, 1]
         return centred
 
     @cached_property
-    def _table(self) -> tuple[Floats, Floats]:
-        """Distinct values of the file in increasing order, and their relative frequencies."""
-        return _atoms(self._values)
-
-    @cached_property
-    def _middle(self) -> tuple[float, float]:
-        return _middle(*self._table)
-
-
-def _atoms(values: Floats) -> tuple[Floats, Floats]:
-    """Return the distinct values in increasing order, and their relative frequencies."""
-    atoms, counts = np.unique(values, return_counts=True)
-    return atoms, counts / values.size
-
-
-def _middle(atoms: Floats, weights: Floats) -> tuple[float, float]:
-    """Return the middle one of the increasing values `atoms`, and the mean minus this value.
-
-    The mean is the average of `atoms` with the given weights. It is the sum of the two returned
-    numbers. They are kept apart, because a floating-point sum would be rounded.
-    """
-    centre = float(atoms[atoms.size // 2])
-    return centre, math.fsum((atoms - centre) * weights)
+    def _table(self) -> ValueTable:
+        """Distinct values of the file with their counts."""
+        return ValueTable.of(self._values)
 
 
 def _invalid(key: str, value: Any, reason: str) -> ValidationError:

@@ -227,7 +227,7 @@ def _number_table(law: Distribution) -> tuple[Floats, Floats]:
     if isinstance(law, BoundedZipf | ZeroTruncatedPoisson):
         return law.table
     if isinstance(law, Empirical) and law.columns is None:
-        return law._table
+        return law._table.values, law._table.weights
     return np.zeros(0), np.zeros(0)
 
 

@@ -30,7 +30,7 @@ __all__ = [
 
 PATH = Path(__file__).with_name("catalogue.yaml")
 Text = Annotated[str, Field(min_length=1)]
-Records = Literal["any", "bounded", "binary", "gaussian", "moments"]
+Records = Literal["any", "bounded", "binary", "gaussian", "moments", "variance"]
 # The groups of estimators in `--help kind` and in the documentation, with their headings.
 GROUPS = {
     "non_private": "estimators without privacy",

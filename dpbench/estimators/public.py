@@ -26,10 +26,11 @@ class Public:
         Privacy budget, with its relation of neighbours, replacing or adding a record.
     local : bool
         Whether every record is released by itself (the local model).
-    records : {'any', 'bounded', 'binary', 'gaussian', 'moments'}
+    records : {'any', 'bounded', 'binary', 'gaussian', 'moments', 'variance'}
         Class of distributions of the records; see ``catalogue.yaml``.
     scale : float or None
-        Standard deviation of a coordinate; None if it is private.
+        Standard deviation of a coordinate, or a bound on it if `records` is ``variance``; None if
+        it is private.
     k : float or None
         Order k >= 2 of the central moment that is at most 1; None without such a bound.
     radius : float or None

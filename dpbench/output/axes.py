@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.output.style import Axes, Axis, is_beside, number_text, panel_width
+from dpbench.output.style import COLOUR_BAR, Axes, Axis, is_beside, number_text, panel_width
 
-__all__ = ["set_horizontal_ticks", "set_vertical_ticks", "share_axes"]
+__all__ = ["colour_bar", "set_horizontal_ticks", "set_vertical_ticks", "share_axes"]
 
 MAX_TICKS = 6  # largest number of values that may each have a tick
 SHORT_AXIS_DECADES = 1.7  # a shorter logarithmic axis has ticks at 1, 2 and 5 times powers of ten
@@ -19,6 +19,26 @@ MINOR_TICK_DECADES = 4.5  # a longer axis has minor ticks at powers of ten only
 LABEL_WIDTH = 0.33  # inches that the label of a tick needs
 MAX_SHARED_RATIO = 1e12  # largest ratio of the ends of a logarithmic axis that panels share
 THIN_SPACE = "\N{THIN SPACE}"
+
+
+def colour_bar(ax: Axes, ticks: Sequence[float], label: str) -> None:
+    """Draw the scale of a heat map's colours beside its panel.
+
+    Parameters
+    ----------
+    ax : Axes
+        Panel whose first collection is the heat map.
+    ticks : sequence of float
+        Values to mark.
+    label : str
+        Words beside the scale.
+    """
+    bar_axes = ax.inset_axes((1.03, 0, 0.04, 1))
+    bar_axes.set_label(COLOUR_BAR)
+    bar = ax.figure.figure.colorbar(ax.collections[0], cax=bar_axes, extend="max", ticks=ticks)
+    bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks], fontsize="small")
+    bar.minorticks_off()
+    bar.set_label(label, fontsize="small")
 
 
 def set_horizontal_ticks(ax: Axes, values: Iterable[float]) -> None:

@@ -13,6 +13,7 @@ __all__ = ["audit_pairs", "private_quantile"]
 
 # The cap on scores bounds the total probability of all points with capped scores by 2^-60.
 LOG_CAP_ODDS = 60 * np.log(2)
+MAX_VALUES = 10_000  # from which a sample that does not hold its records lists groups of them
 
 
 def private_quantile(
@@ -40,7 +41,9 @@ def private_quantile(
     time, scores below a number -W are raised to -W (W is `cap` in the code). The number W depends
     on public numbers alone. The raised scores still have sensitivity 1. They depend only on records
     with ranks within about W of q n. The total probability of pieces with raised scores is
-    below 2^-60.
+    below 2^-60. In a `BinnedSample` with more than `MAX_VALUES` (10^4) such records, one record
+    stands for a group of 2 W/10^4. So the simulation moves log-probabilities by at most
+    (ln((upper - lower)/h) + 42)/10^4.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ def private_quantile(
     target = share_of_records(q, sample.n)
     first = int(max(0, np.floor(target) - cap - 2))
     last = int(min(sample.n - 1, np.ceil(target) + cap + 1))
-    values, counts = sample.ranked(first, last)
+    values, counts = sample.ranked(first, last, at_most=MAX_VALUES)
     values = np.clip(values, lower, upper)
     edges = np.clip(np.concatenate([values - resolution, values + resolution], 1), lower, upper)
     order = np.argsort(edges, axis=1, kind="stable")

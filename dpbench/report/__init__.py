@@ -9,4 +9,5 @@ from dpbench.report import (  # noqa: F401
     heat_map,
     parameter_figures,
     profiles,
+    rank_map,
 )

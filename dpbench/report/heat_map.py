@@ -12,7 +12,8 @@ import pandas as pd
 from dpbench.analysis.factors import EXACT
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
-from dpbench.output.style import COLOUR_BAR, Axes, number_text
+from dpbench.output.axes import colour_bar
+from dpbench.output.style import Axes, number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
@@ -106,18 +107,7 @@ class Factors(SelectingFigure):
             ax.text(float(np.mean(own)) + 0.5, -0.1, amount, **look)
             ax.axvline(own[-1] + 1, color="white", linewidth=4)
         if has_bar:
-            _draw_colour_bar(ax)
-
-
-def _draw_colour_bar(ax: Axes) -> None:
-    """Draw the scale of the colours beside a panel."""
-    bar_axes = ax.inset_axes((1.03, 0, 0.04, 1))
-    bar_axes.set_label(COLOUR_BAR)
-    ticks = [1, 1.5, 2, 3, MAX_FACTOR]
-    bar = ax.figure.figure.colorbar(ax.collections[0], cax=bar_axes, extend="max", ticks=ticks)
-    bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks], fontsize="small")
-    bar.minorticks_off()
-    bar.set_label("error over the lower bound", fontsize="small")
+            colour_bar(ax, [1, 1.5, 2, 3, MAX_FACTOR], "error over the lower bound")
 
 
 def factor_text(row: Mapping[Hashable, Any]) -> str:

@@ -456,13 +456,16 @@ class Sample(ABC):
         """Return the nonempty bins of each dataset's histogram, and the counts of these bins."""
         raise self._wrong_records_error()
 
-    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+    def ranked(self, first: int, last: int, at_most: int | None = None) -> tuple[Floats, Floats]:
         """Return each dataset's records with ranks `first` to `last`, and their multiplicities.
 
         Parameters
         ----------
         first, last : int
             Ranks from 0, the smallest record, to n - 1; both are included.
+        at_most : int, optional
+            About how many values suffice. A sample that does not hold its records may then return
+            one value for each group of (last + 1 - first)/`at_most` consecutive records.
 
         Returns
         -------
@@ -473,7 +476,7 @@ class Sample(ABC):
         """
         raise self._wrong_records_error()
 
-    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+    def half_squared_differences(self, rng: np.random.Generator) -> Sample:
         """Return a sample with a record (x - y)^2/2 for each of floor(n/2) disjoint pairs (x, y).
 
         Here x and y are records, and the expectation of (x - y)^2/2 is the variance of their

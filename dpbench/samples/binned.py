@@ -149,37 +149,57 @@ class BinnedSample(Sample):
         rank = max(0, int(np.ceil(share_of_records(q, self.n))) - 1)
         return self.ranked(rank, rank)[0][:, 0]
 
-    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
-        if last + 1 - first > MAX_WHOLE_RECORDS:
+    def ranked(self, first: int, last: int, at_most: int | None = None) -> tuple[Floats, Floats]:
+        size = last + 1 - first
+        group = 1 if at_most is None else -(-size // at_most)
+        if size > MAX_WHOLE_RECORDS * group:
             raise ValueError(
-                f"{last + 1 - first} of {self.n} records are too many to list; "
-                f"at most {MAX_WHOLE_RECORDS}"
+                f"{size} of {self.n} records are too many to list; at most {MAX_WHOLE_RECORDS}"
             )
 
-        def answer() -> Floats:
-            rows = [self._list_ranks(i, first, last) for i in range(self.trials)]
-            return np.stack(rows)
+        def answer() -> tuple[Floats, Floats]:
+            rows = [self._list_ranks(i, first, last, group) for i in range(self.trials)]
+            longest = max(values.size for values, _ in rows)
+            wanted = [longest - values.size for values, _ in rows]  # of values without records
+            lists = zip(rows, wanted, strict=True)
+            padded = [(np.pad(x, (0, k), "edge"), np.pad(c, (0, k))) for (x, c), k in lists]
+            values, counts = (np.stack(part) for part in zip(*padded, strict=True))
+            return values, counts
 
-        values = self._cache_answer(answer, "ranked", first, last)
-        return values, np.ones_like(values)
+        return self._cache_answer(answer, "ranked", first, last, group)
 
-    def _list_ranks(self, trial: int, first: int, last: int) -> Floats:
-        """Return the records of one dataset with ranks `first` to `last`, increasing."""
-        sides: list[list[Floats]] = [[], []]
+    def _list_ranks(
+        self, trial: int, first: int, last: int, group: int = 1
+    ) -> tuple[Floats, Floats]:
+        """Return one dataset's records with ranks `first` to `last`, and their multiplicities.
+
+        The records increase. One record in the middle of up to `group` consecutive records stands
+        for all of them.
+        """
+        sides: list[list[tuple[Floats, Floats]]] = [[], []]
         for cell, *ranks in self._cells_of_ranks(trial, first, last):
-            pieces = [
-                t if t is not None else np.empty(0)
-                for _, t in self._inside.between_ranks(
-                    self._inside.whole(cell), trial, *ranks, keep_whole=False
-                )
-            ]
+            pieces: list[tuple[Floats, Floats]] = []
+            for part, t in self._inside.between_ranks(
+                self._inside.whole(cell), trial, *ranks, keep_whole=group if group > 1 else 0
+            ):
+                if t is None:
+                    middle = np.array([(part.low + part.high) / 2])
+                    pieces.append((middle, np.array([float(self._inside.sizes(part)[trial])])))
+                else:
+                    ends = np.append(np.arange(0, t.size, group), t.size)
+                    middles = t[(ends[:-1] + ends[1:] - 1) // 2]
+                    pieces.append((middles, np.diff(ends).astype(float)))
             upper = self.grid.is_upper(cell)
-            sides[upper] += [t[::-1] for t in reversed(pieces)] if upper else pieces
+            turned = [(t[::-1], counts[::-1]) for t, counts in reversed(pieces)]
+            sides[upper] += turned if upper else pieces
         values = [
-            self.grid.law.tail_quantile(np.concatenate([np.empty(0), *side]), upper=upper)
+            self.grid.law.tail_quantile(
+                np.concatenate([np.empty(0), *(t for t, _ in side)]), upper=upper
+            )
             for side, upper in zip(sides, (False, True), strict=True)
         ]
-        return np.concatenate(values)
+        counts = [count for side in sides for _, count in side]
+        return np.concatenate(values), np.concatenate(counts)
 
     def _cells_of_ranks(self, trial: int, first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """Yield the cells with ranks from `first` to `last`, and ranks by tail probability in them.
@@ -217,7 +237,7 @@ class BinnedSample(Sample):
             total[trial] = self.counts[trial, inner] @ self.grid.means[inner]
             for cell, *ranks in {cells[0], cells[-1]}:
                 for part, t in self._inside.between_ranks(
-                    self._inside.whole(cell), trial, *ranks, keep_whole=True
+                    self._inside.whole(cell), trial, *ranks, keep_whole=self.n
                 ):
                     if t is None:
                         size = self._inside.sizes(part)[trial]
@@ -293,7 +313,7 @@ class BinnedSample(Sample):
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         self._check_listable()
-        values = self._list_ranks(trial, 0, self.n - 1)
+        values = self._list_ranks(trial, 0, self.n - 1)[0]
         rng.shuffle(values)
         return values
 

@@ -15,6 +15,7 @@ __all__ = ["CellRecords", "Part"]
 # Parts of cells with at most this many records are resolved into records. Another value changes
 # the records, and so every answer about the inside of a cell.
 LEAF = 512
+MAX_KEPT = 4_000_000  # most tail probabilities in memory; others are drawn again where needed
 
 
 class Part(NamedTuple):
@@ -60,6 +61,7 @@ class CellRecords:
         self.grid, self.counts, self.key = grid, counts, tuple(key)
         self._sizes: dict[tuple[int, int, int], Ints] = {}
         self._tails: dict[tuple[int, int, int, int], Floats] = {}
+        self._kept = 0
 
     def _generator(self, part: Part, trial: int = -1) -> np.random.Generator:
         place = [0, part.cell, part.path, part.depth + 64 * (trial + 1)]
@@ -94,7 +96,11 @@ class CellRecords:
         if name not in self._tails:
             size = int(self.sizes(part)[trial])
             t = part.low + (part.high - part.low) * self._generator(part, trial).random(size)
-            self._tails[name] = np.sort(t)
+            t.sort()
+            if self._kept > MAX_KEPT:
+                return t
+            self._tails[name] = t
+            self._kept += size
         return self._tails[name]
 
     def count_less(self, part: Part, trials: Ints, t: Floats) -> Ints:
@@ -126,7 +132,7 @@ class CellRecords:
         return less
 
     def between_ranks(
-        self, part: Part, trial: int, first: int, last: int, *, keep_whole: bool
+        self, part: Part, trial: int, first: int, last: int, *, keep_whole: int
     ) -> Iterator[tuple[Part, Floats | None]]:
         """Yield one dataset's records with ranks `first` to `last` in a part, in pieces.
 
@@ -139,8 +145,8 @@ class CellRecords:
         first, last : int
             Ranks by tail probability; the smallest tail probability of the part has rank 0. Ranks
             below 0 or above the size of the part are allowed, and stand for no record.
-        keep_whole : bool
-            True if a part whose records all belong is one piece.
+        keep_whole : int
+            Largest number of records of a part that is one piece if all its records belong.
 
         Yields
         ------
@@ -149,9 +155,9 @@ class CellRecords:
             that all records of the part belong.
         """
         size = int(self.sizes(part)[trial])
-        if last < 0 or first >= size:
+        if last < 0 or first >= size or not size:
             return
-        if keep_whole and first <= 0 and last >= size - 1:
+        if size <= keep_whole and first <= 0 and last >= size - 1:
             yield part, None
         elif self.is_small(part)[trial]:
             yield part, self.tails(part, trial)[max(first, 0) : last + 1]

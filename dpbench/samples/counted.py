@@ -18,9 +18,13 @@ from dpbench.samples.base import (
     vote_probabilities,
 )
 from dpbench.samples.bins import Bins, Occupied, run_starts
+from dpbench.samples.dense import DenseSample
 from dpbench.samples.hypergeometric import cut_counts, draw_without_replacement
 
-__all__ = ["CountedSample"]
+__all__ = ["MAX_PAIRED_ATOMS", "CountedSample"]
+
+# Largest number of distinct values to count pairs of records, because there are m^2 kinds of pairs.
+MAX_PAIRED_ATOMS = 64
 
 
 class CountedSample(Sample):
@@ -124,14 +128,17 @@ class CountedSample(Sample):
             trial[nonempty], index.ravel()[first[nonempty]], count[nonempty].astype(float)
         )
 
-    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+    def ranked(self, first: int, last: int, at_most: int | None = None) -> tuple[Floats, Floats]:
         upto = np.clip(np.cumsum(self.counts, axis=1), first, last + 1)
         counts = np.diff(upto, axis=1, prepend=first)
         return np.broadcast_to(self.atoms, counts.shape), counts.astype(float)
 
-    def half_squared_differences(self, rng: np.random.Generator) -> Self:
+    def half_squared_differences(self, rng: np.random.Generator) -> Sample:
         if self.n < 2:
             raise ValueError(f"n: {self.n}: pairs need at least 2 records")
+        if self.atoms.size > MAX_PAIRED_ATOMS:
+            records = np.stack([self.records(trial, rng) for trial in range(self.trials)])
+            return DenseSample(records).half_squared_differences(rng)
         half = self.n // 2
         counts = cut_counts(self.counts, [half, half, 1] if self.n % 2 else [half, half], rng)
         first_half, second_half = counts[:, 0], counts[:, 1]

@@ -230,7 +230,7 @@ class DenseSample(Sample):
         count = np.diff(positions, append=index.size)
         return Occupied(positions // self.n, index.ravel()[positions], count.astype(float))
 
-    def ranked(self, first: int, last: int) -> tuple[Floats, Floats]:
+    def ranked(self, first: int, last: int, at_most: int | None = None) -> tuple[Floats, Floats]:
         x = self._require_kind(vectors=False)
         if last - first < self.n // 2:
             x = np.partition(x, [first, last], axis=1)[:, first : last + 1]

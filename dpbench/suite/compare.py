@@ -25,6 +25,7 @@ __all__ = [
     "BELOW_MARK",
     "LEGENDS",
     "NOTES",
+    "RELATIVE_NOTE",
     "describe_infinite",
     "overview",
     "problem_list",
@@ -62,6 +63,7 @@ LEGENDS = {
     "problem_list": "known: kind of records; public sd, order k of a bounded moment,\n"
     "radius R of the mean; bound: lower bound on the q90 of private estimators",
 }
+RELATIVE_NOTE = "bound: no lower bound here, but the smallest error of the archive's entries"
 # Upper end of the horizontal axis of profiles.
 MAX_PLOTTED_SCORE = 100.0
 
@@ -249,6 +251,8 @@ def _describe_knowledge(problem: Problem) -> str:
     known = problem.known
     amounts = {"sd": known.scale, "k": known.k, "R": known.radius}
     phrases = (f"{name}={x:g}".replace("e+0", "e") for name, x in amounts.items() if x)
+    if known.records == "variance":  # `scale` is a bound
+        return f"sd<={known.scale:g} R={known.radius:g}"
     return " ".join([known.records.removesuffix("ian"), *phrases])
 
 
@@ -258,6 +262,7 @@ PANELS: dict[str, Callable[[Problem], bool]] = {
     "binary": lambda p: p.known.records == "binary" and not p.local,
     "Gaussian": lambda p: p.known.records == "gaussian" and p.d == 1 and not p.local,
     "bounded moments": lambda p: p.known.records == "moments" and p.d == 1 and not p.local,
+    "bounded variance": lambda p: p.known.records == "variance",
     "vectors": lambda p: p.d > 1,
     "local": lambda p: p.local,
 }

@@ -19,7 +19,12 @@ from dpbench.suite.problems import Problem
 
 __all__ = ["Standing", "group_by_class", "name_class", "standings"]
 
-RECORDS = {"binary": "binary", "gaussian": "Gaussian", "moments": "bounded moments"}
+RECORDS = {
+    "binary": "binary",
+    "gaussian": "Gaussian",
+    "moments": "bounded moments",
+    "variance": "bounded variance",
+}
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,7 @@ def _summarise_errors(problem: Problem, name: str, errors: Floats) -> dict[str, 
     A bootstrap replicate of the score is the largest resampled quantile over the members, divided
     by the lower bound.
     """
+    errors = errors / problem.unit
     summary, trials = statistics({"error": errors}), errors.shape[1]
     worst = int(np.argmax(summary["q90"]))  # the first member if several are infinite
     bound, ascending = problem.bound, sort_errors(errors)
@@ -271,7 +272,8 @@ def _summarise_errors(problem: Problem, name: str, errors: Floats) -> dict[str, 
         "score": float(summary["q90"][worst] / bound.value),
         "score_low": float(np.max(summary["q90_low"]) / bound.value),
         "score_high": float(np.max(summary["q90_high"]) / bound.value),
-        "chance": exceedance_p_value(errors, bound.value),
+        # An error below the archive's is no sign of a violation, unlike one below a lower bound.
+        "chance": np.nan if problem.relative else exceedance_p_value(errors, bound.value),
         "bound": bound.value,
         "bound_name": bound.by,
         "member": list(problem.members)[worst],

@@ -9,6 +9,8 @@ moves the distributions by maps that preserve their class, and stores the seed o
 - A Bernoulli distribution is replaced by four Bernoulli distributions. Their means are 1/2 plus and
   minus a small and a large random distance. At the small distance the sampling error is largest. At
   the large distance an entry that always releases 1/2 has a large error.
+- A real column, or a skewed distribution of numbers, is also multiplied by a power of two. The
+  public bounds on its mean and standard deviation are multiplied by it, too.
 
 A problem has two places on opposite sides of 0, so that no constant is close to both. Their
 distances from 0 are between 0.25 and 0.9 of the radius, the public bound on the norm of the mean
@@ -25,14 +27,14 @@ from typing import Any
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.distributions import Bernoulli, Distribution, Gaussian, Moved, TwoPoint
+from dpbench.distributions import Bernoulli, Distribution, Gaussian, Moved, Rescaled, TwoPoint
 from dpbench.privacy import Budget
 from dpbench.registry import Radius, validated
 from dpbench.seeds import stream
 from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family
 
-__all__ = ["UNKNOWN_RADIUS", "place_family"]
+__all__ = ["UNKNOWN_RADIUS", "draw_unit", "place_family"]
 
 # Radius within which places lie if no radius is public.
 UNKNOWN_RADIUS = 1e6
@@ -54,11 +56,14 @@ class _PlacedFamily(Family):
         Public bound on the norm of the mean; None if no bound is public.
     seed : int
         Seed of the random locations.
+    unit : float
+        Factor of the records and of the radius.
     """
 
     of: Any
     radius: Radius | None
     seed: int
+    unit: float = 1.0
 
     @property
     def follows_budget(self) -> bool:  # type: ignore[override]
@@ -82,7 +87,7 @@ class _PlacedFamily(Family):
         first_place = int(rng.integers(2))
         at_places = [(name, (i + first_place) % 2, law) for i, (name, law) in enumerate(laws)]
         return {
-            f"{name}@{side}": _move_to_place(law, places[side], rng)
+            f"{name}@{side}": _move_to_place(law, places[side], rng, self.unit)
             for name, side, law in at_places
         }
 
@@ -91,7 +96,24 @@ class _PlacedFamily(Family):
         return bound
 
 
-def place_family(family: Family, radius: float | None, seed: int) -> Family:
+def draw_unit(problem: str, seed: int) -> float:
+    """Draw the unit of a problem's records, a power of two from 1/16 to 16.
+
+    Parameters
+    ----------
+    problem : str
+        Id of the problem.
+    seed : int
+        Seed of the random locations.
+
+    Returns
+    -------
+    float
+    """
+    return float(2.0 ** stream("units", seed, problem).integers(-4, 5))
+
+
+def place_family(family: Family, radius: float | None, seed: int, unit: float = 1.0) -> Family:
     """Return the family of distributions, moved to random locations.
 
     Parameters
@@ -102,12 +124,15 @@ def place_family(family: Family, radius: float | None, seed: int) -> Family:
         Public bound on the norm of the mean; None if no bound is public.
     seed : int
         Seed of the random locations.
+    unit : float
+        Factor of the records of real columns and skewed distributions, and of the radius; 1 by
+        default.
 
     Returns
     -------
     Family
     """
-    return _PlacedFamily(of=family, radius=radius, seed=seed)
+    return _PlacedFamily(of=family, radius=radius, seed=seed, unit=unit)
 
 
 def _draw_coins(rng: np.random.Generator) -> Iterator[Bernoulli]:
@@ -131,7 +156,7 @@ def _draw_places(d: int, radius: float, rng: np.random.Generator) -> list[Floats
     return [near_share * radius * direction, -far_share * radius * direction]
 
 
-def _move_to_place(law: Distribution, place: Floats, rng: np.random.Generator) -> Any:
+def _move_to_place(law: Distribution, place: Floats, rng: np.random.Generator, unit: float) -> Any:
     """Return the distribution moved to a location, and randomly reflected.
 
     The coordinates of a vector distribution are also permuted, and each may change its sign.
@@ -142,6 +167,8 @@ def _move_to_place(law: Distribution, place: Floats, rng: np.random.Generator) -
         return replace(law, location=location, sign=1 if sign == law.sign else -1)
     if isinstance(law, Gaussian):  # symmetric: a reflection changes nothing
         return replace(law, location=float(place[0]))
+    if np.ndim(law.target) == 0:
+        return Rescaled(of=law, location=unit * float(place[0]), factor=sign * unit)
     signs = np.where(rng.random(law.d) < 0.5, 1, -1)
     order = rng.permutation(law.d)
     return Moved(

@@ -29,11 +29,14 @@ from dpbench.registry import (
     validated,
 )
 from dpbench.seeds import canonical, digest
-from dpbench.suite.places import place_family
+from dpbench.suite.places import draw_unit, place_family
+from dpbench.suite.reference import reference
 from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family, build_family
 
 __all__ = [
+    "OPEN_SUITES",
+    "REAL_SUITE",
     "RETIRED_SUITES",
     "SUITE",
     "Problem",
@@ -44,6 +47,8 @@ __all__ = [
 ]
 
 SUITE = "dpbench-mean-v2"
+REAL_SUITE = "dpbench-real-v1"  # real columns and skewed distributions
+OPEN_SUITES = (SUITE, REAL_SUITE)  # suites that can be entered
 # Earlier suites, which can be read and compared but not entered, and why each was retired.
 RETIRED_SUITES = {
     "dpbench-mean-v1": "its laws stand at places that never change, so that an entry can answer "
@@ -51,6 +56,8 @@ RETIRED_SUITES = {
 }
 # Parameters that give the location of a distribution, or its index in a family; always hidden.
 HIDDEN_PARAMETERS = {"location", "norm", "p", "c"}
+# Parameters of a real column, which all tell which column it is.
+HIDDEN_OF_COLUMNS = {"column", "scale"}
 
 
 @validated
@@ -59,12 +66,13 @@ class ProblemClass:
 
     Parameters
     ----------
-    records : {'binary', 'gaussian', 'moments'}
+    records : {'binary', 'gaussian', 'moments', 'variance'}
         Class of the records' distribution. The problem's lower bound on the error is proved for
         this class. ``binary``: records in {0, 1}; ``gaussian``: Gaussian with covariance
-        scale^2 I; ``moments``: centred moments of order k at most 1 in every direction.
+        scale^2 I; ``moments``: centred moments of order k at most 1 in every direction;
+        ``variance``: numbers with standard deviation at most `scale`.
     scale : float, optional
-        Standard deviation of every coordinate, for ``gaussian``.
+        Standard deviation of every coordinate, for ``gaussian``; a bound on it, for ``variance``.
     k : float, optional
         Order of the moment, at least 2, for ``moments``.
     radius : float, optional
@@ -73,14 +81,15 @@ class ProblemClass:
 
     stream_name: ClassVar[str] = "Known"
 
-    records: Literal["binary", "gaussian", "moments"]
+    records: Literal["binary", "gaussian", "moments", "variance"]
     scale: Annotated[float, Field(gt=0)] | None = None
     k: MomentOrder | None = None
     radius: Radius | None = None
 
     @model_validator(mode="after")
     def _check_parameters(self) -> Self:
-        needed = {"binary": set(), "gaussian": {"scale"}, "moments": {"k"}}[self.records]
+        needed_by_class = {"gaussian": {"scale"}, "moments": {"k"}, "variance": {"scale"}}
+        needed = needed_by_class.get(self.records, set())
         given_parameters = {name for name in ("scale", "k") if getattr(self, name) is not None}
         if given_parameters != needed:
             names = " ".join(needed) or "neither scale nor k"
@@ -130,6 +139,9 @@ class Problem:
         Whether the distributions are moved to random locations, see `dpbench.suite.places`.
     seed : int
         Seed of the random locations; not part of the digest, see `Suite.at_places`.
+    archive : str
+        Name of the suite whose archive has the reference error; empty (the default) if the problem
+        has a lower bound.
     """
 
     id: Label
@@ -142,6 +154,7 @@ class Problem:
     local: bool = False
     placed: bool = False
     seed: int = 0
+    archive: str = ""
 
     @cached_property
     def _frozen(self) -> Family:
@@ -153,7 +166,20 @@ class Problem:
         """Family of the problem's distributions; the score uses the worst error over them."""
         if not self.placed:
             return self._frozen
-        return place_family(self._frozen, self.known.radius, self.seed)
+        return place_family(self._frozen, self.known.radius, self.seed, self.unit)
+
+    @cached_property
+    def unit(self) -> float:
+        """Unit of the records in this run, a power of two; 1 unless the problem has an archive.
+
+        Public knowledge is in this unit, too. Errors are divided by it before they are scored.
+        """
+        return draw_unit(self.id, self.seed) if self.placed and self.archive else 1.0
+
+    @property
+    def relative(self) -> bool:
+        """True if scores are relative to the archive's smallest error, not to a lower bound."""
+        return bool(self.archive)
 
     @cached_property
     def members(self) -> dict[str, Distribution]:
@@ -169,11 +195,14 @@ class Problem:
     def bound(self) -> ErrorBound:
         """Lower bound on every private estimator's 0.9 quantile of the error, in the worst case.
 
+        If the problem has an archive, it is instead the smallest error of the archive's entries.
         The worst case is over the distributions of the class. The bound for Gaussian distributions
         assumes that the mean may be anywhere. If the norm of the mean is publicly bounded, a bound
         that uses this knowledge is smaller, by at most 1.2% in the suite `SUITE`. An add/remove
         budget implies a weaker guarantee under replacement. The bound is for this guarantee.
         """
+        if self.relative:
+            return reference(self.archive, self.id)
         budget = replacement_budget(self.budget)
         return self.family.lower_bound(self.n, budget, local=self.local)
 
@@ -181,7 +210,7 @@ class Problem:
     def actual_digest(self) -> str:
         """Digest of all parameters of the problem except `seed`, including default values."""
         parts = (self.id, canonical(self._frozen), self.n, canonical(self.budget))
-        moves = ("placed",) if self.placed else ()
+        moves = [word for word in ("placed", "archive") if getattr(self, word)]
         return digest(*parts, canonical(self.known), self.trials, self.local, *moves)[:12]
 
     def public_knowledge(self, *, open_division: bool) -> PublicKnowledge:
@@ -190,13 +219,19 @@ class Problem:
         An entry of the declared division uses public knowledge about the records. An entry of the
         open division may also use the shape of the distribution.
         """
-        shape = {key: value for key, value in self.law.items() if key not in HIDDEN_PARAMETERS}
+        hidden = HIDDEN_PARAMETERS
+        if self.law["kind"] == "real_column":
+            hidden = hidden | HIDDEN_OF_COLUMNS
+        shape = {key: value for key, value in self.law.items() if key not in hidden}
         return PublicKnowledge(
             n=None if self.budget.neighbours == "add_remove" else self.n,
             d=self.d,
             budget=self.budget,
             local=self.local,
-            **{name: getattr(self.known, name) for name in ("records", "scale", "k", "radius")},
+            records=self.known.records,
+            scale=None if self.known.scale is None else self.known.scale * self.unit,
+            k=self.known.k,
+            radius=None if self.known.radius is None else self.known.radius * self.unit,
             law=shape if open_division else None,
         )
 
@@ -260,7 +295,9 @@ def read_suite(name: str = SUITE, folder: Path | None = None) -> Suite:
     path = (folder or conf_folder() / "suite") / f"{name}.yaml"
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     content = yaml.load(path.read_text("utf-8"), loader)  # noqa: S506 (both are safe)
-    placement = {"placed": True} if content.get("placed") else {}
+    placement: dict[str, Any] = {"placed": True} if content.get("placed") else {}
+    if content.get("relative"):
+        placement["archive"] = name
     problems = [
         from_mapping(Problem, problem | placement, f"{name}.problems")
         for problem in content["problems"]

@@ -16,11 +16,11 @@ from scipy.special import bdtrc
 
 from dpbench.estimators.catalogue import first_names
 from dpbench.output.files import atomic
-from dpbench.package import conf_folder
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.suite.entries import Card
 from dpbench.suite.measure import LEVELS
 from dpbench.suite.problems import Suite
+from dpbench.suite.reference import archive_path
 
 __all__ = ["Scores", "archive_path"]
 
@@ -33,11 +33,6 @@ COLUMNS = [
     "chance", "bound", "bound_name", "member", "mean_error", "quantiles", "quantiles_low",
     "quantiles_high", "draws", "seconds", "drawing_seconds",
 ]  # fmt: skip
-
-
-def archive_path(suite: str) -> Path:
-    """Return the path of a suite's archive, the file of stored scores that dpbench comes with."""
-    return conf_folder().parent / "results" / "archive" / f"{suite}.parquet"
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ class Theorem:
         - ``factor``: the error divided by its lower bound.
         - ``ratio``: the error of one estimator divided by the error of another.
         - ``limit``: the worst value of `metric`.
+        - ``order``: the rank correlation of the estimators' errors on two distributions.
+        - ``loss``: the error of the estimator that is best on another distribution, divided by the
+          smallest error.
     predicted : callable
         Function of the moment order k that returns the predicted number. NaN if the configuration
         of the claim has to give the number.
@@ -68,6 +71,8 @@ class Theorem:
     @property
     def kind(self) -> str:
         """Kind of claim that tests the theorem, such as ``exponent`` or ``factor``."""
+        if self.variable in ("order", "loss"):
+            return "transfer"
         if self.variable in ("level", "best_value", "factor", "ratio", "limit"):
             return "level_of_n" if self.of == "samples" else self.variable
         return "smallest_n" if self.of == "samples" else "exponent"
@@ -109,6 +114,8 @@ KSU20 = "KSU20, Theorem 3.5"
 # Sources of predictions that no publication states.
 EXACT = "exact value"
 BOUND = "lower bound"
+# A hypothesis that users of simulations rely on; no publication states it as a theorem.
+TRANSFER = "hypothesis of users of simulations"
 
 THEOREMS = {
     # KSU20, Theorem 3.5: private term n ~ 1/(epsilon alpha^(k/(k-1))).
@@ -287,4 +294,9 @@ THEOREMS = {
     # cost of privacy the claim gives the number.
     "sampling_constant": Theorem("central limit theorem", "factor", _is(1)),
     "two_regimes": Theorem(BOUND, "factor", _is(math.nan)),
+    # The order of estimators by their error is the same on other data, and so is the best one.
+    "same_order": Theorem(TRANSFER, "order", _is(1)),
+    "same_order_rmse": Theorem(TRANSFER, "order", _is(1), "rmse"),
+    "no_choice_loss": Theorem(TRANSFER, "loss", _is(1), at_most=True, lowest=1.0),
+    "no_choice_loss_rmse": Theorem(TRANSFER, "loss", _is(1), "rmse", at_most=True, lowest=1.0),
 }

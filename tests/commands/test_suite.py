@@ -14,7 +14,7 @@ from dpbench.cli import run
 from dpbench.commands import suite as command
 from dpbench.suite import checks, measure
 from dpbench.suite.compare import tabulate_problems
-from dpbench.suite.problems import SUITE, Suite, read_suite
+from dpbench.suite.problems import REAL_SUITE, SUITE, Suite, read_suite
 from dpbench.suite.table import Scores, archive_path
 from tests.conftest import entry_text
 
@@ -139,7 +139,7 @@ def test_common_mistakes_are_told_in_one_line(
     ("words", "said"),
     [
         (["lst"], "suite: 'lst': no such task; did you mean 'list'? choose from list, new, run"),
-        (["list", "suite=v3"], "suite: 'v3': choose from dpbench-mean-v2, dpbench-mean-v1"),
+        (["list", "suite=v3"], "suite: 'v3': choose from dpbench-mean-v2, dpbench-real-v1"),
         (["walk"], "suite: 'walk': no such task; choose from list, new, run, compare, archive"),
         (["new"], "suite new: NAME: this word is required; expected: suite new NAME"),
         (["new", "my-mean"], "new: 'my-mean': not the name of a module; use only letters, digits"),
@@ -152,7 +152,7 @@ def test_common_mistakes_are_told_in_one_line(
         (["run", "no.py"], "'no.py': no such file"),
         (
             ["run", "a.py", "quik=true"],
-            "quik: no such key of suite run; did you mean 'quick'? choose from problems, quick",
+            "quik: no such key of suite run; did you mean 'quick'? choose from problems, suite",
         ),
         (["run", "a.py", "quick=perhaps"], "quick: 'perhaps': input should be a valid boolean"),
         (["archive", "n_jobs=0"], "n_jobs: 0: give a number of processes, or -1 for all cores"),
@@ -202,3 +202,33 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert "dpbench-mean-v1 was left, because its laws stand at places" in capsys.readouterr().out
     assert run(["suite", "--help"]) == 0
     assert "suite run mine.py" in capsys.readouterr().out
+
+
+def test_an_entry_of_the_suite_of_real_data(
+    entry_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scored in the unit of the run, over the best of the archive, and never invalid."""
+    monkeypatch.setattr(checks, "RUNS", 100)
+    monkeypatch.setattr(measure, "RUNS", {True: 20})
+    chosen = read_suite(REAL_SUITE).select("earnings-n1000-pure1")
+    few = Suite(REAL_SUITE, tuple(replace(one, trials=(40, 40)) for one in chosen.problems))
+    monkeypatch.setattr(command, "read_suite", lambda _: few)
+    (entry_folder / "wide_clip.py").write_text(entry_text())
+    words = ["suite", "run", "wide_clip.py", "quick=true", "n_jobs=1", f"suite={REAL_SUITE}"]
+    assert run([*words, "seed=4"]) == 0
+    assert "no lower bound here, but the smallest error" in capsys.readouterr().out
+    monkeypatch.undo()
+    monkeypatch.chdir(entry_folder)
+    found = Scores.read(entry_folder / "wide_clip.parquet", read_suite(REAL_SUITE))
+    archived = Scores.read(archive_path(REAL_SUITE), read_suite(REAL_SUITE)).rows
+    clipped = archived.query("entry == 'clipped_mean' and problem == 'earnings-n1000-pure1'")
+    # The template is the clipped mean of the catalogue; its error does not depend on the unit.
+    assert few.at_places(4).problems[0].unit != 1
+    assert found.rows["score"][0] == pytest.approx(clipped["score"].iloc[0], rel=0.5)
+    assert found.rows["bound"][0] == clipped["bound"].iloc[0]
+    assert not found.is_below.any()
+    assert run(["suite", "compare", "wide_clip.parquet", f"suite={REAL_SUITE}"]) == 0
+    told = capsys.readouterr().out
+    assert "bounded variance; leader: shrinking_intervals" in told
+    assert run(["suite", "list", f"suite={REAL_SUITE}"]) == 0
+    assert "sd<=1 R=10" in capsys.readouterr().out

@@ -16,6 +16,7 @@ from dpbench.distributions import (
     ContaminatedGaussian,
     Distribution,
     Gaussian,
+    Hyperexponential,
     LogNormal,
     Pareto,
     StudentT,
@@ -64,6 +65,11 @@ CONTINUOUS = [
         ContaminatedGaussian(eta=0.1, gap=8.0, spread=0.5, location=2.0, scale=3.0),
         [(0.9, stats.norm(2, 3)), (0.1, stats.norm(26, 1.5))],
         [-40.0, 2.0, 4.4, 20.0, 26.0, 45.0],
+    ),
+    Oracle(
+        Hyperexponential(p=0.2, ratio=15.0, location=3.8 * 0.5 - 2, scale=0.5),
+        [(0.8, stats.expon(-2, 0.5)), (0.2, stats.expon(-2, 7.5))],
+        [-2.0, 3.8 * 0.5 - 2, 10.0, INF],
     ),
     Oracle(
         Pareto(tail_index=3.2, unit_moment=2.0),

@@ -71,3 +71,13 @@ def test_sources_are_links(pages: Path) -> None:
     assert "`arXiv:2302.01855 <https://arxiv.org/abs/2302.01855>`__" in others
     assert "`AD20 <" in (pages / "entries" / "private_median.rst").read_text("utf-8")
     assert link_sources("A_b*").endswith("A_b\\*")
+
+
+def test_the_leaderboard_has_the_class_of_real_data(pages: Path) -> None:
+    ranked, others = of_class(pages, "bounded-variance")
+    assert "shrinking_intervals" in ranked
+    assert "coinpress_mean" in others  # under zCDP alone
+    text = (pages / "problems" / "strike-cost-n1000-pure1.rst").read_text("utf-8")
+    assert "Smallest 0.9 quantile of the error in the archive: **" in text
+    index = (pages / "problems" / "index.rst").read_text("utf-8")
+    assert "pareto-n10000-zcdp0.005" in index

@@ -68,6 +68,20 @@ def test_counts_ranks_and_bins_are_those_of_the_sample_s_own_records(
             np.testing.assert_array_equal(getattr(found, field), getattr(wanted, field))
 
 
+@pytest.mark.parametrize(("n", "first", "last"), [(5000, 0, 4999), (10**9, 10**8, 9 * 10**8)])
+def test_a_record_stands_for_a_group_of_consecutive_ones(n: int, first: int, last: int) -> None:
+    sample, group = draw(n=n), -(-(last + 1 - first) // 100)
+    values, counts = sample.ranked(first, last, at_most=100)
+    assert values.shape[1] < 10_000
+    assert counts.sum(axis=1).tolist() == [last + 1 - first] * 3
+    assert np.all(np.diff(values, axis=1) >= 0)
+    for place in (0.1, 0.5, 0.9):
+        at = int(place * counts.shape[1])
+        below, upto = (counts[:, :end].sum(axis=1) + first for end in (at, at + 1))
+        rank = sample.count(-np.inf, values[:, at])
+        assert np.all((below - group <= rank) & (rank <= upto + group))
+
+
 def test_the_order_of_questions_changes_no_answer() -> None:
     questions: list[Callable[[BinnedSample], Any]] = [
         lambda x: x.count(0.2, 0.9),

@@ -24,7 +24,7 @@ def records(in_cell: list[int], key: tuple[int, int] = (1, 2)) -> CellRecords:
 
 def listed(inside: CellRecords, part: Part, trial: int) -> Floats:
     size = int(inside.sizes(part)[trial])
-    pieces = inside.between_ranks(part, trial, 0, size - 1, keep_whole=False)
+    pieces = inside.between_ranks(part, trial, 0, size - 1, keep_whole=0)
     return np.concatenate([t for _, t in pieces if t is not None])
 
 
@@ -52,7 +52,7 @@ def test_counts_and_ranks_are_those_of_the_list() -> None:
         assert found.tolist() == [int((one < bound).sum()) for one in lists]
     for first, last in ((0, 0), (10, 11), (100, 400), (-5, 600)):
         size = 0
-        for part, t in inside.between_ranks(whole, 1, first, last, keep_whole=True):
+        for part, t in inside.between_ranks(whole, 1, first, last, keep_whole=1000):
             kept = listed(inside, part, 1) if t is None else t
             assert set(kept) <= set(lists[1][max(first, 0) : last + 1])
             size += kept.size

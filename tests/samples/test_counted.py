@@ -17,8 +17,9 @@ from dpbench.estimators.heavy_tailed import three_values
 from dpbench.privacy import PureDP
 from dpbench.samples import CountedSample, DenseSample, SparseSample
 from dpbench.samples.base import part_sizes
+from dpbench.samples.counted import MAX_PAIRED_ATOMS
 from tests.samples.counts import counted, expanded
-from tests.support import BIG, FALSE_ALARM, LARGEST, assert_law, rng
+from tests.support import BIG, FALSE_ALARM, LARGEST, assert_law, assert_standard, rng
 
 
 def enumerated(
@@ -87,6 +88,7 @@ def test_counted_pairs_are_a_uniform_matching(counts: tuple[int, ...]) -> None:
     other = [sum(counts), *[0] * (len(counts) - 1)]
     sample = CountedSample(atoms, np.tile([counts, other], (10_000, 1)))
     squares = sample.half_squared_differences(rng(13))
+    assert isinstance(squares, CountedSample)
     assert squares.n == sum(counts) // 2
     assert np.all(squares.mean()[1::2] == 0)
 
@@ -103,9 +105,18 @@ def test_pairs_that_overflow_are_the_largest_number() -> None:
     found = DenseSample(values).half_squared_differences(rng())
     np.testing.assert_allclose(found.values, [[LARGEST, 0.5, 0.0], [LARGEST, 8.0, 5e305]])
     squares = CountedSample([0.0, 1e200], [[1, 1]]).half_squared_differences(rng())
+    assert isinstance(squares, CountedSample)
     assert squares.atoms[squares.counts[0] > 0].tolist() == [LARGEST]
     many = CountedSample([0.0, 1e200], [[20, 20]]).half_squared_differences(rng())
     assert np.all(np.isfinite(many.mean()))
+
+
+def test_pairs_of_many_values_are_listed() -> None:
+    """Compare the mean square of 40,000 matchings with the variance of the records."""
+    atoms = np.arange(MAX_PAIRED_ATOMS + 1.0) ** 2
+    counts = np.ones((40_000, atoms.size), dtype=int)
+    found = CountedSample(atoms, counts).half_squared_differences(rng(4)).mean()
+    assert_standard((found - atoms.var(ddof=1)) / found.std())
 
 
 def test_votes_are_unbiased_and_vary_as_they_should() -> None:

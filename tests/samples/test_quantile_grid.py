@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.distributions import ContaminatedGaussian, Gaussian, LogNormal, Pareto, StudentT
+from dpbench.distributions import (
+    ContaminatedGaussian,
+    Gaussian,
+    Hyperexponential,
+    LogNormal,
+    Pareto,
+    StudentT,
+)
 from dpbench.samples import quantile_grid as module
 from dpbench.samples.quantile_grid import QuantileGrid, partial_mean, quantile_grid
 from tests.support import FALSE_ALARM, rng
@@ -21,7 +28,11 @@ LAWS: list[tuple[Any, Any]] = [
     (LogNormal(sigma=1.5, scale=2), stats.lognorm(1.5, scale=2)),
 ]
 MIXTURE = ContaminatedGaussian(eta=0.1, gap=50.0)
-EVERY_LAW = [law for law, _ in LAWS] + [MIXTURE, ContaminatedGaussian(eta=0.01, gap=5, spread=10)]
+EVERY_LAW = [law for law, _ in LAWS] + [
+    MIXTURE,
+    ContaminatedGaussian(eta=0.01, gap=5, spread=10),
+    Hyperexponential(p=0.02, ratio=20, location=3),
+]
 
 
 @pytest.mark.parametrize(("law", "other"), LAWS)
@@ -33,6 +44,17 @@ def test_tails_and_their_inverses_agree_with_scipy(law: Any, other: Any) -> None
     x = np.linspace(-30, 30, 301)
     np.testing.assert_allclose(law.tail(x, upper=False), other.cdf(x), 1e-9, 1e-300)
     np.testing.assert_allclose(law.tail(x, upper=True), other.sf(x), 1e-9, 1e-300)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_the_tails_of_two_exponentials_have_their_closed_form(upper: bool) -> None:
+    law, x = Hyperexponential(p=0.02, ratio=20, location=1 - 0.02 + 0.4), np.linspace(0, 400, 101)
+    parts = [stats.expon(scale=scale) for scale in (1, 20)]
+    shares = [(one.sf if upper else one.cdf)(x) for one in parts]
+    tail = 0.98 * shares[0] + 0.02 * shares[1]
+    np.testing.assert_allclose(law.tail(x, upper=upper), tail, 1e-12)
+    held = tail < 0.9  # beyond, a probability near 1 determines no quantile
+    np.testing.assert_allclose(law.tail_quantile(tail[held], upper=upper), x[held], 1e-9, 1e-12)
 
 
 @pytest.mark.parametrize("upper", [False, True])

@@ -16,7 +16,7 @@ from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks, measure
 from dpbench.suite.measure import SCORING_MODULE, AuditResult, score_entry
-from dpbench.suite.problems import SUITE, Problem, Suite, read_suite
+from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry
 from dpbench.suite.table import Scores
 from tests.conftest import entry_text
@@ -25,6 +25,7 @@ from tests.support import rng
 
 CHEATS = Path(__file__).parent / "cheats"
 BINARY, GAUSSIAN, NOISY = "binary-n300-pure0.1", "gauss-n300-pure0.1", "binary-n3000-pure0.01"
+REAL = "body-weight-n1000-pure1"
 SEED = 20261123
 
 # An estimator of the catalogue as the entry of a file.
@@ -48,12 +49,14 @@ HONEST_ENTRIES = {
     "gaussian_score_mean": "gauss-n300-pure0.1",
     "ksu20_mean": "moments2-n300-pure1",
     "coinpress_mean": "gauss16-n1000-zcdp0.5",
+    "shrinking_intervals": REAL,
 }
 
 
 def problem(name: str, *, seed: int, trials: int = 4) -> Problem:
     """That problem at the places of a seed, with few trials: the audit has as many releases."""
-    (one,) = read_suite().select(name).at_places(seed).problems
+    suite = REAL_SUITE if name == REAL else SUITE
+    (one,) = read_suite(suite).select(name).at_places(seed).problems
     return replace(one, trials=(trials, trials))
 
 
@@ -190,3 +193,12 @@ def test_honest_entries_pass_with_forty_seeds(
         _, audits = run_on(path, one)
         assert {one.bound.verdict for one in audits} == {"not refuted"}, seed
         assert not batch_scores(path, one).is_below.any(), seed
+
+
+@pytest.mark.usefixtures("few_calls")
+def test_real_columns_are_audited_too() -> None:
+    """Noise is missing on the scored data, which are 1000 records of a real column."""
+    scores, audits = run_on(CHEATS / "quiet_on_ordinary_data.py", problem(REAL, seed=SEED))
+    assert [one.pair for one in audits] == ["1 typical", "1 extreme"]
+    assert "refuted" in {one.bound.verdict for one in audits}
+    assert not scores.is_below.any()

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpbench.distributions import Bernoulli, Distribution, Gaussian, TwoPoint
+from dpbench.distributions import (
+    Bernoulli,
+    Distribution,
+    Gaussian,
+    LogNormal,
+    Rescaled,
+    TwoPoint,
+)
 from dpbench.suite.places import (
     DISTANCE_RANGE,
     LARGE_DISTANCES,
@@ -106,3 +113,21 @@ def test_vectors_change_places_and_signs() -> None:
         x = law.sample(rng(1), 2, 50)
         assert x.mean().shape == (2, 4)
         assert np.linalg.norm(law.mean) <= 10
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.25])
+def test_skewed_numbers_are_shifted_mirrored_and_rescaled(unit: float) -> None:
+    still = LogNormal(sigma=1.0)
+    skews = set()
+    for seed in range(6):
+        laws = place_family(build_family({"kind": "log_normal"}, "x"), 10.0, seed, unit).members(
+            "x", 100, PROBLEMS[0].budget
+        )
+        means = [float(law.mean) for law in laws.values()]
+        assert np.sign(means[0]) == -np.sign(means[1])
+        for law in laws.values():
+            assert 2.5 * unit <= abs(float(law.mean)) <= 9 * unit
+            assert law.moment(3) == pytest.approx(unit**3 * still.moment(3))
+            assert isinstance(law, Rescaled)
+            skews.add(np.sign(law.factor))
+    assert skews == {-1.0, 1.0}

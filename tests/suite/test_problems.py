@@ -8,14 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpbench.distributions.real_column import column_names
 from dpbench.package import conf_folder
 from dpbench.registry import ConfigError
 from dpbench.seeds import digest
-from dpbench.suite.problems import SUITE, Suite, read_suite
+from dpbench.suite.problems import REAL_SUITE, SUITE, Suite, read_suite
 
 FILE = conf_folder() / "suite" / f"{SUITE}.yaml"
 # Of all ids and digests: what is published under the name of this version.
-PUBLISHED = {"dpbench-mean-v1": "63b3f0dc64731adb", "dpbench-mean-v2": "aea50e70b94b9013"}
+PUBLISHED = {
+    "dpbench-mean-v1": "63b3f0dc64731adb", "dpbench-mean-v2": "aea50e70b94b9013",
+    "dpbench-real-v1": "aeb18b035e23d8eb",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +112,27 @@ def test_what_is_told(suite: Suite) -> None:
         assert shape is not None
         assert shape["kind"] == one.law["kind"]
         assert not {"location", "norm", "p", "c"} & set(shape)
+
+
+def test_public_knowledge_holds_and_moves_along_with_real_columns() -> None:
+    """In the unit of a run the standard deviation and the mean are within what is told."""
+    units, columns = set(), set()
+    for seed in range(3):
+        for one in read_suite(REAL_SUITE).at_places(seed).problems:
+            told, opened = (
+                one.public_knowledge(open_division=division) for division in (False, True)
+            )
+            assert (told.records, told.scale, told.radius) == ("variance", one.unit, 10 * one.unit)
+            assert told.law is None
+            assert opened.law is not None
+            assert not {"column", "location"} & set(opened.law)
+            assert (opened.law["kind"] == "real_column") <= ("scale" not in opened.law)
+            for law in one.members.values():
+                assert abs(float(law.mean)) <= 10 * one.unit
+                assert 0.3 * one.unit <= law.variance**0.5 <= one.unit * (1 + 1e-12)
+            units.add(one.unit)
+            columns.add(one.law.get("column"))
+    assert units <= {2.0**i for i in range(-4, 5)}
+    assert len(units) > 5
+    assert columns == {None, *column_names()}
+    assert {one.unit for one in read_suite().at_places(3).problems} == {1.0}

@@ -122,8 +122,16 @@ NUMBERS = {
     "range_margin": 2.0 / 2.0,  # within 3r of the middle and r inside: 2r over 2r
     "covariance_alpha": 2.0,
     **dict.fromkeys(["within", "range_outside", "analytic_delta", "noise_ratio"], math.nan),
-    **dict.fromkeys(["discard_ratio", "core_weight", "sum_and_count", "two_regimes"], math.nan),
+    **dict.fromkeys(
+        ["discard_ratio", "core_weight", "bounds_share", "sum_and_count", "two_regimes"], math.nan
+    ),
     **dict.fromkeys(["inverse_ratio", "column_shares"], math.nan),
+    # equal orders have a rank correlation of 1, and the best estimator loses a factor of 1
+    **{
+        f"{name}{metric}": 1.0
+        for name in ("same_order", "no_choice_loss")
+        for metric in ("", "_rmse")
+    },
 }
 
 
@@ -159,7 +167,10 @@ def test_theorems_read_what_is_measured() -> None:
     for name, theorem in THEOREMS.items():
         assert theorem.metric in METRICS
         assert theorem.kind in KINDS
-        assert theorem.variable in (theorem.kind.removesuffix("_of_n"), *VARIABLES)
+        if theorem.kind == "transfer":
+            assert theorem.variable in ("order", "loss")
+        else:
+            assert theorem.variable in (theorem.kind.removesuffix("_of_n"), *VARIABLES)
         assert (theorem.floor is None) != theorem.at_most
         if theorem.of == "samples":  # the smallest n is of the error itself, for one alpha
             assert (theorem.metric, theorem.variable != "alpha") == ("q90", True)

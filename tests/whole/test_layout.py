@@ -15,6 +15,8 @@ ELSEWHERE = {
     "analysis/overview.py": "analysis/test_result.py",
     "commands/init_ci.py": "test_pytest_plugin.py",
     "commands/site.py": "docs/test_site.py",
+    "distributions/hyperexponential.py": "distributions/test_continuous.py",
+    "distributions/value_table.py": "distributions/test_real_column.py",
     "jobs/pytest_check.py": "test_pytest_plugin.py",
     "jobs/prepare.py": "conf/test_sweeps.py",
     "tracking/history_figure.py": "commands/test_history.py",

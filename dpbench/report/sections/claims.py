@@ -35,6 +35,8 @@ MEASURED = {
     "factor": "error over the lower bound",
     "ratio": "error over another estimator's",
     "limit": "worst value",
+    "order": "rank correlation of errors",
+    "loss": "error over the smallest error",
 }
 SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
 # Columns with the names of the best estimators and of the bounds.

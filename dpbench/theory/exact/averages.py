@@ -109,7 +109,7 @@ ATOM_FUNCTIONS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     ),
     dist.BoundedZipf: lambda law: law.table,
     dist.ZeroTruncatedPoisson: lambda law: law.table,
-    dist.Empirical: lambda law: law._table,
+    dist.Empirical: lambda law: (law._table.values, law._table.weights),
     dist.Gaussian: _gaussian,
     dist.ContaminatedGaussian: _contaminated,
     dist.StudentT: _student_t,

@@ -1,0 +1,64 @@
+"""Distribution of numbers as a table: distinct values and their probabilities."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpbench.arrays import Floats, Ints
+
+__all__ = ["ValueTable"]
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """Distinct values with the number of records at each; records are drawn with replacement.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m,)
+        Distinct values, finite and increasing.
+    counts : ndarray of int, shape (m,)
+        Number of records at each value, at least 1.
+    """
+
+    values: Floats
+    counts: Ints
+
+    @classmethod
+    def of(cls, records: Floats, counts: Ints | None = None) -> ValueTable:
+        """Return the table of `records`, an array of numbers, each with a count (1 by default)."""
+        if counts is None:
+            return cls(*np.unique(records, return_counts=True))
+        values, place = np.unique(records, return_inverse=True)
+        total = np.zeros(values.size, dtype=np.int64)
+        np.add.at(total, place, counts)
+        return cls(values, total)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Probability of each value."""
+        return np.asarray(self.counts / self.counts.sum())
+
+    @cached_property
+    def middle(self) -> tuple[float, float]:
+        """Middle one of the values, and the mean minus this value.
+
+        The mean is the sum of the two numbers. They are kept apart, because a floating-point sum
+        would be rounded.
+        """
+        centre = float(self.values[self.values.size // 2])
+        return centre, math.fsum((self.values - centre) * self.weights)
+
+    @property
+    def mean(self) -> float:
+        """Mean of the table."""
+        return sum(self.middle)
+
+    def moment(self, k: float) -> float:
+        """Return the k-th absolute moment about the mean."""
+        centre, shift = self.middle
+        return math.fsum(np.abs(self.values - centre - shift) ** k * self.weights)

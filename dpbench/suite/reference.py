@@ -1,0 +1,74 @@
+"""Reference errors of suites without lower bounds: the smallest errors of the archive."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dpbench.package import conf_folder
+from dpbench.theory.bounds.class_bound import ErrorBound
+
+__all__ = ["archive_path", "divide_by_best", "reference"]
+
+SCORE_COLUMNS = ["score", "score_low", "score_high", "draws"]
+
+
+def archive_path(suite: str) -> Path:
+    """Return the path of a suite's archive, the file of stored scores that dpbench comes with."""
+    return conf_folder().parent / "results" / "archive" / f"{suite}.parquet"
+
+
+@cache
+def _read(path: Path) -> dict[str, ErrorBound]:
+    """Return the reference of each problem in an archive; empty if there is no archive."""
+    if not path.exists():
+        return {}
+    rows = pd.read_parquet(path, columns=["problem", "bound", "bound_name"])
+    table = rows.drop_duplicates("problem")
+    values = zip(table["problem"], table["bound"], table["bound_name"], strict=True)
+    return {str(name): ErrorBound(float(bound), str(by)) for name, bound, by in values}
+
+
+def reference(suite: str, problem: str) -> ErrorBound:
+    """Return the smallest error of a suite's archive on a problem, and the entry that has it.
+
+    Parameters
+    ----------
+    suite : str
+        Name of the suite.
+    problem : str
+        Id of the problem.
+
+    Returns
+    -------
+    ErrorBound
+        The error, an 0.9 quantile in the unit of the problem. It is 1 without a name if the archive
+        has no entry for the problem.
+    """
+    return _read(archive_path(suite)).get(problem, ErrorBound(1.0))
+
+
+def divide_by_best(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rescale scores, so that the smallest score on every problem is 1.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Scores of an archive, see `dpbench.suite.table.Scores`.
+
+    Returns
+    -------
+    DataFrame
+        The rows, with the smallest error in ``bound`` and the name of its entry in ``bound_name``.
+    """
+    rows = rows.reset_index(drop=True)
+    best = rows.loc[rows.groupby("problem")["score"].idxmin()].set_index("problem")
+    bound = rows["problem"].map(best["score"] * best["bound"])
+    fall = rows["bound"] / bound
+    with np.errstate(invalid="ignore"):
+        scaled = {name: rows[name] * fall for name in SCORE_COLUMNS}
+    names = rows["problem"].map(best["entry"])
+    return rows.assign(bound=bound, bound_name=names, **scaled)

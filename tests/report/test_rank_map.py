@@ -1,0 +1,48 @@
+"""Ranks of estimators by family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpbench.analysis.result import Result
+from dpbench.registry import ConfigError
+from tests.report.conftest import drawn
+
+SPEC: dict[str, Any] = {
+    "kind": "estimator_ranks", "families": ["gaussian", "student"], "targets": "gaussian",
+    "budgets": {"pure": {"epsilon": 1}}, "n": 1000, "metrics": ["q90", "rmse"],
+}  # fmt: skip
+
+
+def test_cells_show_ranks_and_ratios(numbers: Result) -> None:
+    panels = drawn(numbers, SPEC)
+    rows = numbers.summary.query("family in ['gaussian', 'student'] and n == 1000")
+    rows = rows[(rows["privacy"] == "pure") & (rows["epsilon"] == 1)]
+    for ax, metric in zip(panels, SPEC["metrics"], strict=True):
+        table = rows.pivot_table(metric, "estimator", "family")[["student", "gaussian"]]
+        if metric == "q90":
+            order = table["student"].sort_values(kind="stable").index
+        table = table.loc[order]
+        shape = table.shape
+        ranks = np.array([int(text.get_text()) for text in ax.texts]).reshape(shape)
+        assert ranks.tolist() == table.rank(method="min").to_numpy(int).tolist()
+        colours = np.asarray(ax.collections[0].get_array(), dtype=float).reshape(shape)
+        np.testing.assert_allclose(colours, np.minimum(table / table.min(), 100))
+    assert panels[1].child_axes[0].get_ylabel() == "error over the smallest"
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"n": 7}, "figure.n: 7: no private estimator runs at this n"),
+        ({"budgets": "pure"}, "figure.budgets: ranks need one budget; select one"),
+        ({"targets": "none"}, "figure.targets: 'none'"),
+    ],
+)
+def test_maps_that_cannot_be_drawn(numbers: Result, change: dict[str, Any], line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        drawn(numbers, {**SPEC, **change})
+    assert str(caught.value).startswith(line)
