@@ -70,8 +70,11 @@ test)
     # on one core; to look for garbage takes it a fifth of its time
     "$venv/bin/python" -c 'import gc; gc.disable(); import mypy.__main__ as m; m.console_entry()' &
     tests=0
+    # One worker more than cores, because some tests wait for processes; each on one thread.
+    workers=$(($(getconf _NPROCESSORS_ONLN) + 1))
+    export OPENBLAS_NUM_THREADS=1
     # to rewrite asserts takes every worker seconds: what fails is run again, for what they compare
-    "$venv/bin/python" -m pytest -n auto --dist worksteal --assert=plain --durations=10 "$@" || tests=$?
+    "$venv/bin/python" -m pytest -n "$workers" --dist worksteal --assert=plain --durations=10 "$@" || tests=$?
     [ "$tests" != 1 ] || "$venv/bin/python" -m pytest -n 0 --last-failed "$@" || true
     wait $! || exit 1
     exit "$tests"

@@ -27,7 +27,7 @@ def test_the_guides_entry_is_scored_and_compared(
 ) -> None:
     """At most 40 lines of code; what it answers and what it does not; tables and a figure."""
     monkeypatch.setattr(checks, "RUNS", 100)
-    monkeypatch.setattr(measure, "RUNS", {True: 6})
+    monkeypatch.setattr(measure, "RUNS", {True: 10})
     chosen = read_suite().select(FEW.partition("=")[2])
     few = Suite(SUITE, tuple(replace(one, trials=(12, 12)) for one in chosen.problems))
     monkeypatch.setattr(command, "read_suite", lambda _: few)

@@ -65,6 +65,7 @@ FAKE_PYTHON = """#!/bin/sh
 case "$*" in
 -c*) ;;
 "-m venv"*) rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; echo venv >>"$LOG" ;;
+"-m pip"*" pip") ;;
 "-m pip"*) for last; do :; done; echo "${last##*/}" >>"$LOG" ;;
 esac
 """

@@ -135,3 +135,17 @@ def test_linear_algebra_has_one_thread_until_the_last_block_is_done() -> None:
         assert {pool["num_threads"] for pool in pools.info()} == {1}
         other.__exit__(None, None, None)
         assert {pool["num_threads"] for pool in pools.info()} == {2}
+
+
+def test_estimators_of_a_block_run_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools, seen = ThreadpoolController(), set[int]()
+    estimate = ClippedMean.estimate
+
+    def spy(self: ClippedMean, sample: Sample, ledger: Ledger) -> Estimate:
+        seen.update(pool["num_threads"] for pool in pools.info())
+        return estimate(self, sample, ledger)
+
+    monkeypatch.setattr(ClippedMean, "estimate", spy)
+    with pools.limit(limits=2):
+        run_block(task_of(CLIP))
+    assert seen == {1}
