@@ -342,6 +342,13 @@ def panels(
     return canvas, canvas.axes
 
 
+def make_higher(ax: Axes, height: float) -> None:
+    """Make the canvas of axes at least `height` inches high, except on a slide."""
+    canvas = ax.get_figure(root=True)
+    if canvas is not None and not _is_slide():
+        canvas.set_figheight(max(canvas.get_figheight(), height))
+
+
 def _is_slide() -> bool:
     """Return whether the current style is that of slides, whose height is fixed."""
     import matplotlib as mpl

@@ -13,7 +13,7 @@ from pydantic import Field
 from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.output.axes import colour_bar
-from dpbench.output.style import Axes
+from dpbench.output.style import Axes, make_higher
 from dpbench.registry import ConfigError, Count, validated
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels, metric_text
@@ -22,7 +22,13 @@ from dpbench.sweep.selection import BUDGET, Choice, select_labels
 
 __all__ = ["EstimatorRanks"]
 
+Heading = Annotated[str, Field(max_length=40)]
+
 MAX_RATIO = 10.0  # larger ratios have the colour of this ratio
+ROW_HEIGHT, NAME_HEIGHT = (
+    0.16,
+    1.6,
+)  # inches of a row, and of the names and the title of all columns
 
 
 @validated
@@ -33,6 +39,7 @@ class EstimatorRanks(SelectingFigure):
     error on the family; 1 is the smallest error. The colour is the error divided by the smallest
     error of the column. Rows are in the order of the first column in the first panel. A gap divides
     the columns: the families `targets` stand on its right. There is a panel for each metric.
+    `headings` stand above both groups of columns.
 
     Parameters
     ----------
@@ -43,6 +50,8 @@ class EstimatorRanks(SelectingFigure):
     metrics : list of str
         Columns of the summary to rank by, a panel for each; the 0.9 quantile of the error by
         default. An estimator that fails in a trial has an infinite root mean square error.
+    headings : list of two str
+        Names of the families on the left and on the right of the gap.
     """
 
     targets: Choice
@@ -50,6 +59,7 @@ class EstimatorRanks(SelectingFigure):
     metrics: Annotated[list[MetricName], Field(min_length=1)] = Field(
         default_factory=lambda: ["q90"]
     )
+    headings: tuple[Heading, Heading] = ("", "")
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         select_labels(self.targets, study.families, f"{where}.targets")
@@ -97,8 +107,16 @@ class EstimatorRanks(SelectingFigure):
         )  # fmt: skip
         ax.axvline(gap, color="white", linewidth=5 if len(self.metrics) == 1 else 2)
         ax.grid(visible=False)
-        ax.set(xlabel="", ylabel="", title=metric_text(metric))
+        ax.set(xlabel="", ylabel="")
+        ax.set_title(metric_text(metric), pad=16 if any(self.headings) else None)
+        for at, heading in zip((gap / 2, (gap + errors.shape[1]) / 2), self.headings, strict=True):
+            ax.annotate(
+                heading, (at, 0), (0, 2), textcoords="offset points", ha="center", va="bottom",
+                fontsize="x-small",
+            )  # fmt: skip
         place = ax.get_subplotspec()
+        if place is not None and len(self.metrics) > 1:
+            make_higher(ax, ROW_HEIGHT * len(errors) + NAME_HEIGHT)
         left = place is None or place.is_first_col()
         names = [words.estimator(str(label)) if left else "" for label in errors.index]
         families = [words.family(str(label)) for label in errors.columns]

@@ -14,6 +14,7 @@ from tests.report.conftest import drawn
 SPEC: dict[str, Any] = {
     "kind": "estimator_ranks", "families": ["gaussian", "student"], "targets": "gaussian",
     "budgets": {"pure": {"epsilon": 1}}, "n": 1000, "metrics": ["q90", "rmse"],
+    "headings": ["simulated", "real"],
 }  # fmt: skip
 
 
@@ -27,7 +28,9 @@ def test_cells_show_ranks_and_ratios(numbers: Result) -> None:
             order = table["student"].sort_values(kind="stable").index
         table = table.loc[order]
         shape = table.shape
-        ranks = np.array([int(text.get_text()) for text in ax.texts]).reshape(shape)
+        texts = [text.get_text() for text in ax.texts]
+        assert texts[-2:] == ["simulated", "real"]
+        ranks = np.array([int(text) for text in texts[:-2]]).reshape(shape)
         assert ranks.tolist() == table.rank(method="min").to_numpy(int).tolist()
         colours = np.asarray(ax.collections[0].get_array(), dtype=float).reshape(shape)
         np.testing.assert_allclose(colours, np.minimum(table / table.min(), 100))
