@@ -12,6 +12,7 @@ import numpy as np
 from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import (
     Sample,
+    draw_net_votes_of_counts,
     part_sizes,
     share_of_records,
     vote_probabilities,
@@ -108,11 +109,9 @@ class BinnedSample(Sample):
     def three_output_sum(
         self, bound: float, low: float, high: float, rng: np.random.Generator
     ) -> Floats:
-        above, _ = vote_probabilities(clipped_means(self.grid, 0, bound), bound, low, high)
-        _, below = vote_probabilities(clipped_means(self.grid, -bound, 0), bound, low, high)
-        up = rng.binomial(self.counts, above)
-        down = rng.binomial(self.counts - up, np.minimum(below / (1 - above), 1.0))
-        return np.asarray((up - down).sum(axis=1), dtype=float)
+        up, _ = vote_probabilities(clipped_means(self.grid, 0, bound), bound, low, high)
+        _, down = vote_probabilities(clipped_means(self.grid, -bound, 0), bound, low, high)
+        return draw_net_votes_of_counts(self.counts, up, down, rng)
 
     # Counts.
 
