@@ -47,7 +47,7 @@ class BinnedSample(Sample):
       depend on `key` and the part, not on earlier queries.
     - In means and clipped means, each record of a cell is replaced by the conditional mean of the
       (clipped) record given the cell. So the expectation is exact. The variance lacks the
-      variances within cells, about 4e-5 of the variance of a Gaussian (Jensen's inequality: no
+      variances within cells, below 3e-5 of the variance of a Gaussian (Jensen's inequality: no
       expectation of a convex function of the mean is too large).
     - Random votes of records are exact: given its cell, every record votes independently with the
       mean probability of the cell.
