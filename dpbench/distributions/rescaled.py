@@ -62,7 +62,7 @@ class Rescaled(Distribution):
         return float(abs(self.factor) ** k * self.of.moment(k))
 
     def held(self, n: int) -> float:
-        return float(self.of.held(n))
+        return float(n if self.of.bins(n) else self.of.held(n))  # records of cells are listed
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample | DenseSample:
         still = self.of.sample(rng, trials, n)

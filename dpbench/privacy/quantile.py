@@ -13,7 +13,8 @@ __all__ = ["audit_pairs", "private_quantile"]
 
 # The cap on scores bounds the total probability of all points with capped scores by 2^-60.
 LOG_CAP_ODDS = 60 * np.log(2)
-MAX_VALUES = 10_000  # from which a sample that does not hold its records lists groups of them
+# Number of records above which a `BinnedSample` lists one value for each group of records.
+MAX_VALUES = 10_000
 
 
 def private_quantile(
@@ -41,9 +42,12 @@ def private_quantile(
     time, scores below a number -W are raised to -W (W is `cap` in the code). The number W depends
     on public numbers alone. The raised scores still have sensitivity 1. They depend only on records
     with ranks within about W of q n. The total probability of pieces with raised scores is
-    below 2^-60. In a `BinnedSample` with more than `MAX_VALUES` (10^4) such records, one record
-    stands for a group of 2 W/10^4. So the simulation moves log-probabilities by at most
-    (ln((upper - lower)/h) + 42)/10^4.
+    below 2^-60.
+
+    In a `BinnedSample` with more than `MAX_VALUES` (10^4) such records, one value stands for up to
+    g records, where g is (2 W + 5)/10^4, rounded up. So the simulation moves both counts by at most
+    g, and the log-probabilities of points by at most epsilon g, for the epsilon of the exponential
+    mechanism. If g is large, epsilon g is about 4 (ln((upper - lower)/h) + 42)/10^4.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Floats, Ints
 from dpbench.samples.bins import Bins, Occupied
 from dpbench.samples.rows import Rows
 
@@ -21,6 +21,7 @@ __all__ = [
     "AddRemoveView",
     "Sample",
     "draw_net_votes",
+    "draw_net_votes_of_counts",
     "half_squares",
     "heads_probability",
     "part_sizes",
@@ -147,6 +148,30 @@ def vote_probabilities(
     """
     lean = (high - low) * (np.clip(values, -bound, bound) / bound)
     return low + np.maximum(lean, 0.0), low + np.maximum(-lean, 0.0)
+
+
+def draw_net_votes_of_counts(
+    counts: Ints, up: Floats, down: Floats, rng: np.random.Generator
+) -> Floats:
+    """Draw random votes for records at several places; return up minus down votes of each dataset.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (trials, m)
+        Number of records of each dataset at each of m places.
+    up, down : ndarray of shape (m,)
+        Probabilities that a record at a place votes up, and that it votes down.
+    rng : Generator
+        Source of the votes.
+
+    Returns
+    -------
+    ndarray of shape (trials,)
+    """
+    ups = rng.binomial(counts, up)
+    left = np.maximum(1 - up, down)  # rounding may make 1 - up less than down
+    downs = rng.binomial(counts - ups, down / np.maximum(left, np.finfo(float).tiny))
+    return np.asarray((ups - downs).sum(axis=1), dtype=float)
 
 
 def draw_net_votes(

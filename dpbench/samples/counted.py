@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Floats
 from dpbench.samples.base import (
     Sample,
+    draw_net_votes_of_counts,
     half_squares,
     heads_probability,
     part_sizes,
@@ -82,11 +83,8 @@ class CountedSample(Sample):
     def three_output_sum(
         self, bound: float, low: float, high: float, rng: np.random.Generator
     ) -> Floats:
-        above, below = vote_probabilities(self.atoms, bound, low, high)
-        up = rng.binomial(self.counts, above)
-        left = np.maximum(1 - above, below)  # rounding may make 1 - above less than below
-        down = rng.binomial(self.counts - up, below / np.maximum(left, np.finfo(float).tiny))
-        return np.asarray((up - down).sum(axis=1), dtype=float)
+        up, down = vote_probabilities(self.atoms, bound, low, high)
+        return draw_net_votes_of_counts(self.counts, up, down, rng)
 
     def quantile(self, q: float) -> Floats:
         reached = np.cumsum(self.counts, axis=1) >= max(

@@ -105,8 +105,8 @@ def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: I
     rejection sampling, as follows. Let p = marked/total, and let X ~ Binomial(drawn, p) and
     Y ~ Binomial(total - drawn, p) be independent. The hypergeometric distribution is the
     conditional distribution of X given X + Y = marked. So the code draws a value x of X, and
-    accepts x with probability P(Y = marked - x)/max_y P(Y = y). If drawn <= total/2, at least 70%
-    of the values are accepted. If `drawn` is larger, the code instead draws the number of
+    accepts x with probability P(Y = marked - x)/max_y P(Y = y). If drawn <= total/2, about 60%
+    of the values or more are accepted. If `drawn` is larger, the code instead draws the number of
     marked records among the total - drawn records that remain.
 
     Parameters

@@ -23,9 +23,10 @@ SPARE_OCTAVES = 29
 # skewed distributions have such cells.
 MAX_SHARE, MAX_RELATIVE_WIDTH, MAX_HALVINGS = 1e-6, 0.05, 30
 # Gauss-Legendre quadrature of quantile functions: a panel is halved until the sums of one panel and
-# of its two halves agree to these errors, at most MAX_BISECTIONS times.
+# of its two halves agree to these errors, at most MAX_BISECTIONS times. Near x = 0 rounding errors
+# may exceed them. More than MAX_PANELS panels for each integral, on average, come from these alone.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
-RELATIVE_ERROR, MAX_BISECTIONS = 1e-13, 60
+RELATIVE_ERROR, MAX_BISECTIONS, MAX_PANELS = 1e-13, 60, 64
 
 
 class ContinuousLaw(Protocol):
@@ -55,7 +56,8 @@ def partial_mean(law: ContinuousLaw, a: ArrayLike, b: ArrayLike, *, upper: bool)
     Returns
     -------
     ndarray
-        Integrals, with relative errors near `RELATIVE_ERROR` (1e-13).
+        Integrals, with relative errors near `RELATIVE_ERROR` (1e-13), or with the rounding errors
+        of the quantiles if these are larger.
     """
     a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
     total, rest = np.zeros(a.size), np.arange(a.size)
@@ -75,7 +77,7 @@ def partial_mean(law: ContinuousLaw, a: ArrayLike, b: ArrayLike, *, upper: bool)
         np.add.at(total, rest[~rough], (left + right)[~rough])
         low, high = np.concatenate([[low[rough], middle[rough]], [middle[rough], high[rough]]], 1)
         whole, rest = np.concatenate([left[rough], right[rough]]), np.tile(rest[rough], 2)
-        if not rest.size:
+        if not rest.size or rest.size > MAX_PANELS * a.size:
             break
     np.add.at(total, rest, whole)
     return total.reshape(a.shape)
@@ -124,7 +126,10 @@ class QuantileGrid:
         for _ in range(MAX_HALVINGS):
             x = self.law.tail_quantile(edges, upper=upper)
             width, away = np.abs(np.diff(x)), np.abs(x - median)
-            share = np.diff(edges) * width**2 / (12 * (third - first) ** 2)
+            # Divide before squaring, because squares may overflow. A difference of quartiles that
+            # rounds to 0 has no cells to halve.
+            relative = width / max(third - first, np.finfo(float).tiny)
+            share = np.diff(edges) * relative**2 / 12
             far = np.maximum(away[1:], away[:-1])
             wide = (share > MAX_SHARE) & (width > MAX_RELATIVE_WIDTH * far)
             if not wide.any():

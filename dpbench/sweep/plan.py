@@ -450,7 +450,8 @@ def _largest_n(law: Distribution, n: int, setting: Setting) -> int:
     limit = setting.estimator.most_records or MAX_RECORDS
     if law.bins(MAX_BINNED_RECORDS):
         return min(limit, MAX_BINNED_RECORDS, setting.estimator.most_at_once or MAX_BINNED_RECORDS)
-    return min(limit, int(MAX_DENSE_NUMBERS / ((law.held(n) if law.counted else n * law.d) / n)))
+    held = law.held(n) if law.counted else max(law.held(n), n * law.d)  # people hold all records
+    return min(limit, int(MAX_DENSE_NUMBERS / (held / n)))
 
 
 def _check_cell(cell: Cell, where: str) -> None:

@@ -38,6 +38,15 @@ def test_records_are_those_of_the_law_moved(of: Distribution, factor: float) -> 
     assert abs(float(moved.mean().mean()) - 3.0) < 6 * math.sqrt(law.variance / 600)
 
 
+def test_the_records_of_large_datasets_are_held() -> None:
+    of, n = LogNormal(sigma=0.5), 400_000
+    law = Rescaled(of=of, location=3.0, factor=2.0)
+    sample = law.sample(rng(1), 1, n)
+    assert isinstance(sample, DenseSample)
+    assert sample.values.size == law.held(n) == n
+    assert of.held(n) < n
+
+
 @pytest.mark.parametrize(
     ("of", "factor"),
     [

@@ -155,7 +155,7 @@ def test_laws_agree_in_distribution_with_their_drawn_records(law: Any) -> None:
 def test_the_comparison_sees_a_wrong_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = quantile_grid(T, 1000)
     wrong = grid.probabilities.copy()
-    wrong[1, 0] = np.roll(wrong[1, 0] * np.linspace(0.5, 1.5, wrong.shape[2]), 0)
+    wrong[1, 0] *= np.linspace(0.5, 1.5, wrong.shape[2])
     wrong[1, 0] /= wrong[1, 0].sum()
     monkeypatch.setitem(grid.__dict__, "probabilities", wrong)
     assert not agree(QUESTIONS["clipped"], 1000, trials=2000)
@@ -181,6 +181,14 @@ def test_the_trimmed_mean_is_that_of_the_records() -> None:
     for fraction in (0.0, 0.01, 0.3, 0.499):
         found, wanted = sample.trimmed_mean(fraction), other.trimmed_mean(fraction)
         assert np.std(found - wanted) < 0.02 * np.std(wanted)
+
+
+@pytest.mark.filterwarnings("error")
+def test_votes_at_a_large_epsilon_are_signs() -> None:
+    sample = draw(Gaussian(), trials=2)
+    signs = 2 * sample.count(0.0, np.inf) - sample.n
+    for low in (0.0, 1e-17):  # 1 - low is 1.0 in both cases
+        np.testing.assert_array_equal(sample.three_output_sum(1e-300, low, 1.0, rng()), signs)
 
 
 def test_parts_add_up_to_the_whole() -> None:

@@ -30,7 +30,6 @@ def test_parts_and_groups_keep_the_records_of_people() -> None:
     large, small = sample.groups(2, rng)
     assert large.kept_means(1) == pytest.approx(np.array([[5.0, 1], [8, 7]]))
     assert small.sizes.tolist() == [[2], [1]]
-    assert small.half_squared_differences is not None
     assert sample.half_squared_differences(rng).n == 1
 
 

@@ -111,6 +111,24 @@ def test_a_partial_mean_passes_the_gap_of_a_mixture() -> None:
     np.testing.assert_allclose(partial_mean(MIXTURE, 0.0, t, upper=True), clean + outliers, 1e-11)
 
 
+@pytest.mark.parametrize("c", [1e-5, 1e-9, 1e-14])
+def test_clips_near_0_end_at_rounding_errors(c: float) -> None:
+    """Quantiles near 0 have the rounding errors of the location, which no bisection reduces."""
+    grid, law = quantile_grid(Gaussian(location=1), 10**6), stats.norm(1)
+    low, high = grid.bounds
+    found = (high - low) @ grid.clipped_means(np.array([[-c]]), np.array([[c]]))[0]
+    assert found == pytest.approx(c * (law.sf(0) - law.cdf(0)), rel=1e-4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("location", "scale"), [(0, 1e200), (0, 1e-200), (1e9, 1e-9), (1e9, 1)])
+def test_cells_of_any_location_and_scale(location: float, scale: float) -> None:
+    law = Gaussian(location=location, scale=scale)
+    grid = quantile_grid(law, 10**6)
+    low, high = grid.bounds
+    assert abs((high - low) @ grid.means - location) <= 1e-13 * max(scale, location)
+
+
 def test_numbers_are_located_in_their_cells() -> None:
     for law in EVERY_LAW:
         grid = quantile_grid(law, 10**5)

@@ -36,6 +36,7 @@ from tests.sweeps import CLIP, COIN, PURE, sweep_of
 
 PAIR = {"kind": "two_point_family", "k": [2, 3], "c": [0, 1]}
 T = {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2}
+NUMBERS = {"kind": "bounded_zipf", "exponent": 0, "largest": 1000}  # mean 500.5
 SPEC: dict[str, Any] = {
     "families": {"pair": PAIR, "t": T},
     "estimators": {
@@ -241,6 +242,7 @@ def test_refusals(changes: dict[str, Any], line: str) -> None:
         ({"kind": "signed_two_point", "d": 1000, "p": 1e-6, "k": 2}, 10**10, 10**12),
         ({"kind": "product_two_point", "d": 1000, "p": 1e-9}, 10**10, 10**12),
         ({"kind": "hypercube", "d": 1000}, 10**4, 10**6),
+        ({"kind": "user_means", "of": T, "m": NUMBERS}, 10**4, 10**6),
     ],
 )
 def test_data_beyond_memory_are_refused(family: dict[str, Any], fits: int, large: int) -> None:

@@ -38,7 +38,14 @@ from dpbench.estimators import BoundedContributionMean, ClippedMean
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import atoms
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
-from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, standard_normal
+from dpbench.theory.exact.noise import (
+    Gaussian,
+    Laplace,
+    Noise,
+    Staircase,
+    additive,
+    standard_normal,
+)
 from dpbench.theory.exact.ratio import laplaces_above
 
 __all__ = ["cap_errors"]
@@ -200,7 +207,11 @@ def _scaled(noise: Noise, factor: float) -> Noise:
     """Return the noise times a factor, which is not negative."""
     if isinstance(noise, Gaussian):
         return Gaussian(noise.sd * factor)
-    return Laplace(noise.scale * factor) if isinstance(noise, Laplace) else noise
+    if isinstance(noise, Laplace):
+        return Laplace(noise.scale * factor)
+    if isinstance(noise, Staircase):
+        return replace(noise, sensitivity=noise.sensitivity * factor)
+    raise TypeError(f"{type(noise).__name__}: cannot be multiplied by a factor")
 
 
 @exact_for(BoundedContributionMean)
@@ -210,7 +221,8 @@ def _contribution_error(
     """Return the exact value of a column for a mean of people with capped weights.
 
     The columns ``q90``, ``noise_q90``, ``mean_error`` and ``rmse`` are known if the noise of the
-    count is small. Numbers are released as by `ClippedMean`.
+    count is small. With staircase noise only ``rmse`` is known. Numbers are released as by
+    `ClippedMean`.
     """
     centre, half = (e.lower + e.upper) / 2, (e.upper - e.lower) / 2
     if not isinstance(law, dist.UserMeans) or not law.has_rows:

@@ -13,6 +13,7 @@ from dpbench.distributions import Bernoulli, BoundedZipf, Gaussian, StudentT, Us
 from dpbench.distributions import ZeroTruncatedPoisson as Poisson
 from dpbench.estimators import BoundedContributionMean, ClippedMean
 from dpbench.privacy import Budget, Ledger
+from dpbench.theory.exact.noise import Staircase
 from dpbench.theory.exact.people import cap_errors
 from dpbench.theory.exact.value import exact
 
@@ -61,6 +62,18 @@ def test_equal_numbers_agree_with_the_clipped_mean(budget: Budget, metric: str) 
         estimator = BoundedContributionMean(lower=0, upper=1, cap=8, **options)  # type: ignore[arg-type]
         expected = exact(metric, clipped, means, n, budget)
         assert exact(metric, estimator, means, n, budget) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("options", [{"cap": 8, "weights": "equal"}, {"cap": 1}])
+def test_staircase_noise_is_in_the_unit_of_the_data(options: dict[str, Any]) -> None:
+    n, epsilon, estimator = 50, 4.0, BoundedContributionMean(lower=-2, upper=3, **options)
+    squares = {
+        noise: exact("rmse", estimator, PLAIN, n, PureDP(epsilon, noise_by=noise)) ** 2
+        for noise in ("laplace", "staircase")
+    }
+    saved = 2 * (5 / (n * epsilon)) ** 2 - Staircase(epsilon, 5 / n).variance
+    assert squares["laplace"] - squares["staircase"] == pytest.approx(saved)
+    assert np.isnan(exact("q90", estimator, PLAIN, n, PureDP(epsilon, noise_by="staircase")))
 
 
 def test_the_parts_of_the_error() -> None:
