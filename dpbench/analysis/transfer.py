@@ -64,7 +64,7 @@ def choice_loss(one: Floats, other: Floats) -> Floats:
 
 @validated
 class Transfer(Claim):
-    """Claim that what holds of estimators on one distribution holds on others.
+    """Claim that the order, or the choice, of estimators carries over between distributions.
 
     For each n and budget, the order of the estimators by their error on a source distribution is
     compared with their order on each target. The theorem ``same_order`` states the mean of

@@ -229,7 +229,8 @@ def _score(entry: FileEntry, file: Path, suite: Suite, out: Path, options: Score
         rows, {entry.card.name: entry.card}, _scores_metadata(suite.name, seed, origin, options)
     )
     _store(scores, suite, out, failures)
-    say(f"next: {command_line(['suite', 'compare', str(out)])}")
+    other = [] if suite.name == SUITE else [f"suite={suite.name}"]
+    say(f"next: {command_line(['suite', 'compare', str(out), *other])}")
     return _say_below(scores)
 
 

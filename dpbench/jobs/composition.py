@@ -316,6 +316,9 @@ def _known_problem(lines: Sequence[str]) -> str:
     unknown = re.match(r"Could not override '([^']+)'", lines[0])
     if unknown and unknown[1] in SECTIONS:
         return f"{unknown[1]}: {_label_advice(unknown[1], 'NAME')}"
+    missing = re.search(r"Key '([^']+)' is not in struct", " ".join(lines))
+    if unknown and missing:
+        return f"{unknown[1]}: it has no key {missing[1]!r}; to add one write +{unknown[1]}=..."
     if unknown:
         return f"{unknown[1]}: no file is chosen there; to add one write +{unknown[1]}=..."
     several = re.match(r"Ambiguous value for argument '(.*)'$", lines[0])

@@ -44,8 +44,8 @@ def best_cap(
 ) -> CapChoice:
     """Find the cap on the records of a person with the smallest predicted error.
 
-    The prediction uses public knowledge only: a law of the numbers of records, the variances within
-    and between people, n and the budget. It draws no random numbers.
+    The prediction uses public knowledge only: a distribution of the numbers of records, the
+    variances within and between people, n and the budget. It draws no random numbers.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def best_cap(
         Estimator with the public interval and the weights of people. Its `cap` is not used.
     law : UserMeans
         Assumed distribution of people: Gaussian records, with Gaussian effects of people or none,
-        or records with two values inside the interval. The numbers of records follow a law.
+        or records with two values inside the interval. The numbers of records may differ.
     n : int
         Number of people.
     budget : Budget
@@ -66,7 +66,7 @@ def best_cap(
     Raises
     ------
     ConfigError
-        If no error is known for this law.
+        If no error is known for this distribution, if it is no `UserMeans`, or if n is below 1.
 
     Examples
     --------
@@ -78,6 +78,10 @@ def best_cap(
     >>> best_cap(mean, people, 3000, PureDP(1.0)).cap
     5
     """
+    if not isinstance(law, UserMeans):
+        raise ConfigError(f"law: {law!r}: no numbers of records; give UserMeans(of=..., m=...)")
+    if n < 1:
+        raise ConfigError(f"n: {n}: not a number of people; give 1 or more")
     largest = int(law.numbers[0].max())
     caps = np.arange(1, min(largest, MAX_ALL_CAPS) + 1)
     if largest > MAX_ALL_CAPS:

@@ -142,7 +142,7 @@ def _ranking(plan: ReleasePlan) -> Iterator[str]:
         yield f"{row.estimator:{width}}{row.assumes:29}{row.q90:6.3g} {ends:>12}"
     free = [row for row in plan.rows if row.assumes.startswith("nothing") and row.q90 < math.inf]
     if free:  # the rows are sorted by q90
-        yield f"Without any assumption, take {free[0].estimator}: q90 {free[0].q90:.3g}."
+        yield f"Without bounds or moments, take {free[0].estimator}: q90 {free[0].q90:.3g}."
     largest = max((row.trials for row in plan.rows), default=0)
     for row in plan.rows:
         if 0 < row.trials < largest:

@@ -63,7 +63,7 @@ LEGENDS = {
     "problem_list": "known: kind of records; public sd, order k of a bounded moment,\n"
     "radius R of the mean; bound: lower bound on the q90 of private estimators",
 }
-RELATIVE_NOTE = "bound: no lower bound here, but the smallest error of the archive's entries"
+RELATIVE_NOTE = "in this suite, bound is the smallest error of an entry of the archive"
 # Upper end of the horizontal axis of profiles.
 MAX_PLOTTED_SCORE = 100.0
 

@@ -502,7 +502,7 @@ def _check_size(cell: Cell, setting: Setting, key: str) -> None:
     """
     most_records = setting.estimator.most_records or cell.n
     if cell.n > most_records:
-        raise ConfigError(f"{key}: {setting.label} takes at most {most_records} records")
+        raise ConfigError(f"{key}: {setting.label} takes at most {most_records:,} records")
     least = setting.estimator.least_records(cell.members[0][1].d, setting.budget)
     if cell.n < least:
         raise ConfigError(f"{key}: {setting.label} needs at least {least} records")
@@ -511,9 +511,9 @@ def _check_size(cell: Cell, setting: Setting, key: str) -> None:
         if not any(law.bins(cell.n) for _, law in cell.members):
             reason = f" draws every record; at most {MAX_DENSE_NUMBERS} numbers per trial"
         elif limit < MAX_BINNED_RECORDS:
-            reason = f": {setting.label} takes all records at once; at most {limit}"
+            reason = f": {setting.label} takes all records at once; give an n of at most {limit:,}"
         else:
-            reason = f": at most {limit} records"
+            reason = f": a dataset is too large; give an n of at most {limit:,}"
         raise ConfigError(f"{key}: {cell.family_label}{reason}")
 
 

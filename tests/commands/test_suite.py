@@ -216,7 +216,7 @@ def test_an_entry_of_the_suite_of_real_data(
     (entry_folder / "wide_clip.py").write_text(entry_text())
     words = ["suite", "run", "wide_clip.py", "quick=true", "n_jobs=1", f"suite={REAL_SUITE}"]
     assert run([*words, "seed=4"]) == 0
-    assert "no lower bound here, but the smallest error" in capsys.readouterr().out
+    assert "bound is the smallest error of an entry of the archive" in capsys.readouterr().out
     monkeypatch.undo()
     monkeypatch.chdir(entry_folder)
     found = Scores.read(entry_folder / "wide_clip.parquet", read_suite(REAL_SUITE))

@@ -99,6 +99,7 @@ def _followed(word: str, message: str) -> str:
         ("plugins=json", ["plugins: 'json': expected a list: [json]"]),
         ("sweep.estimators.odd.kind=median", ["minimax, rate, mean; to add one write +sweep"]),
         ("estimator@sweep.estimators.x=median", ["no file is chosen there; to add one write +"]),
+        ("sweep.parts={x: {n: [9], trials: 5}}", ["no key 'x'; to add one write +sweep.parts="]),
         ("sweep.estimators=[minimax]", ["expected a mapping; a part chooses by ++sweep.parts"]),
         ("runner.adress=tcp://x:1", ["did you mean 'address'? choose", "not set in this sweep"]),
     ],

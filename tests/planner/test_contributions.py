@@ -31,3 +31,9 @@ def test_a_law_without_a_known_error_is_refused() -> None:
     tails = UserMeans(of=StudentT(tail_index=4.0), m=BoundedZipf(exponent=1, largest=5))
     with pytest.raises(ConfigError, match="no error is known"):
         best_cap(MEAN, tails, 1000, PureDP(1.0))
+    with pytest.raises(
+        ConfigError, match=r"law: Gaussian.*: no numbers of records; give UserMeans"
+    ):
+        best_cap(MEAN, Gaussian(), 1000, PureDP(1.0))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="n: 0: not a number of people; give 1 or more"):
+        best_cap(MEAN, PEOPLE, 0, PureDP(1.0))

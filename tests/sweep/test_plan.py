@@ -276,15 +276,15 @@ def test_continuous_data_may_be_large_but_not_held() -> None:
     assert largest_n(cell.family, 10, MEAN) == MAX_BINNED_RECORDS
     function = {"kind": "subsample_aggregate", "buckets": 9, "lower": 0, "upper": 1}
     friendly = {"kind": "friendly_core_mean", "sigma": 1}
-    held = "t: e takes all records at once; at most"
+    held = "t: e takes all records at once; give an n of at most"
     for n, estimator, line in (
-        (10**12 + 1, mean, "t: at most 1000000000000 records"),
-        (1001, {"kind": "binary_minimax"}, "e takes at most 1000 records"),
-        (10**9, _Outside(), f"{held} 100000000"),
-        (10**8, friendly, f"{held} 300000"),
-        (10**8, {"kind": "coordinate_wise", "base": friendly}, f"{held} 300000"),
-        (10**8, {**function, "base": spreads}, f"{held} 300000"),
-        (10**9, {**function, "base": _Outside()}, f"{held} 900000000"),
+        (10**12 + 1, mean, "t: a dataset is too large; give an n of at most 1,000,000,000,000"),
+        (1001, {"kind": "binary_minimax"}, "e takes at most 1,000 records"),
+        (10**9, _Outside(), f"{held} 100,000,000"),
+        (10**8, friendly, f"{held} 300,000"),
+        (10**8, {"kind": "coordinate_wise", "base": friendly}, f"{held} 300,000"),
+        (10**8, {**function, "base": spreads}, f"{held} 300,000"),
+        (10**9, {**function, "base": _Outside()}, f"{held} 900,000,000"),
     ):
         with pytest.raises(ConfigError) as caught:
             _large(n, {"e": estimator})
