@@ -110,10 +110,11 @@ def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
         Font of all text. ``"sans"`` by default.
     """
     import matplotlib as mpl
+    from matplotlib.rcsetup import cycler
 
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(THEME | {"axes.prop_cycle": mpl.cycler(color=COLOURS)})
+        mpl.rcParams.update(THEME | {"axes.prop_cycle": cycler(color=COLOURS)})
         mpl.rcParams.update(SETTINGS | IN_SIZE[width])
         mpl.rcParams.update(SERIF if font == "serif" else {})
         yield

@@ -10,7 +10,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-import seaborn as sns
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -35,22 +34,6 @@ def test_a_callers_settings_stay() -> None:
         with pytest.raises(KeyError), style("column"):
             raise KeyError(mpl.rcParams["lines.linewidth"])
         assert (dict(mpl.rcParams), to_rgb("b")) == (before, blue)
-
-
-def test_the_theme_is_seaborns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for its colour map, which is registered where seaborn is loaded, and no figure uses."""
-    monkeypatch.setattr("dpbench.output.style.SETTINGS", {})
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        sns.set_theme(context="paper", style="ticks", palette="colorblind", color_codes=False)
-        wanted = dict(mpl.rcParams)
-    with style():
-        found = dict(mpl.rcParams)
-    for settings in (wanted, found):
-        settings["axes.prop_cycle"] = [*map(to_rgb, settings["axes.prop_cycle"].by_key()["color"])]
-    assert {name for name in wanted if found[name] != wanted[name]} == {"image.cmap"}
-    colours = [look["color"] for look in line_styles(map(str, range(12))).values()]
-    assert colours == list(sns.color_palette("colorblind", 12))
 
 
 def test_line_styles_do_not_depend_on_the_order() -> None:
