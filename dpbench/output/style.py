@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dpbench.errors import ConfigError
 from dpbench.output.files import Stamps, atomic
+from dpbench.output.theme import COLOURS, THEME
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,12 +110,11 @@ def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
         Font of all text. ``"sans"`` by default.
     """
     import matplotlib as mpl
-    import seaborn as sns
+    from matplotlib.rcsetup import cycler
 
     with mpl.rc_context():
         mpl.rcdefaults()
-        # Colour codes are global: a new meaning of "b" would outlast this context.
-        sns.set_theme(context="paper", style="ticks", palette="colorblind", color_codes=False)
+        mpl.rcParams.update(THEME | {"axes.prop_cycle": cycler(color=COLOURS)})
         mpl.rcParams.update(SETTINGS | IN_SIZE[width])
         mpl.rcParams.update(SERIF if font == "serif" else {})
         yield
@@ -200,10 +200,10 @@ def line_styles(labels: Iterable[str], free: Iterable[str] = ()) -> dict[str, di
     free : iterable of str
         Labels of curves without privacy, which are grey.
     """
-    import seaborn as sns
+    from matplotlib.colors import to_rgb
 
     ordered, grey = sorted(set(labels), key=natural_sort_key), set(free)
-    colours = sns.color_palette("colorblind", max(len(ordered), 1))
+    colours = itertools.cycle(map(to_rgb, COLOURS))
     looks = zip(ordered, colours, itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
     return {
         label: {
