@@ -222,8 +222,10 @@ class UserLevelMean(Estimator):
         return Estimate(middle + half_width * noisy, middle + half_width * exact)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        if d is None or d == 1:
+        if d is None:
             return audit_pairs(n, self._bins, budget)
+        if d == 1:
+            return []
         # Others have one record at 0. The first person is in the histogram, the last is averaged.
         others, far, blank = np.tile(np.eye(d)[0], (n, 1)), 1e6, d - 2
         many = np.append(d - 1.0, np.full(d - 1, far))
