@@ -475,9 +475,9 @@ class ApproxDP(Budget):
     def _number_noise(self) -> _NumberNoise | None:
         if self.noise_by != "tulap":
             return None
-        amounts = self.named_amounts
         return _NumberNoise(
-            partial(tulap.draw, **amounts), partial(tulap.upper_quantile, **amounts)
+            partial(tulap.draw, epsilon=self.epsilon, delta=self.delta),
+            partial(tulap.upper_quantile, epsilon=self.epsilon, delta=self.delta),
         )
 
     @cached_property

@@ -29,7 +29,7 @@ def tail(budget: ApproxDP, x: Floats) -> Floats:
     upper = np.unique([1e-300, *np.linspace(1e-6, 0.5, 1000), *steps])
     points = budget.noise_tail(upper, 1.0, 1.0)
     right = np.interp(np.abs(x), points[::-1], upper[::-1], right=0.0)
-    return np.where(x < 0, 1 - right, right)
+    return np.asarray(np.where(x < 0, 1 - right, right))
 
 
 @each_budget
