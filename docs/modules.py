@@ -29,7 +29,8 @@ PARTS = (
 DERIVATION_MODULES = (
     "dpbench.estimators.binary_risk", "dpbench.privacy.conversions", "dpbench.privacy.histogram",
     "dpbench.privacy.neighbours", "dpbench.privacy.noisy_search", "dpbench.privacy.quantile",
-    "dpbench.privacy.smooth", "dpbench.privacy.staircase", "dpbench.audit.bounds",
+    "dpbench.privacy.smooth", "dpbench.privacy.staircase", "dpbench.privacy.tulap",
+    "dpbench.audit.bounds",
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ s = 2 (R + T)/n.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -39,7 +40,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
-from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.registry import MomentOrder, MomentScale, Probability, Radius, validated
 from dpbench.samples import Sample
 
@@ -248,8 +249,11 @@ def _averaging_budget(budget: Budget) -> Budget:
     """Return `budget` for noise that is added to every single record before averaging.
 
     A pure-DP budget is returned with Laplace noise, even if it has staircase noise, and with the
-    neighbouring relation ``replace``. Any other budget is returned unchanged.
+    neighbouring relation ``replace``. An (epsilon, delta) budget with Tulap noise is returned with
+    Laplace noise. Any other budget is returned unchanged.
     """
+    if isinstance(budget, ApproxDP) and budget.noise_by == "tulap":
+        return replace(budget, noise_by="laplace")
     return PureDP(budget.epsilon) if isinstance(budget, PureDP) else budget
 
 

@@ -42,7 +42,7 @@ def _with_gaussian_noise(budget: Budget) -> Budget:
 
     Other budgets are returned unchanged.
     """
-    if isinstance(budget, ApproxDP) and budget.noise_by == "best":
+    if isinstance(budget, ApproxDP) and budget.noise_by in ("best", "tulap"):
         return replace(budget, noise_by="analytic")
     return budget
 

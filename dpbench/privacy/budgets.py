@@ -12,17 +12,17 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, replace
-from functools import cache, cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from functools import cache, cached_property, partial
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
 from dpbench.arrays import Floats
-from dpbench.privacy import staircase
+from dpbench.privacy import staircase, tulap
 from dpbench.privacy.conversions import (
     analytic_sd,
     approx_of_rho,
@@ -44,6 +44,21 @@ MIN_AMOUNT = 1e-12  # smallest amount of a budget
 MIN_CONVERTED_EPSILON = 1e-9  # smallest epsilon of a converted budget
 Relation = Literal["replace", "add_remove"]
 Positive = Annotated[float, Field(gt=0, ge=MIN_AMOUNT, le=1e6)]
+
+
+class _NumberNoise(NamedTuple):
+    """Noise that is private for one number only, at sensitivity 1.
+
+    Parameters
+    ----------
+    draw : callable
+        Function of a generator and a shape that draws independent noises.
+    upper_quantile : callable
+        Function that returns the points which the noise exceeds with given probabilities.
+    """
+
+    draw: Callable[[np.random.Generator, tuple[int, ...]], Floats]
+    upper_quantile: Callable[[Floats], Floats]
 
 
 class Budget(Registered):
@@ -145,9 +160,9 @@ class Budget(Registered):
         return self._sd(l1, l2) is not None
 
     @property
-    def _has_staircase(self) -> bool:
-        """True if the noise of a single number is staircase noise instead of Laplace noise."""
-        return getattr(self, "noise_by", None) == "staircase"
+    def _number_noise(self) -> _NumberNoise | None:
+        """Noise of a single number in place of Laplace noise; None if there is no such noise."""
+        return None
 
     def noise(
         self,
@@ -184,8 +199,8 @@ class Budget(Registered):
         """
         if (sd := self._sd(l1, l2)) is not None:
             return np.asarray(rng.normal(0.0, sd * l2 / np.sqrt(draws), shape))
-        if self._has_staircase and single and draws == 1:
-            return np.asarray(l1 * staircase.draw(rng, shape, self.pure_epsilon))
+        if single and draws == 1 and (number_noise := self._number_noise) is not None:
+            return np.asarray(l1 * number_noise.draw(rng, shape))
         scale = l1 / self.pure_epsilon
         if draws == 1:
             return np.asarray(rng.laplace(0.0, scale, shape))
@@ -219,8 +234,8 @@ class Budget(Registered):
         factor = current_noise_factor()
         if (sd := self._sd(l1, l2)) is not None:
             return np.asarray(factor * (-sd * l2 * ndtri(upper)))
-        if self._has_staircase and l1 == l2:
-            return np.asarray(factor * (l1 * staircase.upper_quantile(upper, self.pure_epsilon)))
+        if l1 == l2 and (number_noise := self._number_noise) is not None:
+            return np.asarray(factor * (l1 * number_noise.upper_quantile(upper)))
         return np.asarray(factor * (-np.log(2 * upper) * l1 / self.pure_epsilon))
 
     @property
@@ -257,6 +272,15 @@ class PureDP(Budget):
     neighbours: Relation = "replace"
     notion: ClassVar[str] = "pure"
     added_parameters: ClassVar[dict[str, Any]] = {**Budget.added_parameters, "noise_by": "laplace"}
+
+    @property
+    def _number_noise(self) -> _NumberNoise | None:
+        if self.noise_by == "laplace":
+            return None
+        return _NumberNoise(
+            partial(staircase.draw, epsilon=self.epsilon),
+            partial(staircase.upper_quantile, epsilon=self.epsilon),
+        )
 
 
 @validated_positional
@@ -395,7 +419,7 @@ class ApproxDP(Budget):
         probability mass `delta`.
     delta : float in (0, 1)
         Probability mass to which the bound need not apply.
-    noise_by : {'best', 'analytic', 'classical', 'ksu20', 'laplace'}
+    noise_by : {'best', 'analytic', 'classical', 'ksu20', 'laplace', 'tulap'}
         Additive noise. Let l1 and l2 be the sensitivities in the l1 and in the l2 norm.
 
         - ``laplace``: Laplace noise of scale l1/epsilon.
@@ -410,11 +434,14 @@ class ApproxDP(Budget):
           for epsilon <= 1 only.
         - ``ksu20``: Gaussian noise with standard deviation sqrt(2 ln(2/delta)) l2/epsilon (KSU20,
           Lemma 2.8), for epsilon <= 1 only.
+        - ``tulap``: Tulap noise for one number (AS18, AV23), bounded and canonical. If l1 and l2
+          differ, the noise is that of ``best``. Averages of several noises, and vectors with
+          l1 = l2, have Laplace noise.
     """
 
     epsilon: Positive
     delta: Annotated[float, Field(gt=0, lt=1)]
-    noise_by: Literal["best", "analytic", "classical", "ksu20", "laplace"] = "best"
+    noise_by: Literal["best", "analytic", "classical", "ksu20", "laplace", "tulap"] = "best"
     neighbours: Relation = "replace"
     notion: ClassVar[str] = "approx"
 
@@ -438,9 +465,20 @@ class ApproxDP(Budget):
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float | None:
         laplace = self.noise_by == "laplace"
-        if self.noise_by == "best":  # choose once for all trials of a batch
+        if self.noise_by == "tulap":  # noise of one number, which no Gaussian noise replaces
+            laplace = bool(np.all(np.equal(l1, l2)))
+        if self.noise_by in ("best", "tulap") and not laplace:  # once for all trials of a batch
             laplace = bool(np.all(np.sqrt(2) * l1 / self.epsilon <= self._gaussian * l2))
         return None if laplace else self._gaussian
+
+    @property
+    def _number_noise(self) -> _NumberNoise | None:
+        if self.noise_by != "tulap":
+            return None
+        return _NumberNoise(
+            partial(tulap.draw, epsilon=self.epsilon, delta=self.delta),
+            partial(tulap.upper_quantile, epsilon=self.epsilon, delta=self.delta),
+        )
 
     @cached_property
     def _gaussian(self) -> float:

@@ -274,6 +274,11 @@ THEOREMS = {
     # Columns under one budget: the docstring of `dpbench.estimators.columns` derives the ratios of
     # the total error for shares of a budget (DR14) and for one noise for the row (HT10).
     "column_shares": Theorem("DR14, HT10 (numbers not checked)", "ratio", _is(math.nan), "rmse"),
+    # One noise over another for d numbers at one budget, from the second moments of the K-norm
+    # mechanisms of the cube and the ball (HT10), of staircase noise and of Tulap noise.
+    "noise_for_vectors": Theorem(
+        "HT10, GV14, AS18 (numbers not checked)", "ratio", _is(math.nan), "rmse"
+    ),
     "minimax_risk": Theorem("GRS09, GS10 (numbers not checked)", "level", _is(1), "rmse"),
     "exact_noise": Theorem(EXACT, "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem(EXACT, "level", _is(1), "private_q90"),

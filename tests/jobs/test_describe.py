@@ -265,7 +265,7 @@ def test_help_on_a_plugins_kind(
     [
         (["nope"], "--help: 'nope': choose from sweep, kind, figure"),
         (["swep"], "--help: 'swep': did you mean 'sweep'? choose from sweep"),
-        (["sweep", "nope"], "--help sweep: 'nope': no such sweep; choose from add_remove,"),
+        (["sweep", "zzz"], "--help sweep: 'zzz': no such sweep; choose from add_remove,"),
         (["figure", "nope"], "--help figure: 'nope': no such figure; choose from against_param"),
         (["kind", "mine", "plugins=[no_such]"], "plugins: 'no_such': ModuleNotFoundError"),
         (["sweep", "quick", "audit"], "--help: 'audit': give a topic and one name"),

@@ -21,6 +21,7 @@ ZEROS, VECTORS = np.zeros(500), np.zeros((500, 3))
 ADDED: list[tuple[Budget, Callable[[Ledger], Any]]] = [
     *((one, lambda a: a.add_noise(ZEROS, 2.0)) for one in (PURE, ZCDP(0.5), GDP(1.0))),
     (PureDP(1.0, "staircase"), lambda a: a.add_noise(ZEROS, 2.0)),
+    (ApproxDP(1.0, 1e-6, "tulap"), lambda a: a.add_noise(ZEROS, 2.0)),
     (ApproxDP(1.0, 1e-6), lambda a: a.add_noise(VECTORS, 2.0)),
     (PURE, lambda a: a.add_noise(ZEROS, 2.0, draws=3)),
     (PURE, lambda a: a.add_l2_noise(VECTORS, 2.0)),

@@ -8,6 +8,7 @@ records are within t of their mean (`gaussian_tail`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,10 +154,7 @@ def _local_step(e: est.LocalMean, setting: ReleaseSetting) -> ClipAndNoise | Non
     if e.mechanism == "three_values":
         return None
     if e.mechanism == "additive":
-        mechanism_budget = (
-            PureDP(setting.budget.epsilon) if isinstance(setting.budget, PureDP) else setting.budget
-        )  # Laplace
-        variance = additive(mechanism_budget, 2.0, 2.0).variance
+        variance = additive(_averaging_budget(setting.budget), 2.0, 2.0).variance
     else:
         odds = float(np.exp(min(setting.budget.pure_epsilon, 700.0)))
         variance = ((odds + 1) / (odds - 1)) ** 2
@@ -164,13 +162,20 @@ def _local_step(e: est.LocalMean, setting: ReleaseSetting) -> ClipAndNoise | Non
     if e.policy == "minimax":
         t = best_clip_threshold(e.k, e.radius / e.scale, e.beta, unit_noise)
     else:
-        mechanism_budget = (
-            PureDP(setting.budget.epsilon) if isinstance(setting.budget, PureDP) else setting.budget
-        )
+        mechanism_budget = _averaging_budget(setting.budget)
         epsilon = np.log(1 / e.beta) / unit_noise_quantile(mechanism_budget, e.beta)
         t = float((setting.n * epsilon**2) ** (0.5 / e.k))
     half_width = e.radius + e.scale * t
     return ClipAndNoise(Gaussian(unit_noise.sd * half_width), half_width, 0.0, setting.n)
+
+
+def _averaging_budget(budget: Budget) -> Budget:
+    """Return the budget with Laplace noise in place of noise that is for one number only."""
+    if isinstance(budget, PureDP):
+        return PureDP(budget.epsilon)
+    if isinstance(budget, ApproxDP) and budget.noise_by == "tulap":
+        return replace(budget, noise_by="laplace")
+    return budget
 
 
 class Histogram(NamedTuple):

@@ -19,8 +19,8 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = [
-    "NOISE_GRID_POINTS", "Gaussian", "Laplace", "Noise", "Radial", "Staircase", "additive",
-    "binomial", "concentrated", "standard_normal",
+    "NOISE_GRID_POINTS", "Gaussian", "Laplace", "Noise", "Radial", "Staircase", "Tulap",
+    "additive", "binomial", "concentrated", "standard_normal",
 ]  # fmt: skip
 
 NOISE_GRID_POINTS = 4001  # grid points for a continuous distribution
@@ -83,6 +83,10 @@ class Noise(ABC):
     def norm_mean(self, d: int) -> float:
         """Return the mean l2 norm of a noise vector of d coordinates; NaN without a formula."""
         return float("nan")
+
+    def norm_rms(self, d: int) -> float:
+        """Return the root mean square of the l2 norm of a noise vector of d coordinates."""
+        return float(np.sqrt(d * self.variance))
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,9 @@ class Radial(Laplace):
     def norm_mean(self, d: int) -> float:
         return d * self.scale
 
+    def norm_rms(self, d: int) -> float:
+        return float(np.sqrt(d * (d + 1))) * self.scale
+
 
 @dataclass(frozen=True)
 class Staircase(Noise):
@@ -293,6 +300,75 @@ class Staircase(Noise):
         return np.asarray(np.abs(c) + self.sensitivity * rest)
 
 
+@dataclass(frozen=True)
+class Tulap(Noise):
+    """Tulap noise of one number (Awan and Slavkovic, AS18, theorem number not checked).
+
+    Let b = e^-epsilon, and let N = G - H + U with independent geometric numbers G and H,
+    P(G >= k) = b^k, and U uniform on [-1/2, 1/2]. With q = 2 delta b/(1 - b + 2 delta b) the noise
+    is N given that N is between its q/2 and 1 - q/2 quantiles, in units of the sensitivity.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+        Privacy parameter.
+    delta : float in (0, 1)
+        Privacy parameter.
+    sensitivity : float > 0
+        Sensitivity of the number.
+    """
+
+    epsilon: float
+    delta: float
+    sensitivity: float
+
+    @property
+    def _tail(self) -> tuple[Floats, Floats]:
+        """Points from 0 on between which the tail probability is linear, and its values there."""
+        x, tail = _tulap_tail(self.epsilon, self.delta)
+        return self.sensitivity * x, tail
+
+    def cdf(self, x: Floats) -> Floats:
+        tail = np.interp(np.abs(x), *self._tail)
+        return np.asarray(np.where(x < 0, tail, 1 - tail))
+
+    def isf(self, upper: float) -> float:
+        x, tail = self._tail
+        return float(np.interp(upper, tail[::-1], x[::-1]))
+
+    @property
+    def variance(self) -> float:
+        x, tail = self._tail  # E X^2 = 4 int_0^inf x P(X > x) dx; Simpson's rule is exact
+        middle = (x[1:] + x[:-1]) * (tail[1:] + tail[:-1])
+        moments = x[1:] * tail[1:] + middle + x[:-1] * tail[:-1]
+        return float(4 / 6 * np.sum(np.diff(x) * moments))
+
+    def distance(self, c: Floats) -> Floats:
+        x, tail = self._tail
+        beyond = np.append(np.cumsum((np.diff(x) * (tail[1:] + tail[:-1]) / 2)[::-1])[::-1], 0.0)
+        shift = np.minimum(np.abs(c), x[-1])
+        right = np.searchsorted(x, shift)
+        area = (np.interp(shift, x, tail) + tail[right]) / 2 * (x[right] - shift)
+        return np.asarray(np.abs(c) + 2 * (beyond[right] + area))
+
+
+@cache
+def _tulap_tail(epsilon: float, delta: float) -> tuple[Floats, Floats]:
+    """Return points x >= 0 between which P(X > x) is linear for Tulap noise X, and P(X > x).
+
+    The sensitivity is 1. The last point is the largest value of the noise.
+    """
+    b = float(np.exp(-epsilon))
+    q = 2 * delta * b / (1 - b + 2 * delta * b)
+    steps = np.arange(2 + int(np.log(2 / q) / epsilon))
+    x = np.append(0.0, steps + 0.5)
+    tail = np.append(0.5, b ** (steps + 1) / (1 + b))  # of N, without the condition
+    end = float(np.interp(q / 2, tail[::-1], x[::-1]))
+    inside = x < end
+    x, tail = np.append(x[inside], end), np.append(tail[inside], q / 2)
+    return x, (tail - q / 2) / (1 - q)
+
+
 @cache
 def _gaussian_sd(epsilon: float, delta: float) -> float:
     """Return the smallest standard deviation s of Gaussian noise that is (epsilon, delta)-DP.
@@ -318,6 +394,15 @@ def _gaussian_sd(epsilon: float, delta: float) -> float:
     return float(np.exp(brentq(excess, np.log(0.01 / np.sqrt(1 + epsilon)), np.log(sufficient))))
 
 
+def _number_noise(budget: Budget, sensitivity: float) -> Noise | None:
+    """Return the noise that a budget has for single numbers only; None if it has no such noise."""
+    if isinstance(budget, PureDP) and budget.noise_by == "staircase":
+        return Staircase(budget.epsilon, sensitivity)
+    if isinstance(budget, ApproxDP) and budget.noise_by == "tulap":
+        return Tulap(budget.epsilon, budget.delta, sensitivity)
+    return None
+
+
 def additive(budget: Budget, l1: float, l2: float) -> Noise:
     """Return the noise that a budget adds to each coordinate of a quantity.
 
@@ -331,7 +416,7 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
       Laplace noise of scale l1/epsilon is used if its variance is at most as large. `noise_by` may
       force Laplace noise (``laplace``), or the smallest s (``analytic``). It may also force s =
       sqrt(2 ln(c/delta))/epsilon, where c is 1.25 (``classical``) or 2 (``ksu20``; KSU20, Lemma
-      2.8).
+      2.8). ``tulap`` gives Tulap noise to a single number.
 
     Parameters
     ----------
@@ -354,19 +439,19 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
         return Gaussian(l2 / float(np.sqrt(2 * budget.rho)))
     if isinstance(budget, GDP):
         return Gaussian(l2 / budget.mu)
-    if isinstance(budget, PureDP) and budget.noise_by == "staircase" and l1 == l2:
-        return Staircase(budget.epsilon, l1)
+    if l1 == l2 and (number_noise := _number_noise(budget, l1)) is not None:
+        return number_noise
     if isinstance(budget, PureDP) or (
         isinstance(budget, ApproxDP) and budget.noise_by == "laplace"
     ):
         return Laplace(l1 / budget.pure_epsilon)
     if not isinstance(budget, ApproxDP):
         raise TypeError(f"{budget} adds no noise")
-    if budget.noise_by in ("best", "analytic"):
+    if budget.noise_by in ("best", "analytic", "tulap"):
         gaussian = Gaussian(l2 * _gaussian_sd(budget.epsilon, budget.delta))
         laplace = Laplace(l1 / budget.epsilon)
         laplace_is_quieter = laplace.variance <= gaussian.variance
-        return laplace if laplace_is_quieter and budget.noise_by == "best" else gaussian
+        return laplace if laplace_is_quieter and budget.noise_by != "analytic" else gaussian
     factor = {"classical": 1.25, "ksu20": 2.0}[budget.noise_by]
     return Gaussian(l2 * float(np.sqrt(2 * np.log(factor / budget.delta))) / budget.epsilon)
 

@@ -107,7 +107,8 @@ def exact(
         q90 = _scalar_error("q90", estimator, law, setting) if needs_error else NAN
         stated = exact_stated(metric, original, law, original_setting, q90)
         return exact_interval(metric, original, law, setting) if np.isnan(stated) else stated
-    column_function = _scalar_error if law.d == 1 else _vector_error
+    numbers = law.d == 1 and not isinstance(law, dist.Hypercube)
+    column_function = _scalar_error if numbers else _vector_error
     return column_function(metric, estimator, law, setting) if metric in ERRORS else NAN
 
 
@@ -313,11 +314,11 @@ def _vector_error(
     """
     estimator, coordinate_setting = _coordinate_problem(estimator, setting)
     step = last_step(estimator, coordinate_setting)
-    if step is None or metric in MOMENTS:
+    if step is None or metric == "bias":
         return NAN
     noise = step.noise
     if isinstance(estimator, est.KSU20BallMean):
-        if not isinstance(law, dist.SignedTwoPoint) or metric == "mean_error":
+        if not isinstance(law, dist.SignedTwoPoint) or metric in ("mean_error", "rmse"):
             return NAN
         return ball_error(metric, estimator, law, setting, step)
     if isinstance(law, dist.MultivariateGaussian):
@@ -331,11 +332,12 @@ def _vector_error(
             not fits
             or step.centre is not None
             or step.records != setting.n
-            or metric == "mean_error"
+            or metric in ("mean_error", "rmse")
         ):
             return NAN
         sampling = 0.0 if metric == "private_q90" else law.scale**2 / setting.n
         noise = Normal(float(np.sqrt(noise.variance + sampling)))
     elif not isinstance(law, dist.Hypercube) or step.centre != 0 or law.length > step.half_width:
         return NAN
-    return noise.norm_mean(law.d) if metric == "mean_error" else noise.norm_quantile(law.d, 0.9)
+    averages = {"rmse": noise.norm_rms, "mean_error": noise.norm_mean}
+    return averages[metric](law.d) if metric in averages else noise.norm_quantile(law.d, 0.9)

@@ -58,7 +58,7 @@ from tests.theory.exact.cases import name
 
 TRIALS = 4000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
-STAIRS = PureDP(4.0, "staircase")
+STAIRS, TULAP = PureDP(4.0, "staircase"), ApproxDP(1.0, 0.01, "tulap")
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 TUNED_BALL = KSU20BallMean(k=3, scale=1, radius=1, outside="project", constants="tuned")
 RESPONSE = LocalMean(k=2, scale=1, mechanism="randomised_response")
@@ -77,6 +77,8 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (ClippedMean(lower=-1, upper=2), VECTORS, 50, PURE, "noise"),
     (ClippedMean(lower=-1, upper=2), NORMAL, 50, STAIRS, "noise q90"),
     (LocalMean(k=2, scale=1), RARE, 500, STAIRS, "noise"),
+    (ClippedMean(lower=-1, upper=2), NORMAL, 50, TULAP, "noise q90"),
+    (LocalMean(k=2, scale=1), RARE, 500, TULAP, "noise"),
     (NaiveGaussianMean(radius=2, sigma=1), NORMAL, 60, RHO, "noise q90"),
     (ShrinkingIntervals(radius=50, sigma=1, rounds=3), NORMAL, 400, MU, "noise"),
     (CoinPressMean(radius=50, sigma=1, rounds=3), VECTORS, 200, MU, "noise"),
@@ -171,6 +173,30 @@ def test_what_estimators_do(
         bound = exact(column, estimator, law, n, budget)
         beyond = int(np.count_nonzero(size > bound))
         assert stats.binomtest(beyond, trials, 0.1).pvalue > 1e-6 / (3 * len(CASES)), metric
+
+
+@pytest.mark.parametrize("d", [1, 6])
+@pytest.mark.parametrize("budget", [PURE, RHO, MU, APPROX, STAIRS, TULAP])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        ClippedMean(lower=-1, upper=1),
+        L2ClippedMean(radius=1),
+        L2ClippedMean(radius=1, mechanism="l2"),
+    ],
+)
+def test_the_root_mean_square_of_fixed_vectors_is_that_of_the_noise(
+    estimator: Estimator, budget: Budget, d: int
+) -> None:
+    """Compare with the root mean square of 4,000 trials, at six standard errors."""
+    if not estimator.supports(budget):
+        return
+    law, rng = Hypercube(d=d), np.random.default_rng(0)
+    sample = law.sample(rng, TRIALS, 2)
+    errors = estimator.run(sample, Ledger(budget, rng)).value - law.target_of(sample)
+    squares = (errors.reshape(TRIALS, -1) ** 2).sum(axis=1)
+    expected = exact("rmse", estimator, law, 2, budget) ** 2
+    assert abs(squares.mean() - expected) < 6 * squares.std() / np.sqrt(TRIALS)
 
 
 CLOSE, FAR_VECTORS = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)

@@ -1,0 +1,91 @@
+r"""Tulap noise, the canonical noise of one number under (epsilon, delta)-DP (AS18, AV23).
+
+Let b = e^-epsilon and c = (1 - delta) b/(1 + b). Tulap noise X at sensitivity 1 has a density f
+that depends only on |x|. It is 1 - 2c if |x| < 1/2, and (1 - 2c) b^k if |x| is in
+[k - 1/2, k + 1/2), for k = 1, 2, ... It is 0 from the point t on at which the total mass is 1. Let
+T(x) = P(X > x). Then T(1/2) = c, and for x >= -1/2
+
+    T(x + 1) = max(0, b (T(x) - delta)).                                                    (1)
+
+Proof of (1): both sides have the slope -f(x + 1) = -b f(x) where they are above 0, and at x = -1/2
+both are c, because b (1 - c - delta) = c.
+
+Privacy. The noise is (epsilon, delta)-DP for one number of sensitivity 1:
+
+1. Let the numbers of two neighbours differ by s, 0 < s <= 1. Points at the distance s lie in the
+   same step of the density or in adjacent steps. So their densities differ by a factor of at most
+   e^epsilon, unless one of them is 0.
+2. So max over events A of P(X in A) - e^epsilon P(X + s in A) is at most P(X < s - t) =
+   T(t - s) <= T(t - 1).
+3. T(t) = 0, so (1) gives T(t - 1) <= delta.
+
+The noise is canonical: at s = 1 it has exactly the trade-off curve of (epsilon, delta)-DP (AV23,
+theorem number not checked). It is not suitable for vectors, because every coordinate that crosses a
+step costs epsilon.
+
+For delta = 0 it is a staircase whose steps end at 1/2, 3/2, ..., and its variance is
+2b/(1-b)^2 + 1/12, against 2/epsilon^2 for Laplace noise.
+
+Quantiles. Let g = delta b/(1 - b). By (1), T(k + 1/2) + g = b^k (c + g) while T is above 0. So
+T(x) = u < c for x = 1/2 + k + (1 - e^(k epsilon - r))/(1 - b), where r = ln((c + g)/(u + g)) and
+k is the integer part of r/epsilon. For u >= c it is x = (1/2 - u)/(1 - 2c).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpbench.arrays import Floats
+
+__all__ = ["draw", "upper_quantile"]
+
+# A larger epsilon is replaced by this value, because b would underflow.
+MAX_EPSILON = 200.0
+
+
+def draw(rng: np.random.Generator, shape: tuple[int, ...], epsilon: float, delta: float) -> Floats:
+    """Draw independent Tulap noises for numbers of sensitivity 1.
+
+    Parameters
+    ----------
+    rng : Generator
+        Source of the noise.
+    shape : tuple of int
+        Shape of the result.
+    epsilon : float
+        Privacy parameter, above 0.
+    delta : float in (0, 1)
+        Privacy parameter.
+
+    Returns
+    -------
+    ndarray
+    """
+    distance = upper_quantile(0.5 * np.exp(-rng.standard_exponential(shape)), epsilon, delta)
+    return np.where(rng.random(shape) < 0.5, -distance, distance)
+
+
+def upper_quantile(upper: Floats, epsilon: float, delta: float) -> Floats:
+    """Return the points that Tulap noise at sensitivity 1 exceeds with given probabilities.
+
+    Parameters
+    ----------
+    upper : ndarray
+        Probabilities above 0, at most 1/2.
+    epsilon : float
+        Privacy parameter, above 0.
+    delta : float in (0, 1)
+        Privacy parameter.
+
+    Returns
+    -------
+    ndarray
+    """
+    epsilon = min(epsilon, MAX_EPSILON)
+    b, lost = np.exp(-epsilon), -np.expm1(-epsilon)  # lost = 1 - b
+    c, g = (1 - delta) * b / (1 + b), delta * b / lost
+    centre = (lost + 2 * b * delta) / (1 + b)  # 1 - 2c
+    r = np.log1p(np.maximum(c - upper, 0.0) / (upper + g))
+    k = np.floor(r / epsilon)
+    outer = 0.5 + k - np.expm1(k * epsilon - r) / lost
+    return np.asarray(np.where(upper < c, outer, (0.5 - upper) / centre))

@@ -1,0 +1,55 @@
+"""The sweep ``noise``: its equal budgets, and the numbers that the guide derives from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+from scipy.optimize import brentq
+from scipy.special import gammaincc
+
+from dpbench.distributions import Hypercube
+from dpbench.estimators import ClippedMean, ColumnsClippedMean, Estimator, L2ClippedMean
+from dpbench.package import conf_folder
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.theory.exact.value import exact
+from tests.support import rng
+
+PURE, APPROX = PureDP(1.0), ApproxDP(1.0, 1e-6, "analytic")
+BOX = ClippedMean(lower=-1, upper=1)
+CUBE = ColumnsClippedMean(lower=-1, upper=1, split="norm")
+BALL, L2 = L2ClippedMean(radius=1), L2ClippedMean(radius=1, mechanism="l2")
+
+
+def test_all_budgets_imply_one_guarantee_and_no_larger_budget_does() -> None:
+    budgets = yaml.safe_load((conf_folder() / "sweep" / "noise.yaml").read_text("utf-8"))["budgets"]
+    rho, mu = budgets["zcdp"]["rho"], budgets["gdp"]["mu"]
+    for exact_budget in (ZCDP(rho), GDP(mu)):
+        assert exact_budget.to_approx(1e-6).epsilon == pytest.approx(1, rel=1e-9)
+        assert exact_budget.to_approx(1e-6).epsilon <= 1
+
+
+@pytest.mark.parametrize(
+    ("pure", "gaussian", "last"), [(BOX, BOX, 8), (CUBE, BOX, 50), (BALL, BALL, 8), (L2, BALL, 16)]
+)
+def test_gaussian_noise_is_better_from_some_dimension_on(
+    pure: Estimator, gaussian: Estimator, last: int
+) -> None:
+    def error(estimator: Estimator, budget: Budget, d: int) -> float:
+        return exact("rmse", estimator, Hypercube(d=d), 2, budget)
+
+    for d in (1, last, last + 1, 256):
+        assert (error(pure, PURE, d) < error(gaussian, APPROX, d)) == (d <= last)
+
+
+def test_one_coordinate_of_the_noise_of_a_cube() -> None:
+    """Check P(|z| > x) = Q(d+1, x) - x/d Q(d, x), with the upper incomplete gamma function Q.
+
+    The radius is r ~ Gamma(d + 1), and z is uniform in [-r, r]. False alarm: 6 standard errors.
+    """
+    d, trials = 4, 40_000
+    quantile = brentq(lambda x: gammaincc(d + 1, x) - x / d * gammaincc(d, x) - 0.1, 0.1, 50)
+    assert quantile == pytest.approx(5.14, abs=0.01)  # docs/howto/library.md
+    noise = Ledger(PURE, rng()).add_joint_noise(np.zeros((trials, d)), 1.0, base="box")
+    beyond = np.mean(np.abs(noise[:, 0]) > quantile)
+    assert abs(beyond - 0.1) < 6 * np.sqrt(0.09 / trials)
