@@ -96,7 +96,7 @@ def test_a_sweep_by_name_is_the_commands(finished: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("sweep", "more", "line"),
     [
-        ("nope", {}, "sweep: 'nope': no such configuration; choose from add_remove,"),
+        ("zzz", {}, "sweep: 'zzz': no such configuration; choose from add_remove,"),
         ("quick", {"trials": 0}, "trials: 0: "),
         ("quick", {"trails": 3}, "trails: no such argument; did you mean 'trials'? choose from "),
         ("quick", {"overrides": ["seed=3"]}, "overrides: 'seed=3': only keys of the sweep"),
