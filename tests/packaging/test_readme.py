@@ -199,3 +199,11 @@ def test_the_citation_is_of_this_version() -> None:
     assert (cited["version"], cited["license"]) == (dpbench.__version__, "MIT")
     heading = f"\n## {cited['version']} ({cited['date-released']})\n"
     assert heading in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_blocks_that_other_pages_include_have_no_relative_links() -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"<!-- (?:summary|figure) -->(.*?)<!-- end of", text, re.DOTALL)
+    assert len(blocks) == 2
+    for link in re.findall(r"(?<!\!)\[[^]]*\]\(([^)]*)\)", "".join(blocks)):
+        assert link.startswith("https://"), link
