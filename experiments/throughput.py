@@ -332,6 +332,24 @@ def vectors() -> list[tuple[str, Callable[[], float], str]]:
     ]
 
 
+def cells() -> list[tuple[str, Callable[[], float], str]]:
+    """Return the measurements of datasets that are counts on cells; see `measurements`."""
+    return [
+        *(
+            (f"dataset of {n:g} records over one of 1e4", lambda n=n: binned_growth(n), "<= 2")
+            for n in (10**6, 10**12)
+        ),
+        *(
+            (
+                f"drawing a dataset of {n:g} over 1e6 numbers",
+                lambda n=n: binned_over_drawing(n),
+                "<= 0.01",
+            )
+            for n in (10**6, 10**12)
+        ),
+    ]
+
+
 def measurements() -> list[tuple[str, Callable[[], float], str]]:
     """Return the label, function and target of each measurement."""
     dense = [
@@ -363,18 +381,7 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
         *vectors(),
         ("one process over two, dense", two_jobs, ">= 1.7"),
         ("counted n=1e12 over n=1e4", counted_growth, "<= 1.5"),
-        *(
-            (f"dataset of {n:g} records over one of 1e4", lambda n=n: binned_growth(n), "<= 2")
-            for n in (10**6, 10**12)
-        ),
-        *(
-            (
-                f"drawing a dataset of {n:g} over 1e6 numbers",
-                lambda n=n: binned_over_drawing(n),
-                "<= 0.01",
-            )
-            for n in (10**6, 10**12)
-        ),
+        *cells(),
         ("seconds for --help", help_seconds, "< 1.5"),
         ("seconds to the first block on disk", first_block_seconds, "< 1.5"),
     ]

@@ -243,7 +243,20 @@ class Continuous(LocationScale):
         return np.asarray(self.location + self._scale * (z - self._standard_centre))
 
     def tail(self, x: Floats, *, upper: bool) -> Floats:
-        """Return P(X > x) if `upper`, else P(X < x), for a record X and numbers x, any shape."""
+        """Return the tail probabilities of numbers.
+
+        Parameters
+        ----------
+        x : ndarray
+            Numbers, possibly infinite.
+        upper : bool
+            True for the upper tail, and False for the lower tail.
+
+        Returns
+        -------
+        ndarray
+            P(X > x) if `upper`, else P(X < x), for a record X.
+        """
         z = (x - self.location) / self._scale + self._standard_centre
         return np.asarray(self._standard_tail(z, upper=upper))
 

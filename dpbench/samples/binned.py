@@ -20,7 +20,7 @@ from dpbench.samples.base import (
 from dpbench.samples.bins import Bins, Occupied, merge_occupied, run_starts
 from dpbench.samples.cell_records import CellRecords, Part
 from dpbench.samples.dense import DenseSample
-from dpbench.samples.hypergeometric import cut_counts
+from dpbench.samples.hypergeometric import cut_counts, cut_groups
 from dpbench.samples.quantile_grid import QuantileGrid, clipped_means, partial_mean
 
 __all__ = ["HELD_NUMBERS", "MAX_BINNED_RECORDS", "MAX_WHOLE_RECORDS", "BinnedSample"]
@@ -71,7 +71,21 @@ class BinnedSample(Sample):
 
     @classmethod
     def draw(cls, grid: QuantileGrid, rng: np.random.Generator, trials: int, n: int) -> Self:
-        """Draw independent datasets of n records."""
+        """Draw independent datasets of n records.
+
+        Parameters
+        ----------
+        grid : QuantileGrid
+            Cells of the distribution, made for n records.
+        rng : Generator
+            Source of the counts and of the key.
+        trials, n : int
+            Numbers of datasets and of records in each dataset.
+
+        Returns
+        -------
+        BinnedSample
+        """
         counts = grid.draw(rng, trials, n)
         return cls(grid, counts, _draw_key(rng))
 
@@ -301,14 +315,8 @@ class BinnedSample(Sample):
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
         if parts == 1:
             return [self]
-        sizes = part_sizes(self.n, parts)
-        counts = cut_counts(self.counts, sizes, rng)
-        large = sizes.count(sizes[0])
-        return [
-            type(self)(self.grid, part.reshape(-1, self.counts.shape[1]), _draw_key(rng))
-            for part in (counts[:, :large], counts[:, large:])
-            if part.size
-        ]
+        groups = cut_groups(self.counts, part_sizes(self.n, parts), rng)
+        return [type(self)(self.grid, counts, _draw_key(rng)) for counts in groups]
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         self._check_listable()

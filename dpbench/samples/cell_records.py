@@ -91,7 +91,19 @@ class CellRecords:
         return self.sizes(part) <= LEAF
 
     def tails(self, part: Part, trial: int) -> Floats:
-        """Return the increasing tail probabilities of one dataset's records in a small part."""
+        """Return the increasing tail probabilities of one dataset's records in a small part.
+
+        Parameters
+        ----------
+        part : Part
+            Part of a cell with at most `LEAF` records.
+        trial : int
+            Index of the dataset.
+
+        Returns
+        -------
+        ndarray
+        """
         name = (*part[:3], trial)
         if name not in self._tails:
             size = int(self.sizes(part)[trial])

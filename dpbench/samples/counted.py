@@ -20,7 +20,7 @@ from dpbench.samples.base import (
 )
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.dense import DenseSample
-from dpbench.samples.hypergeometric import cut_counts, draw_without_replacement
+from dpbench.samples.hypergeometric import cut_counts, cut_groups, draw_without_replacement
 
 __all__ = ["MAX_PAIRED_ATOMS", "CountedSample"]
 
@@ -107,14 +107,8 @@ class CountedSample(Sample):
     def groups(self, parts: int, rng: np.random.Generator) -> list[Self]:
         if parts == 1:
             return [self]
-        sizes = part_sizes(self.n, parts)
-        counts = cut_counts(self.counts, sizes, rng)
-        large = sizes.count(sizes[0])
-        return [
-            type(self)(self.atoms, part.reshape(-1, self.atoms.size))
-            for part in (counts[:, :large], counts[:, large:])
-            if part.size
-        ]
+        groups = cut_groups(self.counts, part_sizes(self.n, parts), rng)
+        return [type(self)(self.atoms, counts) for counts in groups]
 
     def occupied(self, bins: Bins) -> Occupied:
         index = bins.index(np.broadcast_to(self.atoms, self.counts.shape))

@@ -14,7 +14,13 @@ from scipy.special import gammaln, xlog1py
 
 from dpbench.arrays import Floats, Ints
 
-__all__ = ["cut_counts", "draw_without_replacement", "hypergeometric", "log_binomial_pmf"]
+__all__ = [
+    "cut_counts",
+    "cut_groups",
+    "draw_without_replacement",
+    "hypergeometric",
+    "log_binomial_pmf",
+]
 
 NUMPY_LIMIT = 10**9  # population size from which numpy's hypergeometric sampler raises an error
 MAX_SINGLE_PLACES = 1000  # most places from which records are drawn one place after the other
@@ -181,6 +187,29 @@ def cut_counts(counts: Ints, sizes: Sequence[int], rng: np.random.Generator) -> 
         counts = halves[:, nonempty]
         ends = np.union1d(ends, middle)
     return counts
+
+
+def cut_groups(counts: Ints, sizes: Sequence[int], rng: np.random.Generator) -> list[Ints]:
+    """Cut datasets, stored as counts, into groups, and stack the groups of equal size.
+
+    Parameters
+    ----------
+    counts : ndarray of int, shape (trials, m)
+        Number of records at each of m places.
+    sizes : sequence of int
+        Sizes of the groups, at most two different ones, the larger ones first.
+    rng : Generator
+        Source of the draws.
+
+    Returns
+    -------
+    list of one or two ndarray of int, shape (trials groups, m)
+        Counts of the larger groups, and those of the smaller groups if there are any. The groups of
+        the first dataset come first.
+    """
+    parts, large = cut_counts(counts, sizes, rng), sizes.count(sizes[0])
+    stacks = parts[:, :large], parts[:, large:]
+    return [stack.reshape(-1, counts.shape[1]) for stack in stacks if stack.size]
 
 
 def draw_without_replacement(counts: Ints, sizes: Ints, rng: np.random.Generator) -> Ints:

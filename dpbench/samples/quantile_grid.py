@@ -33,10 +33,36 @@ class ContinuousLaw(Protocol):
     """Continuous distribution of numbers, with a quantile function for each of its two tails."""
 
     def tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
-        """Return the number x with P(X > x) = t if `upper`, else P(X < x) = t, for t in [0, 1]."""
+        """Return the quantiles of a record X that belong to tail probabilities.
+
+        Parameters
+        ----------
+        t : ndarray
+            Tail probabilities, from 0 to 1.
+        upper : bool
+            True for the upper tail, and False for the lower tail.
+
+        Returns
+        -------
+        ndarray
+            Numbers x with P(X > x) = t if `upper`, else with P(X < x) = t.
+        """
 
     def tail(self, x: Floats, *, upper: bool) -> Floats:
-        """Return P(X > x) if `upper`, else P(X < x)."""
+        """Return the tail probabilities of numbers.
+
+        Parameters
+        ----------
+        x : ndarray
+            Numbers, possibly infinite.
+        upper : bool
+            True for the upper tail, and False for the lower tail.
+
+        Returns
+        -------
+        ndarray
+            P(X > x) if `upper`, else P(X < x), for a record X.
+        """
 
 
 def partial_mean(law: ContinuousLaw, a: ArrayLike, b: ArrayLike, *, upper: bool) -> Floats:
@@ -168,7 +194,19 @@ class QuantileGrid:
         return cell >= self.lower_cells
 
     def quantiles(self, t: Floats, cell: int) -> Floats:
-        """Return the numbers with tail probabilities t on the side of a cell, any shape."""
+        """Return the numbers with given tail probabilities on the side of a cell.
+
+        Parameters
+        ----------
+        t : ndarray
+            Tail probabilities, any shape.
+        cell : int
+            Index of a cell.
+
+        Returns
+        -------
+        ndarray of the shape of `t`
+        """
         return self.law.tail_quantile(t, upper=self.is_upper(cell))
 
     @cached_property
@@ -277,13 +315,38 @@ class QuantileGrid:
 
 @lru_cache(maxsize=32)
 def quantile_grid(law: ContinuousLaw, n: int) -> QuantileGrid:
-    """Return the cells for datasets of n records, cached for the distributions of a sweep."""
+    """Return the cells for datasets of n records, cached for the distributions of a sweep.
+
+    Parameters
+    ----------
+    law : ContinuousLaw
+        Distribution.
+    n : int
+        Number of records, at least 1.
+
+    Returns
+    -------
+    QuantileGrid
+    """
     return QuantileGrid(law, int(np.ceil(np.log2(n))) + SPARE_OCTAVES)
 
 
 @lru_cache(maxsize=512)
 def clipped_means(grid: QuantileGrid, low: float, high: float) -> Floats:
-    """Return the conditional mean of clip(X, low, high) given each cell, (m,), read-only."""
+    """Return the conditional mean of the clipped record clip(X, low, high) of each cell, cached.
+
+    Parameters
+    ----------
+    grid : QuantileGrid
+        m cells.
+    low, high : float
+        Ends of the clipping interval, possibly infinite.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Means, read-only.
+    """
     means = np.asarray(grid.clipped_means(np.array([[low]]), np.array([[high]]))[0])
     means.flags.writeable = False
     return means
