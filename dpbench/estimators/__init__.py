@@ -46,6 +46,7 @@ from dpbench.estimators.regression import (
 from dpbench.estimators.releases import Interval, Intervals, release
 from dpbench.estimators.smooth_sensitivity_trimmed import SmoothSensitivityTrimmedMean
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
+from dpbench.estimators.subsample_interval import SubsampleInterval
 from dpbench.estimators.table_release import TableRelease, release_table
 from dpbench.estimators.tables import TableMean
 from dpbench.estimators.unbiased import UnbiasedMean
@@ -101,6 +102,7 @@ __all__ = [
     "ShrinkingIntervals",
     "SmoothSensitivityTrimmedMean",
     "SubsampleAggregate",
+    "SubsampleInterval",
     "SubsampleLeastSquares",
     "SubsampleTest",
     "TableMean",

@@ -168,6 +168,9 @@ THEOREMS = {
     "interval_coverage": Theorem(
         "KV18 (number not checked)", "limit", _is(0.1), "miss_rate", at_most=True
     ),
+    "median_bias_coverage": Theorem(
+        "KBW24 (number not checked)", "limit", _is(0.1), "miss_rate", at_most=True
+    ),
     "exact_miss": Theorem(EXACT, "level", _is(1), "miss_rate"),
     "exact_width": Theorem(EXACT, "level", _is(1), "width_ratio_q50"),
     "stated_width": Theorem(EXACT, "level", _is(1), "width_q50"),

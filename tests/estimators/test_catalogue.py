@@ -36,6 +36,8 @@ SUMS = {"kind": "transformed_noise_mean", "lower": -2.0, "upper": 3.0}
 VECTORS = {"d": 3}
 FOLLOWS = {"translation": True, "scale": True}
 FEW = {"records": np.random.default_rng(0).standard_normal((30, 2))}
+HUNDREDS = {"records": np.random.default_rng(3).standard_normal(600)}
+ENDS = {"lower": -4.0, "upper": 5.0, "beta": 0.5}
 MANY = {"records": np.random.default_rng(1).standard_t(3, 1201)}
 THOUSANDS = {"records": np.random.default_rng(2).standard_normal((10_000, 2)), "translation": True}
 ROWS = [
@@ -139,6 +141,8 @@ ROWS = [
     row("pzga", "subsample_aggregate", **OUTPUTS),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),
+    row("pzga", "subsample_interval", parts=5, base=CLIPPED),
+    row("pzga", "subsample_interval", HUNDREDS, parts=300, base="median_of_means", **ENDS),
     row("a", "subsample_aggregate", buckets=9, aggregate="friendly_core", friends_within=2.0),
     row("pzga", "subsample_least_squares", VECTORS, **OUTPUTS),
     row("pzga", "subsample_least_squares", VECTORS, **OUTPUTS, aggregate="mean"),

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri, erf, ndtri
+from scipy.special import bdtr, betainc, betaincinv, chdtri, erf, ndtri
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
@@ -46,7 +46,8 @@ def exact_interval(metric: str, e: Any, law: dist.Distribution, setting: Release
     -------
     float
         Value. NaN unless the records are Gaussian and the estimator is `KarwaVadhanInterval`,
-        `NoisyvarInterval` or `ParametricBootstrapInterval`.
+        `NoisyvarInterval`, `ParametricBootstrapInterval`, or `SubsampleInterval` with base
+        `ClippedMean`.
     """
     interval: tuple[float, float] | None = None
     mean, sd = float(law.mean), float(np.sqrt(law.variance))
@@ -55,6 +56,8 @@ def exact_interval(metric: str, e: Any, law: dist.Distribution, setting: Release
     simulated = isinstance(e, est.NoisyvarInterval | est.ParametricBootstrapInterval)
     if isinstance(law, dist.Gaussian) and simulated:
         interval = _simulated_interval(e, mean, sd, setting)
+    if isinstance(law, dist.Gaussian) and isinstance(e, est.SubsampleInterval):
+        interval = _subsample_interval(e, mean, sd, setting)
     if interval is None:
         return NAN
     miss_rate, half_width = interval
@@ -212,3 +215,48 @@ def _quantiles(largest_sd: float, noise: Noise, beta: float) -> tuple[Floats, Fl
         too_low = 2 * above > beta
         low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
     return spread, (low + high) / 2
+
+
+@cache
+def _subsample_interval(
+    e: est.SubsampleInterval, mean: float, sd: float, setting: ReleaseSetting
+) -> tuple[float, float] | None:
+    """Return the miss rate and the half-width of an interval of clipped means of disjoint parts.
+
+    The k outputs Y are independent, and each is a normal variable plus noise. Their distribution
+    function is F. Let j be the rank of the lower end.
+
+    1. The lower end is above the mean if at most j - 1 outputs are below it, of Bin(k, F(mean)).
+       The upper end is below the mean if at most j - 1 outputs are above it.
+    2. F(lower end) has the distribution Beta(j, k + 1 - j). Given a lower end y, the upper end is
+       at most y + w if k + 1 - 2j of k - j outputs are. They are independent, and each is at most
+       y + w with probability (F(y + w) - F(y))/(1 - F(y)).
+
+    None unless the base is a mean clipped to finite bounds, and all parts have equal size.
+    """
+    base, k = e.base, e.parts
+    if type(base) is not est.ClippedMean or setting.n % k:
+        return None
+    if base.lower is None or base.upper is None:
+        return None
+    size = setting.n // k
+    (centre,), (variance,) = _moments(np.array([mean]), sd, base.lower, base.upper)
+    step, root = (base.upper - base.lower) / size, float(np.sqrt(variance / size))
+    noise = additive(setting.budget, step, step)
+    u, v = 0.5 + e.median_bias, 0.5 - e.median_bias
+    j = 1
+    while j + 1 <= k // 2 and bdtr(j, k, u) + bdtr(j, k, v) <= e.beta:
+        j += 1
+    below = float(noisy_gaussian_cdf(np.array([mean]), centre, root, noise)[0])
+    miss_rate = float(bdtr(j - 1, k, below) + bdtr(j - 1, k, 1 - below))
+    reach = 8 * root + 2 * noise.isf(1e-9)
+    y = centre + reach * np.linspace(-1, 1, 4001)
+    cdf = noisy_gaussian_cdf(y, centre, root, noise)
+    first = betaincinv(j, k + 1 - j, (np.arange(SCALE_POINTS) + 0.5) / SCALE_POINTS)
+    starts, low, high = np.interp(first, cdf, y), 0.0, 2 * reach
+    for _ in range(40):
+        width = (low + high) / 2
+        shares = (np.interp(starts + width, y, cdf) - first) / (1 - first)
+        within = betainc(k + 1 - 2 * j, j, np.clip(shares, 0.0, 1.0)).mean()
+        low, high = (width, high) if within < 0.5 else (low, width)
+    return miss_rate, (low + high) / 4
