@@ -44,6 +44,9 @@ def test_a_shipped_sweep_is_usable(name: str, monkeypatch: pytest.MonkeyPatch) -
 WRONG = {
     ("intervals", "kv_coverage"): 0.72,  # no quantile of the noise of the mean
     ("intervals", "kv_coverage_1"): 0.27,
+    ("intervals", "parts_coverage"): 0.37,  # ends of the next rank
+    ("intervals", "parts_coverage_few"): 0.37,
+    ("intervals", "parts_coverage_mean"): 0.31,  # no error of the ranks
     ("shrinking_intervals", "coverage"): 0.14,  # tails that are not divided by the rounds
 }
 
