@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dpbench.analysis.kinds import KINDS
-from dpbench.estimators import KarwaVadhanInterval, ShrinkingIntervals
+from dpbench.estimators import KarwaVadhanInterval, ShrinkingIntervals, SubsampleInterval
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
@@ -118,6 +118,7 @@ NUMBERS = {
     "sampling_constant": 1.0,
     "heavy_tail_guarantee": 1.0,  # the error over alpha
     "interval_coverage": KarwaVadhanInterval(radius=1.0).beta,
+    "median_bias_coverage": SubsampleInterval(parts=5, base={"kind": "binary_mean"}).beta,
     "coverage": ShrinkingIntervals(radius=1.0, sigma=1).beta,
     "range_margin": 2.0 / 2.0,  # within 3r of the middle and r inside: 2r over 2r
     "covariance_alpha": 2.0,
