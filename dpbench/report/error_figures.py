@@ -13,7 +13,7 @@ from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.output.axes import set_horizontal_ticks
 from dpbench.output.curves import draw_bound, mark_guide
-from dpbench.output.style import GUIDE, Axes, line_styles
+from dpbench.output.style import GUIDE, THEORY, Axes, line_styles
 from dpbench.registry import validated
 from dpbench.report.error_curves import (
     BOUNDED_COLUMN,
@@ -44,7 +44,7 @@ class ErrorAgainstN(SplitFigure):
 
     Dotted lines have the slope that a theorem predicts, and go through the geometric mean of the
     measured errors. Bands are 95% intervals for the worst distribution, if the metric has
-    intervals.
+    intervals. A horizontal dotted line is the limit that claims of the study state for the metric.
 
     The black line is a lower bound. The bound is proved for a class of distributions. Every private
     estimator has an error of at least this size on some distribution of the class, but may have a
@@ -105,6 +105,9 @@ class ErrorAgainstN(SplitFigure):
         for line, curve in rows.groupby("line"):
             label = str(line)
             draw_errors(ax, curve, self.metric, "n", label, looks[label], result)
+        limits = _claimed_limits(result, self.metric)
+        if len(limits) == 1:
+            mark_guide(ax, ax.axhline(*limits, label="limit by theory", **THEORY))
         if self.metric == BOUNDED_COLUMN:
             self._draw_bound(ax, rows, positive.clip(upper=top))
             for n in _crossings(rows, result.study):
@@ -133,6 +136,17 @@ class ErrorAgainstN(SplitFigure):
         draw_bound(ax, bound.index, bound, label=BOUND_LABEL)
         ax.fill_between(bound.index, bound, ground, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, highest)
+
+
+def _claimed_limits(result: Result, metric: str) -> set[float]:
+    """Return the upper limits that claims of the study state for a metric."""
+    claims = result.claims
+    of_metric = claims[(claims["variable"] == "limit") & (claims["metric"] == metric)]
+    return {
+        float(row["predicted"])
+        for row in of_metric.to_dict("records")
+        if result.study.all_claims[row["claim"]].statement.at_most
+    }
 
 
 def _crossings(rows: pd.DataFrame, study: Study) -> set[float]:

@@ -39,6 +39,7 @@ LINES = {
     "geometric mean of the points",
     "slowest slope by theory": "dotted: the slowest decrease that theory allows, through the "
     "geometric mean of the points",
+    "limit by theory": "horizontal, dotted: the limit that theory states",
     "theory": "dotted: theory",
     "theory, all terms": "dotted: the sum of the theorem's terms, which are grey",
     "direct search": "diamonds: found by direct search",

@@ -88,7 +88,7 @@ METRICS = {
     "miss_rate": Metric(
         "missed", "share of intervals\nthat miss", "rate", interval=JEFFREYS_INTERVAL, share=True
     ),
-    "width_ratio_q50": Metric("width_ratio", "width over the\nnon-private one (median)", q=0.5),
+    "width_ratio_q50": Metric("width_ratio", "width over the\nusual one (median)", q=0.5),
     "outside_q90": Metric("outside", "share of records outside\n(0.9 quantile)", share=True),
     "tv_q50": Metric("tv", "total variation (median)", q=0.5),
     "tv_q90": Metric("tv", "total variation\n(0.9 quantile)"),

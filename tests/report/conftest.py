@@ -65,7 +65,13 @@ def lines(ax: Axes, label: str | None = None) -> list[Line]:
 
 def curves(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
     """The points of what is measured, by label: of all but theory, guides and bounds."""
-    others = {"slope by theory", "slowest slope by theory", "theory", BOUND_LABEL}
+    others = {
+        "slope by theory",
+        "slowest slope by theory",
+        "theory",
+        "limit by theory",
+        BOUND_LABEL,
+    }
     others |= {BELOW, FALLBACK} | {guide.label for guide in GUIDES.values()}
     measured = [one for one in lines(ax) if one[0] not in others]
     assert len({label for label, _, _ in measured}) == len(measured)  # one label, one line

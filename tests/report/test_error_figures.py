@@ -141,7 +141,7 @@ def test_lines_are_what_the_summary_says(
             assert len(points) > 1
         np.testing.assert_equal(curves(ax), wanted)
         legend = {text.get_text() for text in ax.figure.legends[0].get_texts()}
-        assert legend - {"slope by theory", BOUND_LABEL, BELOW} == set(wanted)
+        assert legend - {"slope by theory", "limit by theory", BOUND_LABEL, BELOW} == set(wanted)
 
 
 # Guides.
@@ -316,6 +316,14 @@ def test_an_upper_limit_is_called_one_and_other_budgets_have_no_slope(numbers: R
     ((_, n, theory),) = lines(zcdp, "slowest slope by theory")
     assert n == [300, 1000, 3000]
     assert np.diff(np.log(theory)) == pytest.approx(-np.diff(np.log(n)) / 2)
+
+
+def test_a_limit_that_claims_state_is_drawn(numbers: Result) -> None:
+    (ax,) = drawn(numbers, {**ERROR, "families": "gaussian", "metric": "miss_rate"})
+    ((_, _, heights),) = lines(ax, "limit by theory")
+    assert heights == [0.1, 0.1]
+    (ax,) = drawn(numbers, {**ERROR, "families": "gaussian", "metric": "width_q50"})
+    assert not lines(ax, "limit by theory")
 
 
 @pytest.mark.parametrize(("by", "metric"), [("k", "q90"), ("family", "private_q90")])
