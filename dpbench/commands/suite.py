@@ -151,8 +151,8 @@ def _list(_files: Sequence[str], options: ListOptions) -> int:
     title = f"{suite.name}: {len(suite.problems)} problems"
     say(in_columns(title, compare.problem_list(suite.problems)))
     say(compare.LEGENDS["problem_list"])
-    if any(problem.relative for problem in suite.problems):
-        say(compare.RELATIVE_NOTE)
+    relative = any(problem.relative for problem in suite.problems)
+    say(compare.RELATIVE_NOTE if relative else compare.BOUND_NOTE)
     if suite.name in RETIRED_SUITES:
         say(f"{suite.name} was left, because {RETIRED_SUITES[suite.name]}")
     return 0

@@ -23,6 +23,7 @@ from dpbench.suite.table import Scores
 
 __all__ = [
     "BELOW_MARK",
+    "BOUND_NOTE",
     "LEGENDS",
     "NOTES",
     "RELATIVE_NOTE",
@@ -61,8 +62,9 @@ LEGENDS = {
     "leader: the first of them; best: their smallest mean over the same problems",
     "by_problem": "best: smallest score of the archive; estimator: the entry that has it",
     "problem_list": "known: kind of records; public sd, order k of a bounded moment,\n"
-    "radius R of the mean; bound: lower bound on the q90 of private estimators",
+    "radius R of the mean",
 }
+BOUND_NOTE = "bound: lower bound on the q90 of private estimators"
 RELATIVE_NOTE = "in this suite, bound is the smallest error of an entry of the archive"
 # Upper end of the horizontal axis of profiles.
 MAX_PLOTTED_SCORE = 100.0

@@ -13,7 +13,7 @@ import pytest
 from dpbench.cli import run
 from dpbench.commands import suite as command
 from dpbench.suite import checks, measure
-from dpbench.suite.compare import tabulate_problems
+from dpbench.suite.compare import BOUND_NOTE, RELATIVE_NOTE, tabulate_problems
 from dpbench.suite.problems import REAL_SUITE, SUITE, Suite, read_suite
 from dpbench.suite.table import Scores, archive_path
 from tests.conftest import entry_text
@@ -198,6 +198,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "dpbench-mean-v2: 7 problems" in told
     assert "binary-n1000-approx0.03" in told
+    assert BOUND_NOTE in told
     assert run(["suite", "list", "suite=dpbench-mean-v1", "problems=binary-*"]) == 0
     assert "dpbench-mean-v1 was left, because its laws stand at places" in capsys.readouterr().out
     assert run(["suite", "--help"]) == 0
@@ -231,4 +232,7 @@ def test_an_entry_of_the_suite_of_real_data(
     told = capsys.readouterr().out
     assert "bounded variance; leader: shrinking_intervals" in told
     assert run(["suite", "list", f"suite={REAL_SUITE}"]) == 0
-    assert "sd<=1 R=10" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "sd<=1 R=10" in told
+    assert RELATIVE_NOTE in told
+    assert BOUND_NOTE not in told
