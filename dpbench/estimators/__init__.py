@@ -10,7 +10,9 @@ from pkgutil import iter_modules
 from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.binary_interval import BinaryInterval
 from dpbench.estimators.binary_minimax import BinaryMinimax
+from dpbench.estimators.binary_test import binary_p_value
 from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.columns import ColumnsClippedMean
@@ -56,6 +58,7 @@ __all__ = [
     "AdaSSP",
     "AffineInvariantMean",
     "ApproximateBoundsMean",
+    "BinaryInterval",
     "BinaryMean",
     "BinaryMinimax",
     "BoundedContributionMean",
@@ -112,6 +115,7 @@ __all__ = [
     "UniversalMean",
     "UserLevelMean",
     "WhitenedCoinPressMean",
+    "binary_p_value",
     "release",
     "release_table",
 ]  # fmt: skip
