@@ -43,7 +43,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.privacy import Budget
+from dpbench.privacy import Budget, PureDP
 from dpbench.privacy.canonical import CanonicalNoise
 from dpbench.samples.hypergeometric import log_binomial_pmf
 
@@ -112,6 +112,9 @@ def binary_minimax(n: int, budget: Budget) -> MinimaxRule:
     ValueError
         If n is below 1 or above 1000, or if the budget is not private.
     """
+    if isinstance(budget, PureDP):
+        _check_size(n)
+        return _minimax(n, np.arange(n) + 0.5, _geometric_channel(n, budget.epsilon), loss=False)
     return minimax_for_noise(n, budget.canonical_noise)
 
 
@@ -137,10 +140,31 @@ def minimax_for_noise(n: int, noise: CanonicalNoise) -> MinimaxRule:
     ValueError
         If n is below 1 or above 1000.
     """
+    _check_size(n)
+    edges = _edges(n, noise)
+    return _minimax(n, edges, _channel(n, noise, edges), loss=not noise.steps)
+
+
+def _check_size(n: int) -> None:
+    """Raise ValueError if there is no record, or if there are more than `LARGEST_N`."""
     if not 1 <= n <= LARGEST_N:
         raise ValueError(f"binary_minimax is computed for up to {LARGEST_N} records, got {n}")
-    edges = _edges(n, noise)
-    channel = _channel(n, noise, edges)
+
+
+def _minimax(n: int, edges: Floats, channel: Floats, *, loss: bool) -> MinimaxRule:
+    """Return the rule and the bounds for a noisy count that is replaced by its cell.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    edges : (m,) array
+        Ends of the cells.
+    channel : (n + 1, m + 1) array
+        Probabilities of cells (columns) for true counts (rows).
+    loss : bool
+        Whether a cell says less about the count than the noisy count does.
+    """
     points = np.sin(np.linspace(0, np.pi / 2, int(2 * np.sqrt(n)) + 20)) ** 2
     likelihood = _binomial(n, points) @ channel
     weights = np.full(len(points), 1 / len(points))
@@ -157,7 +181,7 @@ def minimax_for_noise(n: int, noise: CanonicalNoise) -> MinimaxRule:
         weights = np.maximum(weights + weights[::-1], 1e-300)
         weights /= weights.sum()
     upper = _largest_risk(n, channel, rule, lower)
-    if not noise.steps:
+    if loss:
         around = np.pad(rule, 1, constant_values=(0.0, 1.0))
         lower -= float(marginal @ (around[2:] - around[:-2]) ** 2) / 4
     return MinimaxRule(lower, upper, rule, edges, points, weights)
@@ -180,6 +204,19 @@ def _edges(n: int, noise: CanonicalNoise) -> Floats:
     reach = n / 2 + float(noise.upper_quantile(np.asarray(OUTER_SHARE)))
     half = np.arange(0.0, reach + width, width)
     return n / 2 + np.concatenate([-half[:0:-1], half])
+
+
+def _geometric_channel(n: int, epsilon: float) -> Floats:
+    """Return the distribution of the cell under epsilon-DP, shape (n + 1, n + 1).
+
+    Tulap noise in cells between half-integers is two-sided geometric noise, and counts outside of
+    0, ..., n are moved to the nearer end. Unlike the differences of tails in `_channel`, these
+    formulas lose no digits for small epsilon.
+    """
+    s = np.arange(n + 1)
+    channel = np.exp(-epsilon * abs(s[:, None] - s)) / (1 + np.exp(-epsilon))
+    channel[:, 1:-1] *= -np.expm1(-epsilon)
+    return np.asarray(channel)
 
 
 def _channel(n: int, noise: CanonicalNoise, edges: Floats) -> Floats:

@@ -12,8 +12,9 @@ checked; the proof below covers all three.
    S = s; a test may depend on S alone, by averaging over the orders of the records. The test has
    the largest power at p1 > p among tests of size alpha if it maximises the sum over s of
    c_s phi(s), c_s = P_p1(S = s) - l P_p(S = s), for some l >= 0. These weights are first negative,
-   then positive. By steps 3 and 4 of docs/theory/binary_minimax.md the best phi(s) is P(s + N >= x) for
-   some x. It does not depend on p1. So the test is uniformly most powerful (AS18, AV23).
+   then positive. By steps 3 and 4 of docs/theory/binary_minimax.md the best phi(s) is
+   P(s + N >= x) for some x. It does not depend on p1. So the test is uniformly most powerful
+   (AS18, AV23).
 3. Two-sided p-values. The test rejects for T <= u and for T >= v. Let
    G(x) = E_p[(S - n p) 1{T >= x}], which is p (1 - p) times the derivative of P_p(T >= x) in p. It
    rises from 0 to a maximum and falls to 0, because E_p[S | T = x] increases in x. The power has

@@ -133,7 +133,7 @@ def trade_off_noise(f: TradeOff) -> CanonicalNoise:
             tails.append(f(1 - tails[-1]))
         rows = np.minimum(steps, len(tails) - 1)
         tail = np.array(tails)[rows, index.reshape(np.shape(x))]
-        return np.where(np.asarray(x) < 0, 1 - tail, tail)
+        return np.asarray(np.where(np.asarray(x) < 0, 1 - tail, tail))
 
     def upper_quantile(upper: Floats) -> Floats:
         start, steps = np.array(upper, dtype=float), np.zeros(np.shape(upper))

@@ -180,3 +180,11 @@ def test_what_the_sweep_compares_with() -> None:
 def test_too_many_records_are_refused() -> None:
     with pytest.raises(ValueError, match="up to 1000 records, got 1001"):
         binary_minimax(LARGEST_N + 1, PureDP(1.0))
+
+
+def test_geometric_noise_is_rounded_tulap_noise() -> None:
+    """Pure DP has formulas of its own, which lose no digits."""
+    one = binary_minimax(30, PureDP(0.3))
+    other = minimax_for_noise(30, PureDP(0.3).canonical_noise)
+    np.testing.assert_allclose(one.rule, other.rule, atol=1e-14)
+    np.testing.assert_array_equal(one.edges, other.edges)
