@@ -114,7 +114,9 @@ def binary_minimax(n: int, budget: Budget) -> MinimaxRule:
     """
     if isinstance(budget, PureDP):
         _check_size(n)
-        return _minimax(n, np.arange(n) + 0.5, _geometric_channel(n, budget.epsilon), loss=False)
+        return _minimax(
+            n, np.arange(float(n)) + 0.5, _geometric_channel(n, budget.epsilon), loss=False
+        )
     return minimax_for_noise(n, budget.canonical_noise)
 
 
@@ -198,7 +200,7 @@ def _edges(n: int, noise: CanonicalNoise) -> Floats:
         counts = np.arange(n)
         jumps = [counts + 1 - noise.end, counts + noise.end] if np.isfinite(noise.end) else []
         edges = np.sort(np.concatenate([counts + 0.5, *jumps]))
-        return edges[np.append(np.diff(edges) > MIN_CELL, True)]
+        return np.asarray(edges[np.append(np.diff(edges), np.inf) > MIN_CELL])
     spread = float(noise.upper_quantile(np.asarray(SIGMA_TAIL)))
     width = 2.0 ** np.floor(np.log2(CELL_WIDTH * np.hypot(np.sqrt(n) / 2, spread)))
     reach = n / 2 + float(noise.upper_quantile(np.asarray(OUTER_SHARE)))

@@ -161,7 +161,7 @@ def _window(n: int) -> int:
 @lru_cache(maxsize=4)
 def _log_choices(n: int) -> Floats:
     """Return the logarithms of the binomial coefficients of 0, ..., n ones among n, (n + 1,)."""
-    return log_binomial_pmf(np.arange(n + 1), n, 0.5) + n * np.log(2)
+    return np.asarray(log_binomial_pmf(np.arange(n + 1), n, 0.5) + n * np.log(2))
 
 
 def _counts(n: int, p: Floats) -> tuple[Ints, Floats]:
@@ -208,9 +208,8 @@ def _solve(x: Floats, n: int, beta: float, noise: CanonicalNoise, factor: float)
         low, high = np.where(at_new < 0, new, low), np.where(at_new < 0, high, new)
         limit[rows] = np.sin(new) ** 2
         going = (np.abs(at_new) > TOLERANCE) & (high - low > TOLERANCE)
-        rows, low, high, old, new, at_old, at_new = (
-            part[going] for part in (rows, low, high, old, new, at_old, at_new)
-        )
+        rows, low, high = rows[going], low[going], high[going]
+        old, new, at_old, at_new = old[going], new[going], at_old[going], at_new[going]
         if not rows.size:
             break
     return limit

@@ -16,7 +16,7 @@ from tests.support import assert_follows, rng
 
 BUDGETS = [PureDP(0.5), ApproxDP(0.3, 0.02), GDP(0.6), ZCDP(0.3)]
 each = pytest.mark.parametrize("budget", BUDGETS, ids=lambda b: b.notion)
-N, TRIALS = 12, 20_000
+N, TRIALS = 12, 10_000
 
 
 def intervals(p: float, budget: Budget, side: str, seed: int = 1) -> Intervals:

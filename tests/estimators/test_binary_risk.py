@@ -17,7 +17,7 @@ from dpbench.privacy.canonical import trade_off_noise
 from dpbench.privacy.conversions import pure_of_rho
 from dpbench.theory.bounds.bernoulli import binary_risk_lower_bound
 from dpbench.theory.exact.binary import tulap_or_gaussian
-from tests.support import hockey_stick
+from tests.support import Floats, hockey_stick
 
 ORACLES = [  # bounds on the minimax risk, computed by two independent programs
     (20, 1.0, 0.011310, 0.011323), (1000, 0.03, 0.002278, 0.002281),
@@ -50,39 +50,46 @@ def best_mechanism(n: int, budget: Budget, p: list[float], weights: list[float] 
     cost = np.array([
         np.outer(binom.pmf(np.arange(n + 1), n, mean), (grid - mean) ** 2).ravel() for mean in p
     ])  # fmt: skip
-    size, moves = (n + 1) * len(grid), 2 * n * len(grid)
-    steps, every = np.eye(n + 1), np.eye(len(grid))
-    total, slack = size + len(pairs) * moves, np.eye(moves)
-    above, sums, ends = [], [], []
-    for k, (epsilon, delta) in enumerate(pairs):
-        up = steps[:-1] - math.exp(epsilon) * steps[1:]
-        down = steps[1:] - math.exp(epsilon) * steps[:-1]
-        row = np.zeros((moves, total + 1))
-        row[:, :size] = np.kron(np.vstack([up, down]), every)
-        row[:, size + k * moves : size + (k + 1) * moves] = -slack
-        row_sum = np.zeros((2 * n, total + 1))
-        row_sum[:, size + k * moves : size + (k + 1) * moves] = np.kron(
-            np.eye(2 * n), np.ones(len(grid))
-        )
-        above.append(row)
-        sums.append(row_sum)
-        ends += [np.zeros(moves), np.full(2 * n, delta)]
-    private = np.vstack([part for both in zip(above, sums, strict=True) for part in both])
-    limits = np.concatenate(ends)
-    totals = np.pad(np.kron(steps, np.ones(len(grid))), [(0, 0), (0, total + 1 - size)])
+    size = (n + 1) * len(grid)
+    private, limits = privacy_constraints(n, len(grid), pairs)
+    pad = [(0, 0), (0, private.shape[1] - size)]
+    totals = np.pad(np.kron(np.eye(n + 1), np.ones(len(grid))), pad)
     if weights is None:  # the last variable is above every risk
-        risks = np.pad(cost, [(0, 0), (0, total + 1 - size)])
+        risks = np.pad(cost, pad)
         risks[:, -1] = -1
         private, limits = np.vstack([private, risks]), np.append(limits, np.zeros(len(p)))
-        goal = np.eye(total + 1)[-1]
+        goal = np.eye(private.shape[1])[-1]
     else:
-        goal = np.pad(np.array(weights) @ cost, (0, total + 1 - size))
-    solved = linprog(
+        goal = np.pad(np.array(weights) @ cost, pad[1])
+    solved = linprog(  # type: ignore[call-overload]  # sparse matrices are allowed
         goal, A_ub=csr_array(private), b_ub=limits, A_eq=csr_array(totals), b_eq=np.ones(n + 1),
         bounds=(0, None), method="highs",
     )  # fmt: skip
-    assert solved.fun is not None
     return float(solved.fun)
+
+
+def privacy_constraints(
+    n: int, releases: int, pairs: list[tuple[float, float]]
+) -> tuple[Floats, Floats]:
+    """Return A and b such that A x <= b states (epsilon, delta)-DP for every pair.
+
+    The first variables are q_s(o), by s and then o. A block of maxima follows for each pair, and
+    one variable without constraints.
+    """
+    steps, every = np.eye(n + 1), np.eye(releases)
+    size, moves = (n + 1) * releases, 2 * n * releases
+    rows, limits = [], []
+    for k, (epsilon, delta) in enumerate(pairs):
+        up = steps[:-1] - math.exp(epsilon) * steps[1:]
+        down = steps[1:] - math.exp(epsilon) * steps[:-1]
+        block = slice(size + k * moves, size + (k + 1) * moves)
+        above = np.zeros((moves, size + len(pairs) * moves + 1))
+        above[:, :size], above[:, block] = np.kron(np.vstack([up, down]), every), -np.eye(moves)
+        sums = np.zeros((2 * n, above.shape[1]))
+        sums[:, block] = np.kron(np.eye(2 * n), np.ones(releases))
+        rows += [above, sums]
+        limits += [np.zeros(moves), np.full(2 * n, delta)]
+    return np.vstack(rows), np.concatenate(limits)
 
 
 EXACT = [

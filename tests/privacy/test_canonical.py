@@ -28,7 +28,7 @@ def approx(epsilon: float, delta: float) -> TradeOff:
 
 
 def gaussian(mu: float) -> TradeOff:
-    return lambda a: ndtr(ndtri(1 - a) - mu)
+    return lambda a: np.asarray(ndtr(ndtri(1 - a) - mu))
 
 
 BUDGETS: list[tuple[Budget, TradeOff]] = [
