@@ -12,7 +12,7 @@ from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.binary_interval import BinaryInterval
 from dpbench.estimators.binary_minimax import BinaryMinimax
-from dpbench.estimators.binary_test import binary_p_value
+from dpbench.estimators.binary_tests import binary_p_value
 from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.columns import ColumnsClippedMean

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpbench.estimators.assumptions import Assumption, RecordsInBox
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.binary_test import LARGEST_N, binary_limit
+from dpbench.estimators.binary_tests import LARGEST_N, binary_limit
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
@@ -26,7 +26,7 @@ class BinaryInterval(Estimator):
     as a zero. So the estimand is the mean of the rounded records. Replacing one record changes the
     number of ones by at most 1. This number gets canonical noise of sensitivity 1: Tulap noise
     under pure and (epsilon, delta)-DP, Gaussian noise under Gaussian DP and zCDP. The limits invert
-    one-sided tests, see `dpbench.estimators.binary_test`. The interval misses a mean in (0, 1) with
+    one-sided tests (`dpbench.estimators.binary_tests`). The interval misses a mean in (0, 1) with
     probability `beta` exactly, at every n. The estimate is the noisy count over n. It is unbiased,
     may lie outside of [0, 1], and is the input of `binary_p_value`. At most 1e6 records are
     accepted.

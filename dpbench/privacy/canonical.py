@@ -107,8 +107,8 @@ def gaussian_noise(sd: float) -> CanonicalNoise:
 def trade_off_noise(f: TradeOff) -> CanonicalNoise:
     """Return canonical noise of a symmetric trade-off function (AV23).
 
-    The module's docstring has the construction. The time of a tail probability is proportional to
-    the distance of its point from 0.
+    The noise is uniform on [-1/2, 1/2], and T(x + 1) = f(1 - T(x)) for its tail T extends it to the
+    right. The time of a tail probability is proportional to the distance of its point from 0.
 
     Parameters
     ----------

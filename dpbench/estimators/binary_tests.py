@@ -218,7 +218,7 @@ def _solve(x: Floats, n: int, beta: float, noise: CanonicalNoise, factor: float)
 def _other_cut(x: Floats, n: int, p: float, noise: CanonicalNoise) -> Floats:
     """Return for each noisy count x the count on the other side with equal G, shape (m,).
 
-    G is the function of step 3 of the module's docstring. Its maximum is found first.
+    G(x) = E_p[(S - n p) 1{S + N >= x}] rises to a maximum and falls. The maximum is found first.
     """
     s, weights = _counts(n, np.array([p]))
     weights = weights[0] * (s[0] - n * p)

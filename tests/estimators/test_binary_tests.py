@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import binom
 
-from dpbench.estimators.binary_test import LARGEST_N, binary_limit, binary_p_value
+from dpbench.estimators.binary_tests import LARGEST_N, binary_limit, binary_p_value
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.theory.exact.binary import count_tail, tulap_or_gaussian
 from tests.support import Floats, hockey_stick
