@@ -22,7 +22,7 @@ X = np.linspace(-6, 6, 97)
 def approx(epsilon: float, delta: float) -> TradeOff:
     def f(a: Floats) -> Floats:
         one = 1 - delta - np.exp(epsilon) * a
-        return np.maximum(0.0, np.maximum(one, np.exp(-epsilon) * (1 - delta - a)))
+        return np.asarray(np.maximum(0.0, np.maximum(one, np.exp(-epsilon) * (1 - delta - a))))
 
     return f
 
