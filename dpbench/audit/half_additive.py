@@ -30,6 +30,9 @@ class _HalfAdditive(Ledger):
     def add_geometric_noise(self, *arguments: Any, **options: Any) -> Any:
         return self._half(super().add_geometric_noise, *arguments, **options)
 
+    def add_canonical_noise(self, *arguments: Any, **options: Any) -> Any:
+        return self._half(super().add_canonical_noise, *arguments, **options)
+
     def add_smooth_noise(self, *arguments: Any, **options: Any) -> Any:
         return self._half(super().add_smooth_noise, *arguments, **options)
 

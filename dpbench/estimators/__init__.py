@@ -10,7 +10,9 @@ from pkgutil import iter_modules
 from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.binary_interval import BinaryInterval
 from dpbench.estimators.binary_minimax import BinaryMinimax
+from dpbench.estimators.binary_tests import binary_p_value
 from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.columns import ColumnsClippedMean
@@ -57,6 +59,7 @@ __all__ = [
     "AdaSSP",
     "AffineInvariantMean",
     "ApproximateBoundsMean",
+    "BinaryInterval",
     "BinaryMean",
     "BinaryMinimax",
     "BoundedContributionMean",
@@ -114,6 +117,7 @@ __all__ = [
     "UniversalMean",
     "UserLevelMean",
     "WhitenedCoinPressMean",
+    "binary_p_value",
     "release",
     "release_table",
 ]  # fmt: skip

@@ -12,17 +12,18 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import MISSING, fields, replace
 from functools import cache, cached_property, partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 from scipy.special import ndtri
 
 from dpbench.arrays import Floats
-from dpbench.privacy import staircase, tulap
+from dpbench.privacy import staircase
+from dpbench.privacy.canonical import CanonicalNoise, NumberNoise, gaussian_noise, tulap_noise
 from dpbench.privacy.conversions import (
     analytic_sd,
     approx_of_rho,
@@ -44,21 +45,6 @@ MIN_AMOUNT = 1e-12  # smallest amount of a budget
 MIN_CONVERTED_EPSILON = 1e-9  # smallest epsilon of a converted budget
 Relation = Literal["replace", "add_remove"]
 Positive = Annotated[float, Field(gt=0, ge=MIN_AMOUNT, le=1e6)]
-
-
-class _NumberNoise(NamedTuple):
-    """Noise that is private for one number only, at sensitivity 1.
-
-    Parameters
-    ----------
-    draw : callable
-        Function of a generator and a shape that draws independent noises.
-    upper_quantile : callable
-        Function that returns the points which the noise exceeds with given probabilities.
-    """
-
-    draw: Callable[[np.random.Generator, tuple[int, ...]], Floats]
-    upper_quantile: Callable[[Floats], Floats]
 
 
 class Budget(Registered):
@@ -160,9 +146,18 @@ class Budget(Registered):
         return self._sd(l1, l2) is not None
 
     @property
-    def _number_noise(self) -> _NumberNoise | None:
+    def _number_noise(self) -> NumberNoise | None:
         """Noise of a single number in place of Laplace noise; None if there is no such noise."""
         return None
+
+    @cached_property
+    def canonical_noise(self) -> CanonicalNoise:
+        """Canonical noise of a number of sensitivity 1, see `dpbench.privacy.canonical`.
+
+        It does not depend on `noise_by`. Under zCDP it is Gaussian noise. Raise ValueError for a
+        budget without privacy.
+        """
+        raise ValueError(f"a {self.notion} budget has no canonical noise")
 
     def noise(
         self,
@@ -274,13 +269,17 @@ class PureDP(Budget):
     added_parameters: ClassVar[dict[str, Any]] = {**Budget.added_parameters, "noise_by": "laplace"}
 
     @property
-    def _number_noise(self) -> _NumberNoise | None:
+    def _number_noise(self) -> NumberNoise | None:
         if self.noise_by == "laplace":
             return None
-        return _NumberNoise(
+        return NumberNoise(
             partial(staircase.draw, epsilon=self.epsilon),
             partial(staircase.upper_quantile, epsilon=self.epsilon),
         )
+
+    @cached_property
+    def canonical_noise(self) -> CanonicalNoise:
+        return tulap_noise(self.epsilon, 0.0)
 
 
 @validated_positional
@@ -309,6 +308,10 @@ class ZCDP(Budget):
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float:
         return float(1 / np.sqrt(2 * self.rho))  # BS16, Proposition 1.6
+
+    @cached_property
+    def canonical_noise(self) -> CanonicalNoise:
+        return gaussian_noise(self._sd(1.0, 1.0))
 
     @property
     def pure_epsilon(self) -> float:
@@ -378,6 +381,10 @@ class GDP(Budget):
 
     def _sd(self, l1: float | Floats, l2: float | Floats) -> float:
         return 1 / self.mu
+
+    @cached_property
+    def canonical_noise(self) -> CanonicalNoise:
+        return gaussian_noise(1 / self.mu)
 
     @property
     def pure_epsilon(self) -> float:
@@ -472,13 +479,12 @@ class ApproxDP(Budget):
         return None if laplace else self._gaussian
 
     @property
-    def _number_noise(self) -> _NumberNoise | None:
-        if self.noise_by != "tulap":
-            return None
-        return _NumberNoise(
-            partial(tulap.draw, epsilon=self.epsilon, delta=self.delta),
-            partial(tulap.upper_quantile, epsilon=self.epsilon, delta=self.delta),
-        )
+    def _number_noise(self) -> NumberNoise | None:
+        return self.canonical_noise if self.noise_by == "tulap" else None
+
+    @cached_property
+    def canonical_noise(self) -> CanonicalNoise:
+        return tulap_noise(self.epsilon, self.delta)
 
     @cached_property
     def _gaussian(self) -> float:

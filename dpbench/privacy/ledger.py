@@ -273,6 +273,31 @@ class Ledger(Account):
         released = np.asarray(counts + noise)
         return self._record_step("add_geometric_noise", counts, released, {"l2": sensitivity})
 
+    def add_canonical_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
+        """Release numbers with the canonical noise of the budget (AV23).
+
+        The noise is Tulap noise under pure and (epsilon, delta)-DP, and Gaussian noise under zCDP
+        and Gaussian DP; `dpbench.privacy.canonical` has the proof.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (trials,)
+            Numbers before noise; they need not be whole.
+        sensitivity : float, ndarray of shape (trials,), or mapping of these
+            Largest distance between the numbers on neighbouring datasets.
+            A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
+
+        Returns
+        -------
+        ndarray of shape (trials,)
+            Released numbers.
+        """
+        sensitivity = self._floor_sensitivity(sensitivity)
+        self.pay("canonical noise", sensitivity)
+        noise = self.budget.canonical_noise.draw(self.rng, counts.shape)
+        released = np.asarray(counts + self.noise_factor * sensitivity * noise)
+        return self._record_step("add_canonical_noise", counts, released, {"l2": sensitivity})
+
     def exponential(
         self, scores: Floats, sensitivity: Stated, log_weights: Floats | float = 0.0
     ) -> Ints:

@@ -23,8 +23,8 @@ The noise is canonical: at s = 1 it has exactly the trade-off curve of (epsilon,
 theorem number not checked). It is not suitable for vectors, because every coordinate that crosses a
 step costs epsilon.
 
-For delta = 0 it is a staircase whose steps end at 1/2, 3/2, ..., and its variance is
-2b/(1-b)^2 + 1/12, against 2/epsilon^2 for Laplace noise.
+For delta = 0 the noise is epsilon-DP. It is a staircase whose steps end at 1/2, 3/2, ..., and its
+variance is 2b/(1-b)^2 + 1/12, against 2/epsilon^2 for Laplace noise.
 
 Quantiles. Let g = delta b/(1 - b). By (1), T(k + 1/2) + g = b^k (c + g) while T is above 0. So
 T(x) = u < c for x = 1/2 + k + (1 - e^(k epsilon - r))/(1 - b), where r = ln((c + g)/(u + g)) and
@@ -37,7 +37,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 
-__all__ = ["draw", "upper_quantile"]
+__all__ = ["draw", "upper_quantile", "upper_tail"]
 
 # A larger epsilon is replaced by this value, because b would underflow.
 MAX_EPSILON = 200.0
@@ -54,7 +54,7 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], epsilon: float, delta
         Shape of the result.
     epsilon : float
         Privacy parameter, above 0.
-    delta : float in (0, 1)
+    delta : float in [0, 1)
         Privacy parameter.
 
     Returns
@@ -74,18 +74,52 @@ def upper_quantile(upper: Floats, epsilon: float, delta: float) -> Floats:
         Probabilities above 0, at most 1/2.
     epsilon : float
         Privacy parameter, above 0.
-    delta : float in (0, 1)
+    delta : float in [0, 1)
         Privacy parameter.
 
     Returns
     -------
     ndarray
     """
-    epsilon = min(epsilon, MAX_EPSILON)
-    b, lost = np.exp(-epsilon), -np.expm1(-epsilon)  # lost = 1 - b
-    c, g = (1 - delta) * b / (1 + b), delta * b / lost
-    centre = (lost + 2 * b * delta) / (1 + b)  # 1 - 2c
+    epsilon, lost, c, g, centre = _constants(epsilon, delta)
     r = np.log1p(np.maximum(c - upper, 0.0) / (upper + g))
     k = np.floor(r / epsilon)
     outer = 0.5 + k - np.expm1(k * epsilon - r) / lost
     return np.asarray(np.where(upper < c, outer, (0.5 - upper) / centre))
+
+
+def upper_tail(x: Floats, epsilon: float, delta: float) -> Floats:
+    """Return the probabilities P(X > x) of Tulap noise X at sensitivity 1.
+
+    For x = 1/2 + k + v with an integer k >= 0 and v in [0, 1), T(x) + g is (c + g) w, where
+    w = b^k (1 - v (1 - b)), because T is linear between steps. The code writes T(x) as
+    c w - g (1 - w), which loses no digits if g is large.
+
+    Parameters
+    ----------
+    x : ndarray
+        Points.
+    epsilon : float
+        Privacy parameter, above 0.
+    delta : float in [0, 1)
+        Privacy parameter.
+
+    Returns
+    -------
+    ndarray
+    """
+    epsilon, lost, c, g, centre = _constants(epsilon, delta)
+    distance = np.abs(x)
+    k = np.floor(np.maximum(distance - 0.5, 0.0))
+    log_w = np.log1p(-lost * np.maximum(distance - 0.5 - k, 0.0)) - k * epsilon
+    outer = np.maximum(c * np.exp(log_w) + g * np.expm1(log_w), 0.0)
+    tail = np.where(distance < 0.5, 0.5 - centre * distance, outer)
+    return np.where(np.asarray(x) < 0, 1 - tail, tail)
+
+
+def _constants(epsilon: float, delta: float) -> tuple[float, float, float, float, float]:
+    """Return epsilon, at most `MAX_EPSILON`, and the numbers 1 - b, c, g and 1 - 2c."""
+    epsilon = min(epsilon, MAX_EPSILON)
+    b, lost = float(np.exp(-epsilon)), -float(np.expm1(-epsilon))
+    c, g = (1 - delta) * b / (1 + b), delta * b / lost
+    return epsilon, lost, c, g, (lost + 2 * b * delta) / (1 + b)

@@ -35,6 +35,7 @@ MECHANISMS: dict[str, Callable[[Ledger, float], object]] = {
     "box": lambda account, s: account.add_joint_noise(np.zeros((2, 3)), s, base="box"),
     "ball": lambda account, s: account.add_joint_noise(np.zeros((2, 3)), s, base="ball"),
     "add_geometric_noise": lambda account, s: account.add_geometric_noise(np.zeros(2), s),
+    "add_canonical_noise": lambda account, s: account.add_canonical_noise(np.zeros(2), s),
     "exponential": lambda account, s: account.exponential(np.zeros((2, 3)), s),
 }
 

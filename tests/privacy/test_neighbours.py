@@ -147,6 +147,7 @@ def test_the_ledger_takes_a_sensitivity_for_each_relation() -> None:
         lambda ledger: ledger.add_noise(zeros, both, l1=1.0),
         lambda ledger: ledger.add_l2_noise(zeros[:, None], 1.0),
         lambda ledger: ledger.add_geometric_noise(zeros, 1.0),
+        lambda ledger: ledger.add_canonical_noise(zeros, 1.0),
         lambda ledger: ledger.exponential(zeros[None], 1.0),
     ]
     for ask in asked:

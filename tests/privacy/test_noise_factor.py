@@ -23,6 +23,7 @@ ADDED: list[tuple[Budget, Callable[[Ledger], Any]]] = [
     (PureDP(1.0, "staircase"), lambda a: a.add_noise(ZEROS, 2.0)),
     (ApproxDP(1.0, 1e-6, "tulap"), lambda a: a.add_noise(ZEROS, 2.0)),
     (ApproxDP(1.0, 1e-6), lambda a: a.add_noise(VECTORS, 2.0)),
+    *((one, lambda a: a.add_canonical_noise(ZEROS, 2.0)) for one in (PURE, GDP(1.0))),
     (PURE, lambda a: a.add_noise(ZEROS, 2.0, draws=3)),
     (PURE, lambda a: a.add_l2_noise(VECTORS, 2.0)),
     (PURE, lambda a: a.add_joint_noise(VECTORS, 2.0, base="box")),

@@ -48,6 +48,7 @@ RATIOS: list[tuple[Run, Any, float, str]] = [
     (lambda v, a: a.exponential(v, 2.0), GAPS, 2.0, "max"),
     (lambda v, a: a.above_threshold(v, 2.0, 9.0), GAPS, 2.0, "max"),
     (lambda v, a: a.add_geometric_noise(v, 8.0), [3.0], 3 / 8, "l2"),
+    (lambda v, a: a.add_canonical_noise(v, 2.0), [3.0], 3 / 2, "l2"),
     (noise(2.0), [1.0, -3.0, 2.0], 1.5, "l2"),
     (noise(0.0), [0.0], 0.0, "l2"),
     (noise(0.0), [1e-10], np.inf, "l2"),
