@@ -163,12 +163,12 @@ def graded_votes(budget: Budget) -> Votes:
     low, high = three_values(budget)
     if isinstance(budget, ZCDP):
         pairs = (low, high), _zcdp_pair(budget.rho)
-        low, high = min(pairs, key=lambda pair: float(_typical_sd(*pair, GRADED_RATIO)))
+        low, high = min(pairs, key=lambda pair: float(_typical_sd(pair[0], pair[1], GRADED_RATIO)))
     return Votes(np.array([low]), np.array([high]), np.ones(1))
 
 
 def _gaussian_votes(mu: float) -> Votes:
-    """Return the votes of the module's docstring for mu-GDP."""
+    """Return mu-GDP votes whose grades are intervals of a strength."""
     from scipy.optimize import brentq  # a slow import
 
     def excess(s: float) -> float:

@@ -79,7 +79,7 @@ def record_correlation(d: int, budget: Budget) -> float:
     Returns
     -------
     float
-        j of the module's docstring; NaN if no bound is known for the privacy notion.
+        The number j; NaN if no bound is known for the privacy notion.
     """
     information = record_information(budget) / 4
     if isinstance(budget, PureDP | ApproxDP):

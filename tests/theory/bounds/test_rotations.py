@@ -51,7 +51,8 @@ def test_the_information_of_a_release_by_enumeration(n: int, p: float) -> None:
     points = np.vstack([np.column_stack([np.cos(angle), np.sin(angle)]), [0.0, 0.0]])
     turned = 2 * np.pi * (np.arange(3) + 0.25) / 3
     answers = np.column_stack([np.cos(turned), np.sin(turned)])
-    nearest = np.eye(3)[np.argmax(points @ answers.T, axis=1)] * (points.any(axis=1))[:, None]
+    nearest = np.eye(3)[np.argmax(points @ answers.T, axis=1)]
+    nearest[-1] = 0
     fisher = b * float(iv(1, b) / iv(0, b))  # of a record that is not 0
     share = record_correlation(2, PureDP(epsilon))
     bound = 1 / (1 / ((n * p) ** 2 * share * fisher) + (1 - 1 / n) / (n * p * fisher))
