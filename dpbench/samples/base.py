@@ -6,7 +6,7 @@ Methods of a sample, for example `mean`, return results for all trials at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import fields
 from functools import cached_property
 from typing import Any, Self, TypeVar
@@ -20,8 +20,8 @@ from dpbench.samples.rows import Rows
 __all__ = [
     "AddRemoveView",
     "Sample",
-    "draw_net_votes",
-    "draw_net_votes_of_counts",
+    "draw_votes",
+    "draw_votes_of_counts",
     "half_squares",
     "heads_probability",
     "part_sizes",
@@ -126,11 +126,11 @@ def heads_probability(values: Floats, bound: float, lean: float) -> Floats:
 def vote_probabilities(
     values: Floats, bound: float, low: float, high: float
 ) -> tuple[Floats, Floats]:
-    """Return the probabilities that each record votes up and that it votes down.
+    """Return the probabilities that each record votes up and that it votes down, for one grade.
 
     Let y = clip(x, -bound, bound)/bound for a record x. Record x votes up with probability
-    low + (high - low) max(y, 0), and down with probability low + (high - low) max(-y, 0). Otherwise
-    record x does not vote. `Sample.three_output_sum` draws the votes.
+    low + (high - low) max(y, 0), and down with probability low + (high - low) max(-y, 0).
+    `Sample.vote_sum` draws the votes.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def vote_probabilities(
     bound : float
         Clipping bound, above 0.
     low, high : float
-        Smallest and largest probability of a vote in one direction; low + high <= 1.
+        Smallest and largest probability of a vote of this grade in one direction.
 
     Returns
     -------
@@ -150,17 +150,22 @@ def vote_probabilities(
     return low + np.maximum(lean, 0.0), low + np.maximum(-lean, 0.0)
 
 
-def draw_net_votes_of_counts(
-    counts: Ints, up: Floats, down: Floats, rng: np.random.Generator
+def draw_votes_of_counts(
+    counts: Ints,
+    probabilities: Iterable[tuple[Floats, Floats]],
+    weights: Floats,
+    rng: np.random.Generator,
 ) -> Floats:
-    """Draw random votes for records at several places; return up minus down votes of each dataset.
+    """Draw random votes for records at several places; return the sum of each dataset's votes.
 
     Parameters
     ----------
     counts : ndarray of int, shape (trials, m)
         Number of records of each dataset at each of m places.
-    up, down : ndarray of shape (m,)
-        Probabilities that a record at a place votes up, and that it votes down.
+    probabilities : iterable of pairs of ndarray of shape (m,)
+        For each grade, the probabilities that a record at a place votes up, and that it votes down.
+    weights : ndarray of shape (grades,)
+        Value of an up vote of each grade; a down vote has the opposite value.
     rng : Generator
         Source of the votes.
 
@@ -168,18 +173,29 @@ def draw_net_votes_of_counts(
     -------
     ndarray of shape (trials,)
     """
-    ups = rng.binomial(counts, up)
-    left = np.maximum(1 - up, down)  # rounding may make 1 - up less than down
-    downs = rng.binomial(counts - ups, down / np.maximum(left, np.finfo(float).tiny))
-    return np.asarray((ups - downs).sum(axis=1), dtype=float)
+    total, undecided, left = np.zeros(len(counts)), counts, np.ones(counts.shape[1])
+    for (up, down), weight in zip(probabilities, weights, strict=True):
+        drawn = []
+        for probability in (up, down):
+            left = np.maximum(left, probability)  # rounding may make it less
+            share = probability / np.maximum(left, np.finfo(float).tiny)
+            drawn.append(rng.binomial(undecided, share))
+            undecided, left = undecided - drawn[-1], left - probability
+        total += weight * (drawn[0] - drawn[1]).sum(axis=1)
+    return total
 
 
-def draw_net_votes(
-    values: Floats, bound: float, low: float, high: float, rng: np.random.Generator
+def draw_votes(
+    values: Floats,
+    bound: float,
+    low: Floats,
+    high: Floats,
+    weights: Floats,
+    rng: np.random.Generator,
 ) -> Floats:
-    """Draw a random vote for each record; return up votes minus down votes in each row.
+    """Draw a random vote for each record; return the sum of the votes in each row.
 
-    A vote is up, down or neither, with the probabilities of `vote_probabilities`.
+    A vote is up, down or neither, and has a grade, with the probabilities of `vote_probabilities`.
 
     Parameters
     ----------
@@ -187,8 +203,10 @@ def draw_net_votes(
         Records.
     bound : float
         Clipping bound, above 0.
-    low, high : float
-        Smallest and largest probability of a vote in one direction; low + high <= 1.
+    low, high : ndarray of shape (grades,)
+        Smallest and largest probability of a vote of each grade in one direction.
+    weights : ndarray of shape (grades,)
+        Value of an up vote of each grade; a down vote has the opposite value.
     rng : Generator
         Source of the votes.
 
@@ -196,10 +214,15 @@ def draw_net_votes(
     -------
     ndarray of shape (rows,)
     """
-    up, down = vote_probabilities(values, bound, low, high)
-    chance = rng.random(values.shape)
-    net = np.count_nonzero(chance < up, axis=1) - np.count_nonzero(chance >= 1 - down, axis=1)
-    return np.asarray(net, dtype=float)
+    chance, total = rng.random(values.shape), np.zeros(len(values))
+    ups, downs = np.zeros(values.shape), np.zeros(values.shape)
+    # A vote counts at its own grade and at all later ones, where its weight is taken back.
+    for i, step in enumerate(weights - np.append(weights[1:], 0.0)):
+        up, down = vote_probabilities(values, bound, low[i], high[i])
+        ups, downs = ups + up, downs + down
+        net = np.count_nonzero(chance < ups, axis=1) - np.count_nonzero(chance >= 1 - downs, axis=1)
+        total += step * net
+    return total
 
 
 def _key(argument: Any) -> Hashable:
@@ -453,21 +476,25 @@ class Sample(ABC):
         """
         raise self._wrong_records_error()
 
-    def three_output_sum(
-        self, bound: float, low: float, high: float, rng: np.random.Generator
+    def vote_sum(
+        self, bound: float, low: Floats, high: Floats, weights: Floats, rng: np.random.Generator
     ) -> Floats:
-        """Draw one vote for each record; return up votes minus down votes in each dataset.
+        """Draw one vote for each record; return the sum of the votes in each dataset.
 
-        Let y = clip(x, -bound, bound)/bound for a record x. Record x votes up with probability
-        low + (high - low) max(y, 0), and down with probability low + (high - low) max(-y, 0).
+        Let y = clip(x, -bound, bound)/bound for a record x. For each grade i, record x votes up
+        with probability low[i] + (high[i] - low[i]) max(y, 0), and down with probability low[i] +
+        (high[i] - low[i]) max(-y, 0). An up vote counts weights[i], and a down vote -weights[i].
         Otherwise record x does not vote. Every call draws new votes.
 
         Parameters
         ----------
         bound : float
             Clipping bound, above 0.
-        low, high : float
-            Smallest and largest probability of a vote in one direction; low + high <= 1.
+        low, high : ndarray of shape (grades,)
+            Smallest and largest probability of a vote of each grade in one direction; all together
+            sum to at most 1.
+        weights : ndarray of shape (grades,)
+            Value of an up vote of each grade.
         rng : Generator
             Source of the votes.
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import (
     Sample,
-    draw_net_votes_of_counts,
+    draw_votes_of_counts,
     part_sizes,
     share_of_records,
     vote_probabilities,
@@ -120,12 +120,15 @@ class BinnedSample(Sample):
         heads = (1 + lean * np.clip(clipped / bound, -1, 1)) / 2
         return np.asarray(rng.binomial(self.counts, heads).sum(axis=1), dtype=float)
 
-    def three_output_sum(
-        self, bound: float, low: float, high: float, rng: np.random.Generator
+    def vote_sum(
+        self, bound: float, low: Floats, high: Floats, weights: Floats, rng: np.random.Generator
     ) -> Floats:
-        up, _ = vote_probabilities(clipped_means(self.grid, 0, bound), bound, low, high)
-        _, down = vote_probabilities(clipped_means(self.grid, -bound, 0), bound, low, high)
-        return draw_net_votes_of_counts(self.counts, up, down, rng)
+        above, below = clipped_means(self.grid, 0, bound), clipped_means(self.grid, -bound, 0)
+        grades = (
+            (vote_probabilities(above, bound, *ends)[0], vote_probabilities(below, bound, *ends)[1])
+            for ends in zip(low, high, strict=True)
+        )
+        return draw_votes_of_counts(self.counts, grades, weights, rng)
 
     # Counts.
 

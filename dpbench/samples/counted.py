@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Floats
 from dpbench.samples.base import (
     Sample,
-    draw_net_votes_of_counts,
+    draw_votes_of_counts,
     half_squares,
     heads_probability,
     part_sizes,
@@ -80,11 +80,13 @@ class CountedSample(Sample):
         heads = rng.binomial(self.counts, heads_probability(self.atoms, bound, lean))
         return np.asarray(heads.sum(axis=1), dtype=float)
 
-    def three_output_sum(
-        self, bound: float, low: float, high: float, rng: np.random.Generator
+    def vote_sum(
+        self, bound: float, low: Floats, high: Floats, weights: Floats, rng: np.random.Generator
     ) -> Floats:
-        up, down = vote_probabilities(self.atoms, bound, low, high)
-        return draw_net_votes_of_counts(self.counts, up, down, rng)
+        grades = (
+            vote_probabilities(self.atoms, bound, *ends) for ends in zip(low, high, strict=True)
+        )
+        return draw_votes_of_counts(self.counts, grades, weights, rng)
 
     def quantile(self, q: float) -> Floats:
         reached = np.cumsum(self.counts, axis=1) >= max(

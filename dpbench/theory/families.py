@@ -347,12 +347,16 @@ class SignedTwoPointFamily(Family):
         )
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
-        """Return a lower bound on the error of the mean that counts only the cost of privacy.
+        """Return a lower bound on the error for distributions of rare vectors.
 
-        The bound is for the class of distributions whose central moment of order k is at most 1 in
-        every direction. It leaves out the sampling error. It is NaN in the local model.
+        Their central moments of order k are at most 1 in every direction, and a non-zero record is
+        at most as probable as in the members. The bound is NaN in the local model.
         """
-        return ErrorBound() if local else heavy_tail_bound(n, self.k, budget, d=self.d, rare=0)
+        if local:
+            return ErrorBound()
+        members: Any = self.members("", n, budget)
+        rare = max((law.p for law in members.values()), default=0.0)
+        return heavy_tail_bound(n, self.k, budget, d=self.d, rare=rare)
 
 
 @validated

@@ -101,6 +101,7 @@ ROWS = [
     row("pzga", "local_mean", k=3, radius=1.5, beta=0.01, scale=1.0),
     row("pzga", "local_mean", k=2, policy="rate", mechanism="randomised_response", scale=40.0),
     row("pzga", "local_mean", k=2, radius=1.5, mechanism="three_values", scale=0.3),
+    row("pzga", "local_mean", k=2, radius=1.5, mechanism="graded_votes", scale=0.3),
     row("n", "median", FOLLOWS),
     row("n", "median_of_means", FOLLOWS, groups=7),
     row("pzga", "naive_gaussian_mean", radius=1.5, sigma=1.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 from scipy import stats
 
 import dpbench.estimators as est
-from dpbench.estimators.heavy_tailed import three_values, worst_clipping_bias
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
+from dpbench.estimators.heavy_tailed import worst_clipping_bias
+from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from tests.support import FALSE_ALARM, name, off_by, run
 
 # The bias of clipping, and the threshold.
@@ -121,25 +120,3 @@ def test_a_randomised_response_is_private_and_unbiased(epsilon: float) -> None:
         odds = chance / (1 - chance)
         assert odds <= math.exp(epsilon) * (1 + 1e-12)
         assert abs(x) < 1e9 or odds ** math.copysign(1, x) == pytest.approx(math.exp(epsilon))
-
-
-@pytest.mark.parametrize(
-    "budget", [PureDP(0.3), PureDP(2.0), GDP(0.2), GDP(1.0), ZCDP(3.0)], ids=name
-)
-def test_a_release_of_three_values_is_private(budget: Budget) -> None:
-    """Compare size and power of tests of all pairs of records, in fifths of the clip."""
-    low, high = three_values(budget)
-    x = np.linspace(-1, 1, 11)
-    up, down = low + (high - low) * np.maximum(x, 0), low + (high - low) * np.maximum(-x, 0)
-    laws = np.stack([up, 1 - up - down, down], axis=1)
-    tests = np.array(list(itertools.product([0.0, 0.3, 1.0], repeat=3)))
-    size, power = np.broadcast_arrays((laws @ tests.T)[:, None], (laws @ tests.T)[None])
-    if isinstance(budget, PureDP):
-        most = np.minimum(
-            size * math.exp(budget.epsilon), 1 - (1 - size) / math.exp(budget.epsilon)
-        )
-    else:
-        mu = budget.mu if isinstance(budget, GDP) else math.sqrt(2 * budget.named_amounts["rho"])
-        most = stats.norm.cdf(stats.norm.ppf(np.clip(size, 0, 1)) + mu)
-    assert np.all(power <= most + 1e-12)
-    assert np.any(power[(size > 0) & (size < 1)] >= most[(size > 0) & (size < 1)] - 1e-12)

@@ -134,7 +134,7 @@ QUESTIONS: dict[str, Callable[[Sample], Floats]] = {
     "second_largest": lambda x: x.ranked(x.n - 2, x.n - 2)[0][:, 0],
     "bins": lambda x: x.occupied(Bins(2.0)).count[:500],
     "coins": lambda x: x.randomised_response_count(2.0, 0.8, VOTE),
-    "votes": lambda x: x.three_output_sum(2.0, 0.1, 0.7, VOTE),
+    "votes": lambda x: x.vote_sum(2.0, np.array([0.1]), np.array([0.7]), np.ones(1), VOTE),
     "means_of_groups": lambda x: np.median(x.by_group(7, VOTE, lambda rows: rows.mean()), axis=1),
     "part": lambda x: x.split([300, x.n - 300], VOTE)[0].quantile(0.3),
 }
@@ -188,7 +188,8 @@ def test_votes_at_a_large_epsilon_are_signs() -> None:
     sample = draw(Gaussian(), trials=2)
     signs = 2 * sample.count(0.0, np.inf) - sample.n
     for low in (0.0, 1e-17):  # 1 - low is 1.0 in both cases
-        np.testing.assert_array_equal(sample.three_output_sum(1e-300, low, 1.0, rng()), signs)
+        found = sample.vote_sum(1e-300, np.array([low]), np.ones(1), np.ones(1), rng())
+        np.testing.assert_array_equal(found, signs)
 
 
 def test_parts_add_up_to_the_whole() -> None:

@@ -71,8 +71,10 @@ def test_the_lower_bound_is_reached_by_members() -> None:
     assert law.mean == pytest.approx(PAIR.lower_bound(N, budget).value, rel=1e-5)
     assert PRODUCT.lower_bound(N, budget) == heavy_tail_bound(N, 2, budget, d=20, rare=0)
     assert math.isnan(PRODUCT.lower_bound(N, budget, local=True).value)
+    assert math.isnan(SIGNED.lower_bound(N, budget, local=True).value)
+    most: Any = max(law.p for law in SIGNED.members("f", N, budget).values())  # type: ignore[attr-defined]
     assert SIGNED.lower_bound(N, budget) == heavy_tail_bound(
-        N, SIGNED.k, budget, d=SIGNED.d, rare=0
+        N, SIGNED.k, budget, d=SIGNED.d, rare=most
     )
 
 

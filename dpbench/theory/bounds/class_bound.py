@@ -41,6 +41,7 @@ from dpbench.theory.bounds.numbers import (
     sampling_lower_bound,
     two_point_lower_bound,
 )
+from dpbench.theory.bounds.rotations import gaussian_rotation_bound, rotation_bound
 from dpbench.theory.bounds.subsets import subset_lower_bound
 from dpbench.theory.bounds.vectors import gaussian_lower_bound as gaussian_vectors_lower_bound
 from dpbench.theory.bounds.vectors import moments_lower_bound
@@ -125,6 +126,7 @@ def heavy_tail_bound(
         several_laws=NAN if local else multi_hypothesis_lower_bound(n, k, budget),
         coins=rare_bernoulli_chain_lower_bound(n, k, budget, rare) if rare and not local else NAN,
         directions=NAN if local or d == 1 else moments_lower_bound(n, d, k, budget).alpha,
+        rotations=NAN if local or d == 1 else rotation_bound(n, d, k, budget, rare=rare),
         two_laws_of_views=local_lower_bound(n, k, budget).alpha if local else NAN,
         sampling=_sampling_bound(n, k, d) if rare == 1 else NAN,
     )
@@ -247,6 +249,7 @@ def _gaussian_vector_bound(
     unit_bound = largest_bound(
         two_laws=gaussian_lower_bound(n, budget),
         directions=gaussian_vectors_lower_bound(n, law.d, budget).alpha,
+        rotations=NAN if law.d == 1 else gaussian_rotation_bound(n, law.d, budget),
         sampling=float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average is the best estimator
     )
     return ErrorBound(law.scale * unit_bound.value, unit_bound.by)

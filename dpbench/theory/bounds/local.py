@@ -11,18 +11,16 @@ between two distributions P and Q. Notation (name in code):
                   wrong with probability y
     A, B, C       distributions of one view. The record of the view has the density (P - Q)_+/t
                   for A, (Q - P)_+/t for B and min(P, Q)/(1 - t) for C
-    I             int (A - B)^2/C, at most `local_information_bound`
-    F             affinity int sqrt(A B); F^2 is `affinity_squared`
+    I             int (A - B)^2/C, at most `record_information`
     beta          probability of a wrong answer of the test
 
 Statements. Every test of P and Q is wrong, under P or under Q, with a probability of at least
 
     (epsilon, delta)-DP  (1 - t delta)^n e_a at a = (1 + n q (1+G)/(1 - t delta))/2. For other
                          than whole a, e_a is interpolated linearly. In `_least_error`, `mean` is a.
-    zCDP, GDP            beta, if (1 - t^2 I/(8 (1-t)))^n >= 2 sqrt(beta (1 - beta)), where
-                         I <= 2 (e^(2 rho) - F^2). Under mu-GDP rho = mu^2/2 and
-                         F >= e^(-mu^2/8). Under rho-zCDP F >= 1/cosh(l/2), where l is the root
-                         of l tanh(l/2) = rho.
+    zCDP, GDP            beta, if (1 - t^2 I/(8 (1-t)))^n >= 2 sqrt(beta (1 - beta))
+    GDP                  the error of the best test from n graded votes, less the Berry-Esseen
+                         bound on its distance from a normal probability (`_gaussian_error`)
 
 As epsilon and t fall, randomised response on the sign of the record attains the first bound.
 
@@ -32,16 +30,21 @@ Proof: docs/theory/local_model.md. At t = 1 the best (epsilon, delta)-DP view is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from scipy.special import betainc, expit, ndtr
+from scipy.special import betainc, ndtr
 
+from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
-from dpbench.theory.bounds.numbers import BETA, NORMAL_FROM, LowerBound, entropy_logit
+from dpbench.privacy import GDP, ApproxDP, Budget, PureDP
+from dpbench.theory.bounds.numbers import BETA, NORMAL_FROM, LowerBound
+from dpbench.theory.bounds.record_information import record_information
 
-__all__ = ["local_distance", "local_information_bound", "local_lower_bound"]
+__all__ = ["local_distance", "local_lower_bound"]
+
+BERRY_ESSEEN = 0.4748  # Shevtsova 2011
 
 
 def local_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
@@ -102,47 +105,54 @@ def local_distance(n: int, budget: Budget, *, beta: float = BETA) -> float:
     lowest = float(-np.expm1(np.log(2 * beta) / n))
     if isinstance(budget, PureDP | ApproxDP):
         delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
-        low, high = np.log(lowest), 0.0
         if _least_error(1.0, n, budget.epsilon, delta) >= beta:
             return 1.0
-        for _ in range(100):
-            middle = (low + high) / 2
-            inseparable = _least_error(np.exp(middle), n, budget.epsilon, delta) >= beta
-            low, high = (middle, high) if inseparable else (low, middle)
-        return float(np.exp(low))
+        return _largest(lambda t: _least_error(t, n, budget.epsilon, delta) >= beta, lowest)
     hellinger = float(-np.expm1(np.log(2 * np.sqrt(beta * (1 - beta))) / n))
     # Solve t^2 I/(8 (1 - t)) = hellinger for t.
-    distance = 2 / (1 + np.sqrt(1 + 4 * (local_information_bound(budget) / (8 * hellinger))))
+    distance = 2 / (1 + np.sqrt(1 + 4 * (record_information(budget) / (8 * hellinger))))
+    if isinstance(budget, GDP):
+        distance = _largest(lambda t: _gaussian_error(t, n, budget.mu) >= beta, distance)
     return float(np.maximum(distance, lowest))
 
 
-def local_information_bound(budget: Budget) -> float:
-    """Return an upper bound on the chi-square information about a record in one local view.
+def _largest(inseparable: Callable[[float], bool], lowest: float) -> float:
+    """Return the largest t at which two distributions are inseparable, by bisection.
 
-    A view is a private message about one record. The record may come from any of three
-    distributions, and A, B and C are the densities of the view under each. The information is I =
-    int (A - B)^2/C. The bound is 2 (e^(2 rho) - F^2), where rho is the zCDP parameter of a view,
-    mu^2/2 under mu-GDP. F is a lower bound on the affinity int sqrt(A B), which `budget` implies.
-
-    Parameters
-    ----------
-    budget : Budget
-        Privacy guarantee of a view, the message about one record.
-
-    Returns
-    -------
-    float
-        The bound on I; NaN for notions other than GDP and zCDP.
+    They are inseparable at the t `lowest`, even if the function returns False there.
     """
-    if isinstance(budget, GDP):
-        rho, affinity_squared = budget.mu**2 / 2, np.exp(-(budget.mu**2) / 4)
-    elif isinstance(budget, ZCDP):
-        x = expit(-entropy_logit(budget.rho))
-        rho, affinity_squared = budget.rho, 4 * x * (1 - x)
-    else:
-        return float("nan")
-    with np.errstate(over="ignore"):
-        return float(2 * (np.exp(2 * rho) - affinity_squared))
+    low, high = np.log(lowest), 0.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if inseparable(np.exp(middle)) else (low, middle)
+    return float(np.exp(low))
+
+
+@cache
+def _strengths(mu: float) -> tuple[Floats, Floats]:
+    """Return nodes x of a quadrature over the strength of a vote, and weights phi(x + mu/2) dx."""
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    half = mu + 4.5
+    x = half * (1 + nodes)
+    return x, half * weights * np.exp(-((x + mu / 2) ** 2) / 2) / np.sqrt(2 * np.pi)
+
+
+def _gaussian_error(t: float, n: int, mu: float) -> float:
+    """Return a lower bound on the error of every test of two distributions from n mu-GDP views.
+
+    The best view has the log-likelihood ratio ln(1 - t + t e^(mu x)) for a vote up of strength
+    x > 0, and its negative for a vote down. The Berry-Esseen inequality bounds the distance of the
+    sum of n ratios from a normal variable.
+    """
+    x, common = _strengths(mu)
+    ratio = np.log1p(t * np.expm1(np.minimum(mu * x, 700)))
+    up, down = common * np.exp(ratio), common  # probabilities under P
+    silent = 1 - up.sum() - down.sum()
+    mean = float((up - down) @ ratio)
+    variance = float((up + down) @ ratio**2) - mean**2
+    third = float(up @ np.abs(ratio - mean) ** 3 + down @ (ratio + mean) ** 3 + silent * mean**3)
+    distance = BERRY_ESSEEN * third / (variance**1.5 * np.sqrt(n))
+    return float(ndtr(-np.sqrt(n / variance) * mean) - distance)
 
 
 def _least_error(t: float, n: int, epsilon: float, delta: float) -> float:

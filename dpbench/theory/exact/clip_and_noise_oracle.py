@@ -149,9 +149,9 @@ def _local_step(e: est.LocalMean, setting: ReleaseSetting) -> ClipAndNoise | Non
     Randomised response releases +-C/tanh(epsilon/2) for each record. The variance of this release
     is C^2/tanh(epsilon/2)^2 less the square of the record. The square, about R^2 + scale^2, is
     neglected.
-    The result is None for the mechanism ``three_values``, because its noise depends on the records.
+    The result is None for votes, because their noise depends on the records.
     """
-    if e.mechanism == "three_values":
+    if e.mechanism in ("three_values", "graded_votes"):
         return None
     if e.mechanism == "additive":
         variance = additive(_averaging_budget(setting.budget), 2.0, 2.0).variance

@@ -8,20 +8,20 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from scipy.special import gammaln, xlogy
+from scipy.special import gammaln
 from scipy.stats import binom, norm
 
 from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
-from dpbench.estimators.heavy_tailed import three_values
+from dpbench.estimators.local_votes import graded_votes, three_values
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.theory.bounds.local import (
+    _gaussian_error,
     _least_error,
     local_distance,
-    local_information_bound,
     local_lower_bound,
 )
-from dpbench.theory.bounds.numbers import entropy_logit
+from dpbench.theory.bounds.record_information import record_information
 
 
 def the_view(t: float, epsilon: float, delta: float) -> tuple[Floats, Floats]:
@@ -137,32 +137,6 @@ def test_where_there_is_little_privacy_or_much() -> None:
     assert math.isnan(local_distance(10, NonPrivate()))
 
 
-@pytest.mark.parametrize("budget", [GDP(0.1), GDP(1.0), ZCDP(0.005), ZCDP(0.5), ZCDP(3.0)])
-def test_no_view_tells_more_than_the_bound(budget: Budget) -> None:
-    """Gaussian noise on 1, 0 and -1, on the corners of a triangle, and release by three values."""
-    rho = budget.mu**2 / 2 if isinstance(budget, GDP) else budget.named_amounts["rho"]
-    low, high = three_values(budget)
-    line, corners = (
-        2 * (math.exp(rho / 2) - math.exp(-rho / 2)),
-        2 * (math.exp(2 * rho) - math.exp(rho)),
-    )
-    told = max(line, corners, 2 * (high - low) ** 2 / low)
-    assert told <= local_information_bound(budget) <= 2.6 * told
-
-
-def test_pairs_that_are_near_have_at_least_the_affinity_of_coins() -> None:
-    """Any two laws, of relative entropies of at most rho; coins themselves have no more."""
-    rng = np.random.default_rng(1)
-    for _ in range(2000):
-        a, b = rng.dirichlet(np.full(rng.integers(2, 5), 0.7), 2)
-        rho = max(float(np.sum(xlogy(a, a / b))), float(np.sum(xlogy(b, b / a))))
-        x = 1 / (1 + math.exp(entropy_logit(rho)))
-        assert np.sum(np.sqrt(a * b)) >= 2 * math.sqrt(x * (1 - x)) - 1e-12
-    coin = np.array([0.2, 0.8])
-    entropy = float(np.sum(xlogy(coin, coin / coin[::-1])))
-    assert entropy_logit(entropy) == pytest.approx(math.log(4))
-
-
 @pytest.mark.parametrize("budget", [GDP(1.0), ZCDP(0.5)])
 def test_the_affinity_of_a_view_by_its_contrast(budget: Budget) -> None:
     low, high = three_values(budget)
@@ -176,15 +150,63 @@ def test_the_affinity_of_a_view_by_its_contrast(budget: Budget) -> None:
         assert t > 0.001 or lost >= 0.99 * bound
 
 
-@pytest.mark.parametrize("n", [50, 1000, 10**5])
-@pytest.mark.parametrize("budget", [GDP(1.0), ZCDP(0.5), PureDP(1.0)])
-def test_three_values_tell_no_two_laws_that_cannot_be_told(budget: Budget, n: int) -> None:
-    """The best test takes the sign of the votes, a walk of n steps, by its Fourier transform."""
+def vote_error(t: float, n: int, budget: Budget, step: float) -> float:
+    """The error of the best test from n graded votes, by the Fourier transform of its sum.
+
+    Log-likelihood ratios are rounded to multiples of `step`.
+    """
+    low, high, _ = graded_votes(budget)
+    up = low + t * (high - low)
+    places = np.round(np.log(up / low) / step).astype(int)
+    size = int(2 ** np.ceil(np.log2(30 / step)))
+    law = np.zeros(size)
+    np.add.at(law, places, up)
+    np.add.at(law, -places, low)
+    law[0] += 1 - law.sum()
+    law = np.fft.irfft(np.exp(n * np.log(np.fft.rfft(law))), size)
+    return float(law[size // 2 :].sum() + law[0] / 2)
+
+
+@pytest.mark.parametrize("n", [1000, 10**5])
+@pytest.mark.parametrize("budget", [GDP(1.0), ZCDP(0.5), PureDP(1.0)], ids=str)
+def test_votes_tell_no_two_laws_that_cannot_be_told(budget: Budget, n: int) -> None:
+    """They come near under pure DP and GDP; under zCDP Hellinger's distance loses a fifth in t."""
     t = local_distance(n, budget)
-    low, high = three_values(budget)
-    up, down = low + t * (high - low), low
-    size = 2 * n + 1
-    angles = np.exp(-2j * np.pi * np.arange(size) / size)
-    law = np.fft.ifft((up * angles + down / angles + 1 - up - down) ** n).real
-    wrong = law[n + 1 :].sum() + law[0] / 2  # votes below 0 are the last
-    assert 0.1 <= wrong <= 0.3
+    error = vote_error(t, n, budget, 1e-3 if n == 1000 else 2e-4)
+    assert (
+        0.1
+        <= error
+        <= (0.13 if n > 1000 or isinstance(budget, PureDP) else 0.18)
+        + 0.06 * (isinstance(budget, ZCDP))
+    )
+
+
+def test_the_best_view_under_gdp() -> None:
+    """No private test of a view has more power, by a search over three chances of an event."""
+    mu, t = 1.0, 0.3
+    x = np.linspace(0, 12, 100_001)
+    up, down = (
+        (1 - t) * norm.pdf(x + mu / 2) + t * norm.pdf(x - mu / 2),
+        norm.pdf(x + mu / 2),
+    )
+    chances = norm.cdf(np.linspace(-4, 4, 81))
+    c, b = np.meshgrid(chances, chances)
+    a = norm.cdf(norm.ppf(np.minimum(b, c)) + mu)
+    near = norm.cdf(abs(norm.ppf(b) - norm.ppf(c)) - mu) <= 0.5  # b and c are private, too
+    for factor in (1.0, 1.1, 1.5, 3.0):
+        most = np.max(np.where(near, t * a + (1 - t) * c - factor * (t * b + (1 - t) * c), 0))
+        best = np.trapezoid(np.maximum(up - factor * down, 0), x)
+        assert most <= best + 1e-6
+        assert most >= 0.99 * best
+
+
+def test_the_error_from_views_under_gdp() -> None:
+    """Berry and Esseen are right about many votes, and say nothing about few."""
+    for n, t in ((10**4, 0.014), (10**5, 0.0046)):
+        error = _gaussian_error(t, n, 1.0)
+        graded = vote_error(t, n, GDP(1.0), 2e-4)
+        assert error <= graded <= error + 0.06
+    assert _gaussian_error(0.2, 5, 1.0) < 0
+    assert local_distance(10**8, GDP(1.0)) * 1e4 == pytest.approx(
+        2 * 1.2816 / math.sqrt(record_information(GDP(1.0))), rel=2e-3
+    )

@@ -1,0 +1,128 @@
+"""The information about one record against searches, the simplex and quadrature."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.special import xlogy
+from scipy.stats import norm
+
+from dpbench.arrays import Floats
+from dpbench.estimators.local_votes import graded_votes
+from dpbench.privacy import GDP, ZCDP, Budget, NonPrivate, PureDP
+from dpbench.theory.bounds import record_information as module
+from dpbench.theory.bounds.numbers import entropy_logit
+from dpbench.theory.bounds.record_information import record_information
+
+
+def information(a: Floats, b: Floats, c: Floats) -> float:
+    """I of three distributions on a finite set."""
+    return float(np.sum((a - b) ** 2 / c))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.6, 1.0, 3.0])
+def test_pure_dp_by_linear_programming(epsilon: float) -> None:
+    """All likelihoods that differ by a factor of e^epsilon, as mixtures of corners."""
+    corners = np.array(list(itertools.product((1.0, math.exp(epsilon)), repeat=3)))[1:-1]
+    gain = (corners[:, 0] - corners[:, 1]) ** 2 / corners[:, 2]
+    found = linprog(-gain, A_eq=corners.T, b_eq=np.ones(3), bounds=(0, None), method="highs")
+    assert found.fun is not None
+    assert record_information(PureDP(epsilon)) == pytest.approx(-found.fun)
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 2.5])
+def test_gaussian_dp_by_quadrature(mu: float) -> None:
+    x = np.linspace(0, 12 + 2 * mu, 200_001)
+    whole = 2 * np.trapezoid(np.expm1(mu * x) ** 2 * norm.pdf(x + mu / 2), x)
+    assert record_information(GDP(mu)) == pytest.approx(whole, rel=1e-6)
+
+
+BUDGETS: list[Budget] = [GDP(0.1), GDP(1.0), ZCDP(5e-5), ZCDP(0.5)]
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+def test_no_release_tells_more_and_votes_tell_nearly_as_much(budget: Budget) -> None:
+    """Gaussian noise on -1, 0 and 1, on the corners of a triangle, and votes."""
+    rho = budget.mu**2 / 2 if isinstance(budget, GDP) else budget.named_amounts["rho"]
+    line = 2 * (math.exp(rho / 2) - math.exp(-rho / 2))
+    triangle = 2 * (math.exp(2 * rho) - math.exp(rho))
+    low, high, _ = graded_votes(budget)
+    votes = 2 * float(np.sum((high - low) ** 2 / low))
+    bound = record_information(budget)
+    assert max(line, triangle, votes) <= bound <= votes / 0.93
+
+
+@pytest.mark.parametrize("rho", [0.05, 0.5])
+def test_no_random_release_tells_more_than_the_program(rho: float) -> None:
+    """Three random distributions at the rho of their worst pair, by a grid of orders."""
+    rng, orders = np.random.default_rng(0), np.concatenate([[1 + 1e-9], np.geomspace(1.02, 50, 40)])
+    largest = 0.0
+    for _ in range(120):
+        size = int(rng.integers(2, 5))
+        logs = np.log(rng.dirichlet(np.full(size, 2.0)))
+        moves = rng.normal(size=(3, size)) * rng.uniform(0.2, 2) * math.sqrt(rho)
+        laws = np.exp(logs + moves)
+        laws /= laws.sum(axis=1, keepdims=True)
+
+        def worst(strength: float, laws: Floats = laws) -> tuple[float, Floats]:
+            """Pull the three towards their mean, and return the rho of the worst pair."""
+            mixed = (1 - strength) * laws.mean(axis=0) + strength * laws
+            log = np.log(mixed)
+            q = orders[:, None]
+            divergences = [
+                np.log(np.exp(q * log[i] + (1 - q) * log[j]).sum(axis=1)) / (orders - 1) / orders
+                for i, j in itertools.permutations(range(3), 2)
+            ]
+            return float(np.max(divergences)), mixed
+
+        low, high = 0.0, 1.0
+        for _ in range(15):
+            middle = (low + high) / 2
+            low, high = (middle, high) if worst(middle)[0] <= rho else (low, middle)
+        largest = max(largest, information(*worst(low)[1]))
+    assert 0.3 * record_information(ZCDP(rho)) < largest <= record_information(ZCDP(rho))
+
+
+def test_the_parts_of_the_bound_agree() -> None:
+    """The program is between the closed bounds; mass inside a cell only gains on its corners."""
+    for rho in (0.5,):
+        assert 2 * rho < module._program_bound(rho) < module._closed_bound(rho)
+    assert module._bound_for_small_rho(1e-10) == pytest.approx(2e-10, rel=1e-3)
+    assert record_information(ZCDP(1e-10)) < 1.01 * 2e-10
+    for q, step in ((2.0, 0.15), (7.0, 0.05), (1.25, 0.4)):
+        t = np.linspace(1, math.exp(step), 100_001)
+        for power in (q, 1 - q):
+            chord = np.interp(t, t[[0, -1]], t[[0, -1]] ** power)
+            assert module._chord_ratio(q, step) == pytest.approx((chord / t**power).max())
+    grid = module._grid(0.02)
+    assert grid.outside < 1e-8
+    # A Gaussian pair at rho = 0.02: the moments of the constraints, and what is outside.
+    x = np.linspace(-12, 12, 100_001)
+    ratio = np.exp(0.2 * x - 0.02)
+    density = norm.pdf(x)
+    assert np.trapezoid(ratio**3 * density, x) == pytest.approx(math.exp(6 * 0.02))
+    out = (np.log(ratio) < grid.log_a.min()) | (np.log(ratio) > grid.log_a.max())
+    assert 2 * np.trapezoid(density * out, x) <= grid.outside
+
+
+def test_pairs_that_are_near_have_at_least_the_affinity_of_coins() -> None:
+    """Any two laws, of relative entropies of at most rho; coins themselves have no more."""
+    rng = np.random.default_rng(1)
+    for _ in range(2000):
+        a, b = rng.dirichlet(np.full(rng.integers(2, 5), 0.7), 2)
+        rho = max(float(np.sum(xlogy(a, a / b))), float(np.sum(xlogy(b, b / a))))
+        x = 1 / (1 + math.exp(entropy_logit(rho)))
+        assert np.sum(np.sqrt(a * b)) >= 2 * math.sqrt(x * (1 - x)) - 1e-12
+    coin = np.array([0.2, 0.8])
+    entropy = float(np.sum(xlogy(coin, coin / coin[::-1])))
+    assert entropy_logit(entropy) == pytest.approx(math.log(4))
+
+
+def test_where_no_bound_is_known() -> None:
+    assert math.isnan(record_information(NonPrivate()))
+    assert record_information(PureDP(1e6)) == math.inf
+    assert record_information(ZCDP(1e6)) == math.inf
