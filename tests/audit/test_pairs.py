@@ -175,7 +175,9 @@ def test_the_threshold_of_an_estimator_is_that_of_its_part_of_the_budget() -> No
         assert 0.25 < left < right < 0.75, estimator
 
 
-@pytest.mark.parametrize(("composition", "d"), [("basic", None), ("basic", 2), ("zcdp", 2)])
+@pytest.mark.parametrize(
+    ("composition", "d"), [("basic", None), ("basic", 2), ("zcdp", 2), ("gdp", 2)]
+)
 def test_the_threshold_of_a_core(composition: Any, d: int | None) -> None:
     estimator = FriendlyCoreMean(composition=composition, radius=1.0, sigma=1)
     pairs = _own(estimator, 200, d, APPROX)

@@ -21,7 +21,7 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, gaussian_tail, mean_bound
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, gaussian_norm_bound, histogram
-from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial
+from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial, concentrated
 
 __all__ = [
     "MAX_MISS_PROBABILITY", "core_noise_quantile", "count_noise", "equiprobable_values",
@@ -142,7 +142,9 @@ def _core_distribution(
         weight_noise: Noise = Laplace(3 / (epsilon / 2))
         unit_noise = additive(setting.budget.fraction(0.5), float(np.sqrt(setting.d)), 1.0)
     else:
-        rho = ZCDP.within(ApproxDP(epsilon, delta / 2)).rho / 2
+        half = ApproxDP(epsilon, delta / 2)
+        whole = concentrated(half) if e.composition == "gdp" else ZCDP.within(half)
+        rho = whole.rho / 2
         weight_noise, unit_noise = (
             Gaussian(3 / float(np.sqrt(2 * rho))),
             Gaussian(1 / float(np.sqrt(2 * rho))),

@@ -457,13 +457,15 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
 
 
 def concentrated(budget: Budget) -> ZCDP:
-    """Return the zCDP budget that `budget` pays for.
+    """Return the zCDP budget whose Gaussian noise `budget` can pay for.
 
-    For an (epsilon, delta) budget it is the largest zCDP budget that implies (epsilon, delta)-DP.
-    For mu-GDP it has rho = mu^2/2. A zCDP budget is returned unchanged.
+    Gaussian steps of sensitivity 1 are as private together as one release with N(0, 1/(2 rho))
+    noise. So for an (epsilon, delta) budget 1/(2 rho) is the smallest variance of Gaussian noise
+    that is (epsilon, delta)-DP. For mu-GDP it has rho = mu^2/2. A zCDP budget is returned
+    unchanged.
     """
     if isinstance(budget, ApproxDP):
-        return ZCDP.within(budget)
+        return ZCDP(1 / (2 * _gaussian_sd(budget.epsilon, budget.delta) ** 2))
     if isinstance(budget, GDP):
         return ZCDP(budget.mu**2 / 2)
     assert isinstance(budget, ZCDP)

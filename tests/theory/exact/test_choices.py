@@ -96,6 +96,13 @@ MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
         ApproxDP(1.0, 1e-6),
         1e9,
     ),
+    (
+        FriendlyCoreMean(composition="gdp", sigma=1),
+        MultivariateGaussian(d=2),
+        80,
+        ApproxDP(1.0, 1e-6),
+        1e9,
+    ),
 ]
 
 
