@@ -131,12 +131,13 @@ def test_a_record_goes_across_a_bin_edge(estimator: Estimator, bins: Bins) -> No
         assert np.ptp(left) == np.ptp(right) == 1
         assert (left != right).sum() == 1
         assert [(side == left.min()).sum() for side in (left, right)] == [n // 2, n // 2 - 1]
-        assert ("at_the_threshold" in own) == isinstance(budget, ApproxDP)
+        stable = estimator is RANGE  # with the whole budget, n = 400 is many records
+        assert ("at_the_threshold" in own) == (stable and isinstance(budget, ApproxDP))
 
 
 @pytest.mark.parametrize(
     ("bins", "budget"),
-    [(Bins(2.0), APPROX), (Bins(3.0, -1e6, 1e6), ApproxDP(0.5, 1e-9)),
+    [(Bins(2.0), APPROX), (Bins(3.0, -1e10, 1e10), ApproxDP(0.5, 1e-9)),
      (Bins(1.0, -500, 500, 0.0), ApproxDP(3.0, 1e-3))],
 )  # fmt: skip
 def test_a_bin_holds_the_threshold(bins: Bins, budget: ApproxDP) -> None:
