@@ -264,8 +264,9 @@ class PureDP(Budget):
         Bound on the log-likelihood ratio of a release on neighbouring datasets.
     noise_by : {'laplace', 'staircase'}
         Noise of a single number. Staircase noise has a smaller mean absolute value than Laplace
-        noise. From epsilon = 3 on, the 0.9 quantile of its absolute value is smaller, too. Vectors,
-        histograms and averages of several noises always have Laplace noise.
+        noise. From epsilon = 3 on, the 0.9 quantile of its absolute value is smaller, too.
+        Independent noise of vectors, histograms and averages of several noises is always Laplace
+        noise.
     """
 
     epsilon: Positive

@@ -137,8 +137,9 @@ def noise_on_all_bins(budget: Budget, number: float | Floats, n: float) -> Bools
     if not isinstance(budget, ApproxDP):
         return np.ones(count.shape, dtype=bool)
     half = budget.epsilon / 2
-    rivals = 2 * MISS_PROBABILITY * (count - 1) * budget.delta * np.exp(-half)  # c of step 3
-    few_bins = rivals < RIVALS_AT_MISS
+    with np.errstate(divide="ignore"):  # a single bin has no rivals
+        log_rivals = np.log(2 * MISS_PROBABILITY * (count - 1)) + np.log(budget.delta) - half
+    few_bins = log_rivals < np.log(RIVALS_AT_MISS)  # step 3
     enough = half - np.log(4 * budget.delta * NEGLIGIBLE_MISS)
     return np.asarray(few_bins & (n / 4 * half < enough))
 

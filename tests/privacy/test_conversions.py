@@ -173,7 +173,7 @@ def test_the_largest_mu_within_a_budget(epsilon: float, delta: float) -> None:
     assert GDP(mu * 1.001).to_approx(delta).epsilon > epsilon
 
 
-def hockey_stick(ratios: list[float], epsilon: float) -> float:
+def composed_delta(ratios: list[float], epsilon: float) -> float:
     """Return delta of successive Gaussian steps, whose sensitivity is `ratios` times the noise.
 
     The privacy losses ln p/q of all steps are convolved on a grid. Each loss is computed from the
@@ -207,5 +207,5 @@ def test_gaussian_steps_spend_the_whole_budget(
     whole, concentrated = GDP.within(budget), ZCDP.within(budget)
     mu = [whole.fraction(share).mu for share in shares]
     rho = [math.sqrt(2 * concentrated.fraction(share).rho) for share in shares]
-    assert hockey_stick(mu, epsilon) == pytest.approx(delta, rel=5e-3)
-    assert hockey_stick(rho, epsilon) < 2 / 3 * delta
+    assert composed_delta(mu, epsilon) == pytest.approx(delta, rel=5e-3)
+    assert composed_delta(rho, epsilon) < 2 / 3 * delta

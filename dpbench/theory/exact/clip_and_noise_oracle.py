@@ -55,8 +55,16 @@ def _binary_step(_: est.BinaryMean, setting: ReleaseSetting) -> ClipAndNoise | N
 
 @step_for(est.ClippedMean)
 def _clipped_step(e: est.ClippedMean, setting: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the clip and the noise of `ClippedMean`; None if it has no public bounds."""
-    return _clip_to_bounds(setting, e.lower, e.upper)
+    """Return the clip and the noise of `ClippedMean`; None if it has no public bounds.
+
+    The mechanism ``additive`` adds independent noise to each coordinate of a vector.
+    """
+    step = _clip_to_bounds(setting, e.lower, e.upper)
+    if step is None or e.mechanism == "cube":
+        return step
+    side = 2 * step.half_width / setting.n
+    noise = additive(setting.budget, setting.d * side, float(np.sqrt(setting.d)) * side)
+    return step._replace(noise=noise)
 
 
 @step_for(est.NaiveGaussianMean)
