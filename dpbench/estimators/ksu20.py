@@ -337,12 +337,12 @@ class KSU20Mean(_BinBasedEstimator):
         """
         number = float(self.bins(alpha)[0].count)
         if np.isfinite(number):
-            tail = _mean_budget(budget).noise_tail(np.asarray(0.05 / number), L1, L2)
-            if noise_on_all_bins(budget, number, needed := float(16 * tail)):
+            all_tail = _mean_budget(budget).noise_tail(np.asarray(0.05 / number), L1, L2)
+            if noise_on_all_bins(budget, number, needed := float(16 * all_tail)):
                 return needed
         assert isinstance(budget, ApproxDP)
         tail = L1 / budget.pure_epsilon * float(np.log(10 * n))
-        return float(max(16 * tail, 16 / 3 * stability_threshold(budget)))
+        return max(16 * tail, 16 / 3 * stability_threshold(budget))
 
     def accuracy(self, n: int, budget: Budget) -> float:
         if self.constants == "tuned":

@@ -142,7 +142,7 @@ def test_the_noise_of_vectors_that_no_cube_changes() -> None:
 
 def test_one_noise_of_columns_is_that_of_vectors() -> None:
     values = rng(4).normal(size=(9, 5, 3))
-    columns = est.ColumnsClippedMean(lower=CLIPPED.lower, upper=CLIPPED.upper, split="norm")
+    columns = est.ColumnsClippedMean(lower=-2.0, upper=3.0, split="norm")
     np.testing.assert_allclose(
         run(CLIPPED, values, PureDP(1.0)).value, run(columns, values, PureDP(1.0)).value, rtol=1e-12
     )

@@ -314,13 +314,13 @@ def _cube_squares(d: int) -> tuple[Floats, Floats]:
     the masses are convolved d times.
     """
     size = 2**13
-    u = np.arange(-1, size + 1) * (d / (size - 1))
+    u = np.linspace(-1, size, size + 2) * (d / (size - 1))
     integral = 2 / 3 * np.clip(u, 0, 1) ** 1.5 + np.maximum(u - 1, 0)
     masses = np.diff(integral, 2) / (u[1] - u[0])
     # The sum is at most d, so nothing is wrapped around.
     weights = np.fft.irfft(np.fft.rfft(masses, 2 * size) ** d, 2 * size)[:size]
     kept = weights > 1e-15
-    return u[1:-1][kept], weights[kept] / weights[kept].sum()
+    return u[1:-1][kept], np.asarray(weights[kept] / weights[kept].sum(), dtype=float)
 
 
 def _cube_norm_cdf(d: int, x: float) -> float:
