@@ -48,7 +48,7 @@ from pydantic import Field, model_validator
 from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, RecordsInBox
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.clipped import ErrorBound
+from dpbench.estimators.clipped import ErrorBound, add_box_noise
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger
 from dpbench.registry import validated
 from dpbench.samples import Sample
@@ -168,7 +168,7 @@ class ColumnsClippedMean(Estimator):
         clipped = columns.clipped_mean(*ends).reshape(sample.trials, sample.d)
         width = upper - lower
         if self.split == "norm":
-            released = width * _add_cube_noise(clipped / width, 1 / sample.n, ledger)
+            released = width * add_box_noise(clipped / width, 1 / sample.n, ledger)
         else:
             parts = ledger.split(*self.shares(sample.d, ledger.budget).tolist())
             noisy = [
@@ -177,17 +177,3 @@ class ColumnsClippedMean(Estimator):
             released = np.stack(noisy, axis=1)
         shape = clipped.shape if sample.vectors else (sample.trials,)
         return Estimate(released.reshape(shape), clipped.reshape(shape))
-
-
-def _add_cube_noise(rows: Floats, side: float, ledger: Ledger) -> Floats:
-    """Add one noise to each row, for neighbours whose rows differ inside a cube.
-
-    `rows` has the shape (trials, d), and the cube has sides of length `side`. The noise is the
-    noise of a cube or Gaussian, whichever has the smaller variance.
-    """
-    d = rows.shape[1]
-    # Laplace noise of this l1 sensitivity has the variance of the noise of a cube of side 1.
-    equivalent_l1 = float(np.sqrt((d + 1) * (d + 2) / 6))
-    if d == 1 or ledger.budget.gaussian(equivalent_l1, float(np.sqrt(d))):
-        return ledger.add_noise(rows, float(np.sqrt(d)) * side, l1=d * side)
-    return ledger.add_joint_noise(rows, side, base="box")

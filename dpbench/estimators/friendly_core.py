@@ -37,7 +37,7 @@ from dpbench.arrays import Bools, Floats
 from dpbench.estimators.assumptions import Assumption, MostWithin
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.gaussian import Positive
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Probability, validated
 from dpbench.samples import DenseSample, Sample
@@ -45,7 +45,7 @@ from dpbench.samples.binned import MAX_WHOLE_RECORDS
 
 __all__ = ["FriendlyCoreMean", "core_weights", "count_within", "friendly_mean", "gaussian_diameter"]
 
-Composition = Literal["basic", "zcdp"]
+Composition = Literal["basic", "zcdp", "gdp"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 WEIGHT_STEP = 3.0  # sensitivity of W, by (a)
@@ -233,7 +233,7 @@ def _split_budget(ledger: Ledger, composition: Composition) -> tuple[Ledger, Led
     """Split an (epsilon, delta) budget between the total weight W of the records and their mean.
 
     Return the ledger of W, the ledger of the mean, and a bound on the noise of W. The noise exceeds
-    the bound with probability delta/2. `FriendlyCoreMean` describes the two values of
+    the bound with probability delta/2. `FriendlyCoreMean` describes the values of
     `composition`.
     """
     budget = ledger.budget
@@ -244,7 +244,7 @@ def _split_budget(ledger: Ledger, composition: Composition) -> tuple[Ledger, Led
     else:
         half = ApproxDP(budget.epsilon, budget.delta / 2)
         (rest,) = ledger.split(half)
-        (whole,) = rest.split(ZCDP.within(half))
+        (whole,) = rest.split((GDP if composition == "gdp" else ZCDP).within(half))
         first, last = whole.split(0.5, 0.5)
     upper = np.asarray(budget.delta / 2)
     return first, last, float(first.budget.noise_tail(upper, WEIGHT_STEP, WEIGHT_STEP))
@@ -288,7 +288,7 @@ def friendly_mean(
         (epsilon, delta) budget, spent completely.
     threshold : float in [0, 1), default 0.25
         Nothing is released (NaN) if W_lo <= max(3, threshold n).
-    composition : {'basic', 'zcdp'}, default 'basic'
+    composition : {'basic', 'zcdp', 'gdp'}, default 'basic'
         Split of the budget between W and the mean; see `FriendlyCoreMean`.
     counts : (trials, n) array, optional
         Multiplicity of each record, with equal totals in all trials; default 1.
@@ -350,11 +350,13 @@ class FriendlyCoreMean(Estimator):
         radius.
     threshold : float in [0, 1)
         Nothing is released (NaN) if a noisy lower bound on W is at most max(3, threshold n).
-    composition : {'basic', 'zcdp'}
+    composition : {'basic', 'zcdp', 'gdp'}
         Split of the (epsilon, delta) budget between W and the mean. ``basic``: W gets Laplace noise
         at epsilon/2, and the mean gets noise at (epsilon/2, delta/2). ``zcdp``: W and the mean get
-        rho/2 each. Here rho is the largest zCDP budget that implies (epsilon, delta/2)-DP. In both
-        cases delta/2 is the probability that the lower bound on W fails.
+        rho/2 each. Here rho is the largest zCDP budget that implies (epsilon, delta/2)-DP. ``gdp``:
+        W and the mean get mu/sqrt(2) each, for the largest mu-GDP budget that implies
+        (epsilon, delta/2)-DP. This needs less noise than ``zcdp``. In all cases delta/2 is the
+        probability that the lower bound on W fails.
     """
 
     radius: Positive | None = None

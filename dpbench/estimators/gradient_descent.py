@@ -11,7 +11,7 @@ from pydantic import Field
 from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, MostWithin
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.coinpress import to_zcdp
+from dpbench.estimators.coinpress import to_gdp
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
 from dpbench.registry import validated
 from dpbench.samples import Sample
@@ -49,7 +49,7 @@ def descend(
     steps : int
         Number of steps T.
     ledger : Ledger
-        Privacy budget, all of which is spent on Gaussian noise; see `to_zcdp`.
+        Privacy budget, all of which is spent on Gaussian noise; see `to_gdp`.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def descend(
         The final theta; the value before noise is the weighted average of the m_t.
     """
     value, before = start, start
-    for t, part in enumerate(to_zcdp(ledger).split(*[1 / steps] * steps), start=1):
+    for t, part in enumerate(to_gdp(ledger).split(*[1 / steps] * steps), start=1):
         clean = point(value)
         before = before + 2 / (t + 1) * (clean - before)
         value = value + 2 / (t + 1) * (part.add_noise(clean, 2 * reach) - value)

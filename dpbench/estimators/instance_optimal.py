@@ -19,7 +19,7 @@ from dpbench.estimators.coinpress import (
     ErrorBound,
     gaussian_norm,
     rho_of,
-    to_zcdp,
+    to_gdp,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
 from dpbench.privacy.noisy_search import (
@@ -99,7 +99,7 @@ class InstanceOptimalMean(_AroundMedians, kind="instance_optimal_mean"):
     Medians, radius and mean have 1/4, 3/16 and 9/16 of the budget (`coarse`, `search`, `fine`).
     HLY21 clip the rotated records, which is equivalent because a rotation preserves norms.
     Coordinates that pad d to a power of two are not released here. An (epsilon, delta) budget is
-    first converted to zCDP by `to_zcdp`.
+    first converted to GDP by `to_gdp`.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class InstanceOptimalMean(_AroundMedians, kind="instance_optimal_mean"):
             (1 - FIRST_SHARE) * RADIUS_SHARE,
             (1 - FIRST_SHARE) * (1 - RADIUS_SHARE),
         )
-        coarse, search, fine = to_zcdp(ledger).split(*shares)
+        coarse, search, fine = to_gdp(ledger).split(*shares)
         rotation = Rotation.draw_rotation(ledger.rng, sample.trials, sample.d)
         rotated = rotation.apply_to(x)
         size = rotated.shape[2]
@@ -185,7 +185,7 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
     at most 1/n (`gaussian_norm`). PLAN has another bound, which is 0 for d = 1.
 
     Centre, scales, radius and mean have 1/16, 3/16, 3/16 and 9/16 of the budget. An
-    (epsilon, delta) budget is first converted to zCDP by `to_zcdp`.
+    (epsilon, delta) budget is first converted to GDP by `to_gdp`.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
             raise ValueError("one record makes no pair")
         x, held = _list_records(sample)
         last_shares = (1 - FIRST_SHARE) * RADIUS_SHARE, (1 - FIRST_SHARE) * (1 - RADIUS_SHARE)
-        coarse, spread, search, fine = to_zcdp(ledger).split(
+        coarse, spread, search, fine = to_gdp(ledger).split(
             FIRST_SHARE * CENTRE_SHARE, FIRST_SHARE * (1 - CENTRE_SHARE), *last_shares
         )
         columns, end = sample.columns(), np.full((sample.trials, sample.d), self.radius)

@@ -15,8 +15,15 @@ from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanWithi
 from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive, gaussian_tail
-from dpbench.privacy import ApproxDP, Budget, Ledger
-from dpbench.privacy.histogram import L1, L2, audit_pairs, private_mode_bin, stability_threshold
+from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.histogram import (
+    L1,
+    L2,
+    audit_pairs,
+    noise_on_all_bins,
+    private_mode_bin,
+    stability_threshold,
+)
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import Deviation, Probability, validated
 from dpbench.samples import Bins, Sample
@@ -66,7 +73,8 @@ class KarwaVadhanMean(NeedsRadius):
     1 - beta all n records are within t of the mean.
 
     1. With half of the budget, release the fullest bin [a, b] of a histogram with bins of width 2t.
-       The bins cover [-R - t, R + t], and one of them starts at 0. With high probability all
+       The bins cover [-R - t, R + t], and one of them starts at 0. Under (epsilon, delta)
+       `noise_on_all_bins` chooses the kind of histogram. With high probability all
        records lie in [a - 2t, b + 2t].
     2. With the other half, clip the records to [a - 2t, b + 2t], average them, and add noise. The
        sensitivity is 6t/n, the length of the interval divided by n.
@@ -100,12 +108,14 @@ class KarwaVadhanMean(NeedsRadius):
         # About half of the records are in the fullest bin, and their count has to exceed the noise.
         half = budget.fraction(0.5)
         t = self.sigma * gaussian_tail(n, self.beta)
-        if isinstance(half, ApproxDP):
-            reach = stability_threshold(half) + L1 / half.epsilon * float(np.log(1 / (2 * beta)))
-        else:
-            assert self.radius is not None
+        reach = np.inf
+        if self.radius is not None:
+            noise = PureDP(half.epsilon) if isinstance(half, ApproxDP) else half
             share = beta * t / (self.radius + t)
-            reach = float(half.noise_tail(np.asarray(share / 2), L1, L2))
+            reach = float(noise.noise_tail(np.asarray(share / 2), L1, L2))
+        number = float(_bins(int(n), self.radius, self.sigma, self.beta)[0].count)
+        if isinstance(half, ApproxDP) and not noise_on_all_bins(half, number, 2 * reach):
+            reach = stability_threshold(half) + L1 / half.epsilon * float(np.log(1 / (2 * beta)))
         return {"privacy": 6 * t * half.noise_quantile(beta) / alpha, "range": 2 * reach}
 
 

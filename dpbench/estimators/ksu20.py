@@ -19,7 +19,14 @@ from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import L1, L2, audit_pairs, private_mode_bin, stability_threshold
+from dpbench.privacy.histogram import (
+    L1,
+    L2,
+    audit_pairs,
+    noise_on_all_bins,
+    private_mode_bin,
+    stability_threshold,
+)
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, MomentScale, Probability, validated
 from dpbench.samples import Bins, Sample
@@ -312,15 +319,15 @@ class KSU20Mean(_BinBasedEstimator):
 
         Let N be the returned number. With N records and probability 0.9, the noise of every count
         of the histogram is below N/16. The constants are those of KSU20. The fullest noisy count is
-        then at least 3N/16. Under (epsilon, delta) at most n bins are occupied, and 3N/16 also has
-        to reach the threshold for a release.
+        then at least 3N/16. A stability-based histogram has noise on at most n occupied bins, and
+        3N/16 also has to reach the threshold for a release.
 
         Parameters
         ----------
         alpha : float in (0, 1]
             Error sought, which gives the width of the bins.
         n : float
-            Number of records, which under (epsilon, delta) bounds the number of occupied bins.
+            Number of records, which bounds the number of occupied bins.
         budget : Budget
             Privacy budget of the histogram.
 
@@ -328,11 +335,14 @@ class KSU20Mean(_BinBasedEstimator):
         -------
         float
         """
-        if isinstance(budget, ApproxDP):
-            tail = L1 / budget.pure_epsilon * float(np.log(10 * n))
-            return max(16 * tail, 16 / 3 * stability_threshold(budget))
-        probability = 0.05 / float(self.bins(alpha)[0].count)
-        return float(16 * budget.noise_tail(np.asarray(probability), L1, L2))
+        number = float(self.bins(alpha)[0].count)
+        if np.isfinite(number):
+            all_tail = _mean_budget(budget).noise_tail(np.asarray(0.05 / number), L1, L2)
+            if noise_on_all_bins(budget, number, needed := float(16 * all_tail)):
+                return needed
+        assert isinstance(budget, ApproxDP)
+        tail = L1 / budget.pure_epsilon * float(np.log(10 * n))
+        return max(16 * tail, 16 / 3 * stability_threshold(budget))
 
     def accuracy(self, n: int, budget: Budget) -> float:
         if self.constants == "tuned":

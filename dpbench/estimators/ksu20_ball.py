@@ -24,10 +24,10 @@ from scipy.special import chdtri, gammainccinv
 from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, NeedsRadius
-from dpbench.estimators.coinpress import to_zcdp
+from dpbench.estimators.coinpress import to_gdp
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import LARGEST_ALPHA, Alpha, Constants, KSU20Mean
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, MomentScale, Probability, validated
 from dpbench.samples import Sample
@@ -72,7 +72,7 @@ class KSU20BallMean(NeedsRadius):
     variable. An error alpha then needs n of the order of d^(3/2)/(epsilon alpha^(k/(k-1))).
 
     Let R be the public bound on the coordinates of the mean. Under (epsilon, delta) with a finite
-    R, all steps run under zCDP, see `to_zcdp`. Without R each coordinate of the centre has
+    R, all steps run under GDP, see `to_gdp`. Without R each coordinate of the centre has
     (epsilon/d, delta/d). For d <= 44 the authors prefer `KSU20Mean` on each coordinate (Remark
     4.1).
 
@@ -218,7 +218,7 @@ class KSU20BallMean(NeedsRadius):
         if sample.n < 2:
             raise ValueError("one record makes no two halves")
         if self.radius is not None:
-            ledger = to_zcdp(ledger)
+            ledger = to_gdp(ledger)
         averaged = self.count_averaged(sample.n, sample.d, ledger.budget)
         if self._has_fixed_centre:
             second, fine, centre = sample, ledger, np.zeros((sample.trials, sample.d))
@@ -242,7 +242,7 @@ class KSU20BallMean(NeedsRadius):
         if d is None:
             return []
         if isinstance(budget, ApproxDP) and self.radius is not None:
-            budget = ZCDP.within(budget)
+            budget = GDP.within(budget)
         averaged = self.count_averaged(n, d, budget)
         r, axis = self.ball_radius(averaged, d, budget), np.eye(d)[0]
         # Three quarters of the averaged rows are inside, all on one side, and the replaced row

@@ -21,7 +21,7 @@ from pydantic import Field
 from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, RecordsInBall
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.coinpress import MAX_COORDINATE, rho_of, to_zcdp
+from dpbench.estimators.coinpress import MAX_COORDINATE, frobenius_weights, rho_of, to_gdp
 from dpbench.estimators.gradient_descent import Clip, Steps, descend
 from dpbench.estimators.nonprivate import _NonPrivateEstimator
 from dpbench.estimators.subsample import SubsampleAggregate
@@ -183,9 +183,9 @@ class AdaSSP(_Regression, kind="adassp"):
         y = np.clip(y / self.response_bound, -1, 1)
         weighted = (u * (counts / sample.n)[..., None]).transpose(0, 2, 1)
         a, b = weighted @ u, (weighted @ y[..., None])[..., 0]
-        ridge_part, part = to_zcdp(ledger).split(RIDGE_SHARE, 1 - RIDGE_SHARE)
+        ridge_part, part = to_gdp(ledger).split(RIDGE_SHARE, 1 - RIDGE_SHARE)
         upper = np.triu_indices(u.shape[2])
-        weights = np.where(upper[0] == upper[1], 1.0, 2**0.5)
+        weights = frobenius_weights(upper)
         sensitivity = 3 / 2**0.5 / sample.n
         noisy = part.add_noise(np.hstack([a[:, *upper] * weights, b]), sensitivity)
         noisy_a = np.empty_like(a)

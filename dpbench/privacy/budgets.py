@@ -43,6 +43,7 @@ AMOUNTS = ("epsilon", "delta", "rho", "mu")
 
 MIN_AMOUNT = 1e-12  # smallest amount of a budget
 MIN_CONVERTED_EPSILON = 1e-9  # smallest epsilon of a converted budget
+ROUNDING = 1e-10  # relative rounding error of conversions, below the tolerance of accounts
 Relation = Literal["replace", "add_remove"]
 Positive = Annotated[float, Field(gt=0, ge=MIN_AMOUNT, le=1e6)]
 
@@ -258,8 +259,9 @@ class PureDP(Budget):
         Bound on the log-likelihood ratio of a release on neighbouring datasets.
     noise_by : {'laplace', 'staircase'}
         Noise of a single number. Staircase noise has a smaller mean absolute value than Laplace
-        noise. From epsilon = 3 on, the 0.9 quantile of its absolute value is smaller, too. Vectors,
-        histograms and averages of several noises always have Laplace noise.
+        noise. From epsilon = 3 on, the 0.9 quantile of its absolute value is smaller, too.
+        Independent noise of vectors, histograms and averages of several noises is always Laplace
+        noise.
     """
 
     epsilon: Positive
@@ -394,6 +396,23 @@ class GDP(Budget):
     def exponential_epsilon(self) -> float:
         # The exponential mechanism costs as much as (epsilon/2)-DP, see `conversions`.
         return 2 * pure_of_mu(self.mu)
+
+    @classmethod
+    @cache
+    def within(cls, budget: ApproxDP) -> Self:
+        """Return the GDP budget with the largest mu that implies `budget`.
+
+        `budget` is an (epsilon, delta)-DP budget. Among mu-GDP releases, N(0, 1/mu^2) noise at
+        sensitivity 1 is the least private. So mu-GDP implies (epsilon, delta)-DP if and only if
+        this noise is (epsilon, delta)-DP, and the largest mu is the reciprocal of `analytic_sd`.
+        """
+        mu = 1 / analytic_sd(budget.epsilon, budget.delta)
+        if mu < MIN_AMOUNT or budget.epsilon < MIN_CONVERTED_EPSILON:
+            raise ValueError(f"no mu >= {MIN_AMOUNT:g} is within {budget}")
+        step = 1e-14  # `to_approx` of a large delta magnifies rounding errors of mu
+        while cls(mu).to_approx(budget.delta).epsilon > budget.epsilon * (1 + ROUNDING):
+            mu, step = mu * (1 - step), 2 * step
+        return cls(mu, neighbours=budget.neighbours)
 
     def to_approx(self, delta: float) -> ApproxDP:
         """Return the (epsilon, delta)-DP budget with the smallest epsilon that mu-GDP implies."""

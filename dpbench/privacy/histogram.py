@@ -9,12 +9,14 @@ The number of bins may be huge, because only the occupied bins are stored. Let F
 function of the noise, and M the number of empty bins. The largest noise of the empty bins has the
 distribution function F^M, and its bin is uniform among the empty bins.
 
-Under (epsilon, delta)-DP the histogram is stability-based (KV18, Lemma 2.3; KSU20, Lemma 2.9): only
-the occupied bins get Laplace noise of scale 2/epsilon, and only noisy counts above a threshold are
-released. A bin that is occupied in only one of two neighbours holds one record. Its noisy count
-exceeds the threshold 1 + (2/epsilon) ln(1/(2 delta)) with probability at most delta (exactly delta
-for delta <= 1/2). All other bins change by at most 1 each, which costs epsilon in total. If no
-noisy count exceeds the threshold, the release is "no bin".
+Under (epsilon, delta)-DP there are two histograms, and `noise_on_all_bins` chooses one of them from
+public numbers. The first is the histogram of epsilon-DP, which leaves delta unused. The second is
+stability-based (KV18, Lemma 2.3; KSU20, Lemma 2.9): only the occupied bins get Laplace noise of
+scale 2/epsilon, and only noisy counts above a threshold are released. A bin that is occupied in
+only one of two neighbours holds one record. Its noisy count exceeds the threshold
+1 + (2/epsilon) ln(1/(2 delta)) with probability at most delta (exactly delta for delta <= 1/2). All
+other bins change by at most 1 each, which costs epsilon in total. If no noisy count exceeds the
+threshold, the release is "no bin".
 """
 
 from __future__ import annotations
@@ -22,15 +24,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Bools, Floats
 from dpbench.privacy.budgets import ApproxDP, Budget, PureDP
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.noise_factor import noise_times
 from dpbench.samples import Bins, Occupied, Sample
 
-__all__ = ["audit_pairs", "largest_noise", "private_mode_bin", "stability_threshold"]
+__all__ = [
+    "audit_pairs",
+    "largest_noise",
+    "noise_on_all_bins",
+    "private_mode_bin",
+    "stability_threshold",
+]
 
+MISS_PROBABILITY = 0.1  # probability of a wrong bin at which two histograms are compared
+# The c at which this probability is reached, see `noise_on_all_bins`, step 2.
+RIVALS_AT_MISS = 0.051104
+NEGLIGIBLE_MISS = 1e-9  # probability of no release below which the stability histogram is kept
 L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of the counts
 
 
@@ -42,14 +54,15 @@ def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     sample : Sample
         Datasets of numbers.
     bins : Bins
-        Histogram bins; infinitely many are allowed under (epsilon, delta)-DP only.
+        Histogram bins; infinitely many are allowed under (epsilon, delta)-DP only. Their number
+        must be public or computed from paid releases.
     ledger : Ledger
         Ledger, spent completely.
 
     Returns
     -------
     ndarray of shape (trials,)
-        Left ends. Under (epsilon, delta)-DP, NaN if no noisy count exceeds the threshold
+        Left ends. With a stability-based histogram, NaN if no noisy count exceeds the threshold
         `stability_threshold`.
 
     Raises
@@ -58,7 +71,7 @@ def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
         If there are infinitely many bins and the budget has no delta.
     """
     budget = ledger.budget
-    # The stability-based histogram always has Laplace noise.
+    # Both histograms under (epsilon, delta)-DP have Laplace noise.
     added = PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
     if added is budget and not np.all(np.isfinite(bins.count)):
         raise ValueError(f"a {budget.notion} histogram needs finitely many bins: give a radius")
@@ -70,14 +83,65 @@ def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     # Find the first occupied bin of each trial with the trial's largest noisy count.
     at_top = np.flatnonzero(noisy == largest[held.trial])
     best = held.index[at_top[np.searchsorted(held.trial[at_top], np.arange(sample.trials))]]
+    on_all = noise_on_all_bins(budget, bins.count, sample.n)
     if isinstance(budget, ApproxDP):
-        released = largest > stability_threshold(budget)
-        return ledger.record_output(bins.left(np.where(released, best, np.nan)))
-    empty = bins.count - np.diff(starts, append=held.trial.size)
-    with noise_times(ledger.noise_factor):
-        rival = largest_noise(budget, empty, ledger.rng)
-    empty_bin = _empty_bin(held, starts, bins, empty, ledger.rng)
-    return ledger.record_output(bins.left(np.where(rival > largest, empty_bin, best)))
+        best = np.where(on_all | (largest > stability_threshold(budget)), best, np.nan)
+    if on_all.any():
+        empty = np.where(on_all, bins.count - np.diff(starts, append=held.trial.size), 0.0)
+        with noise_times(ledger.noise_factor):
+            rival = largest_noise(added, empty, ledger.rng)
+        best = np.where(rival > largest, _empty_bin(held, starts, bins, empty, ledger.rng), best)
+    return ledger.record_output(bins.left(best))
+
+
+def noise_on_all_bins(budget: Budget, number: float | Floats, n: float) -> Bools:
+    """Return whether all bins of a histogram get noise, not only the occupied ones.
+
+    Without a delta, all bins do. Under (epsilon, delta)-DP the choice depends on public numbers
+    only. Let b = 2/epsilon be the scale of the noise, M the number of bins, and s the number of
+    records in the fullest bin. Let p = 0.1 (`MISS_PROBABILITY`). Other occupied bins are neglected,
+    because they compete with the fullest bin in both histograms.
+
+    1. The stability-based histogram releases nothing if the noisy count is at most the threshold
+       1 + b ln(1/(2 delta)). Above the threshold this has the probability
+       e^(-(s - threshold)/b)/2. It is p for the s with s/b = epsilon/2 + ln(1/(4 p delta)).
+    2. With noise on all bins, let c = (M - 1) e^(-s/b)/2 be the expected number of empty bins with
+       a noise above s. Let Z be the noise of the fullest bin. Given Z, the number of empty bins
+       with a noise above s + Z is nearly Poisson with mean c e^(-Z/b). So an empty bin wins with
+       the probability 1 - E exp(-c e^(-Z/b)) = 1 - ((1 - e^-c)/c + E_2(c))/2, because e^(-Z/b) is
+       uniform on [0, 1], or the reciprocal of a uniform number, with probability 1/2 each. E_2 is
+       the exponential integral of order 2. The probability is p at c = 0.0511 (`RIVALS_AT_MISS`).
+    3. At the s of step 1, c is 2 p (M - 1) delta e^(-epsilon/2). If it is below 0.0511, which means
+       (M - 1) delta < 0.2555 e^(epsilon/2), noise on all bins needs fewer records for a right bin
+       with probability 1 - p. Then it is used, unless step 4 applies.
+    4. If there are many records, both histograms are right. The stability-based histogram is then
+       kept, because it releases no empty bin. The condition is that a bin with n/4 records is not
+       released with a probability of at most 1e-9 (`NEGLIGIBLE_MISS`). A bin near the mean holds a
+       quarter of the records, for example, if each bin has twice the width sqrt(2) sd, for
+       standard deviation sd. Chebyshev's inequality then puts half of the records into two bins.
+
+    Parameters
+    ----------
+    budget : Budget
+        Budget of the histogram.
+    number : float or ndarray of shape (trials,)
+        Number M of bins; may be infinite.
+    n : float
+        Number of records in the histogram, public.
+
+    Returns
+    -------
+    ndarray of bool, in the shape of `number`
+    """
+    count = np.asarray(number, dtype=float)
+    if not isinstance(budget, ApproxDP):
+        return np.ones(count.shape, dtype=bool)
+    half = budget.epsilon / 2
+    with np.errstate(divide="ignore"):  # a single bin has no rivals
+        log_rivals = np.log(2 * MISS_PROBABILITY * (count - 1)) + np.log(budget.delta) - half
+    few_bins = log_rivals < np.log(RIVALS_AT_MISS)  # step 3
+    enough = half - np.log(4 * budget.delta * NEGLIGIBLE_MISS)
+    return np.asarray(few_bins & (n / 4 * half < enough))
 
 
 def stability_threshold(budget: ApproxDP) -> float:
@@ -93,10 +157,10 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
     """Return pairs of datasets on which one record changes the fullest bin of a histogram.
 
     The pairs test `private_mode_bin`. In the first pair each of two adjacent bins holds half of the
-    n records, and one record moves from one bin to the other. The second pair exists under
-    (epsilon, delta)-DP only, where a bin is released if its noisy count exceeds a threshold. The
-    number of records in one bin is the rounded threshold, or n if n is smaller. One record leaves
-    this bin.
+    n records, and one record moves from one bin to the other. The second pair exists for a
+    stability-based histogram only, where a bin is released if its noisy count exceeds a threshold.
+    The number of records in one bin is the rounded threshold, or n if n is smaller. One record
+    leaves this bin.
 
     Parameters
     ----------
@@ -115,7 +179,7 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
     edge, width = float(bins.origin), float(np.asarray(bins.width))
     sides = np.where(np.arange(n) % 2 == 0, edge - width / 2, edge + width / 2)
     pairs = [Pair.replacing("across_a_bin_edge", sides, 0, edge + width / 2)]
-    if isinstance(budget, ApproxDP):
+    if isinstance(budget, ApproxDP) and not noise_on_all_bins(budget, bins.count, n).all():
         held = min(round(stability_threshold(budget)), n)
         # Spread the other records over the bins on the right. Records beyond the last bin would
         # all be counted in it.

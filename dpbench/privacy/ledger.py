@@ -169,9 +169,10 @@ class Ledger(Account):
     def add_joint_noise(
         self, values: Floats, sensitivity: Stated, *, base: Literal["box", "ball"]
     ) -> Floats:
-        """Release d sums and a count with joint noise.
+        """Release d sums and a count with joint noise, or the coordinates of a vector.
 
-        The noise is z = (z_1, ..., z_d) for the sums and z_(d+1) for the count. Its density is
+        The noise is z = (z_1, ..., z_d) for the sums and z_(d+1) for the count. (With ``box`` all
+        coordinates play the same role, so the values may be any vector.) Its density is
         proportional to exp(-eps |z|/sensitivity), where eps is the epsilon of pure DP that the
         budget pays for. The norm |z| is the larger of two numbers: |z_(d+1)|, and the max norm
         (``box``) or l2 norm (``ball``) of (z_1, ..., z_d). The release is eps-DP, because the
@@ -196,7 +197,7 @@ class Ledger(Account):
             Released sums and count.
         """
         sensitivity = self._floor_sensitivity(sensitivity)
-        self.pay("joint noise of sums and a count", sensitivity)
+        self.pay("noise of a cube" if base == "box" else "noise of a cylinder", sensitivity)
         trials, d = len(values), values.shape[1] - 1
         point = self.rng.uniform(-1.0, 1.0, values.shape)
         if base == "ball":

@@ -131,12 +131,13 @@ def test_a_record_goes_across_a_bin_edge(estimator: Estimator, bins: Bins) -> No
         assert np.ptp(left) == np.ptp(right) == 1
         assert (left != right).sum() == 1
         assert [(side == left.min()).sum() for side in (left, right)] == [n // 2, n // 2 - 1]
-        assert ("at_the_threshold" in own) == isinstance(budget, ApproxDP)
+        stable = estimator is RANGE  # with the whole budget, n = 400 is many records
+        assert ("at_the_threshold" in own) == (stable and isinstance(budget, ApproxDP))
 
 
 @pytest.mark.parametrize(
     ("bins", "budget"),
-    [(Bins(2.0), APPROX), (Bins(3.0, -1e6, 1e6), ApproxDP(0.5, 1e-9)),
+    [(Bins(2.0), APPROX), (Bins(3.0, -1e10, 1e10), ApproxDP(0.5, 1e-9)),
      (Bins(1.0, -500, 500, 0.0), ApproxDP(3.0, 1e-3))],
 )  # fmt: skip
 def test_a_bin_holds_the_threshold(bins: Bins, budget: ApproxDP) -> None:
@@ -175,7 +176,9 @@ def test_the_threshold_of_an_estimator_is_that_of_its_part_of_the_budget() -> No
         assert 0.25 < left < right < 0.75, estimator
 
 
-@pytest.mark.parametrize(("composition", "d"), [("basic", None), ("basic", 2), ("zcdp", 2)])
+@pytest.mark.parametrize(
+    ("composition", "d"), [("basic", None), ("basic", 2), ("zcdp", 2), ("gdp", 2)]
+)
 def test_the_threshold_of_a_core(composition: Any, d: int | None) -> None:
     estimator = FriendlyCoreMean(composition=composition, radius=1.0, sigma=1)
     pairs = _own(estimator, 200, d, APPROX)

@@ -9,15 +9,15 @@ from scipy.optimize import brentq
 from scipy.special import gammaincc
 
 from dpbench.distributions import Hypercube
-from dpbench.estimators import ClippedMean, ColumnsClippedMean, Estimator, L2ClippedMean
+from dpbench.estimators import ClippedMean, Estimator, L2ClippedMean
 from dpbench.package import conf_folder
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.theory.exact.value import exact
 from tests.support import rng
 
 PURE, APPROX = PureDP(1.0), ApproxDP(1.0, 1e-6, "analytic")
-BOX = ClippedMean(lower=-1, upper=1)
-CUBE = ColumnsClippedMean(lower=-1, upper=1, split="norm")
+BOX = ClippedMean(lower=-1, upper=1, mechanism="additive")
+CUBE = ClippedMean(lower=-1, upper=1)
 BALL, L2 = L2ClippedMean(radius=1), L2ClippedMean(radius=1, mechanism="l2")
 
 

@@ -13,9 +13,20 @@ import dpbench.estimators as est
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.registry import ConfigError
 from dpbench.samples import DenseSample
-from tests.support import FALSE_ALARM, assert_follows, name, noise_law, rng, run, spreads
+from tests.support import (
+    FALSE_ALARM,
+    Floats,
+    assert_follows,
+    assert_frequencies,
+    name,
+    noise_law,
+    rng,
+    run,
+    spreads,
+)  # fmt: skip
 
 CLIPPED = est.ClippedMean(lower=-2.0, upper=3.0)
+INDEPENDENT = est.ClippedMean(lower=-2.0, upper=3.0, mechanism="additive")
 
 
 # Kinds of data.
@@ -72,11 +83,11 @@ def test_other_bases_of_coordinates_are_refused(base: Any) -> None:
 
 
 @pytest.mark.parametrize("budget", [PureDP(0.5), ZCDP(0.1), ApproxDP(0.5, 1e-5, "ksu20")], ids=name)
-@pytest.mark.parametrize("estimator", [CLIPPED, est.L2ClippedMean(radius=3.0)], ids=name)
+@pytest.mark.parametrize("estimator", [INDEPENDENT, est.L2ClippedMean(radius=3.0)], ids=name)
 def test_the_noise_of_vectors(estimator: est.Estimator, budget: Budget) -> None:
     """Sensitivities in l1 and l2: 5d/n and 5 sqrt(d)/n; 2L sqrt(d)/n and 2L/n."""
     n, d = 3, 4
-    l1, l2 = (5 * d, 5 * math.sqrt(d)) if estimator == CLIPPED else (6 * math.sqrt(d), 6.0)
+    l1, l2 = (5 * d, 5 * math.sqrt(d)) if estimator == INDEPENDENT else (6 * math.sqrt(d), 6.0)
     values = np.tile(np.linspace(-1, 1, n * d).reshape(n, d), (4000, 1, 1))
     estimate = run(estimator, values, budget)
     noise, law = estimate.value - estimate.before_noise, noise_law(budget, l1 / n, l2 / n)
@@ -85,6 +96,56 @@ def test_the_noise_of_vectors(estimator: est.Estimator, budget: Budget) -> None:
     z = noise / law.std()
     limit = stats.norm.isf(FALSE_ALARM / 2) / math.sqrt(len(z))
     assert abs(float((z[:, 0] * z[:, 1]).mean())) <= limit
+
+
+def max_norm_density(z: Floats, scale: float) -> Floats:
+    """Return the logarithm of the density of the noise of a cube, up to a constant."""
+    return np.asarray(-np.abs(z).max(axis=-1) / scale)
+
+
+@pytest.mark.parametrize("budget", [PureDP(0.5), ApproxDP(0.5, 1e-5)], ids=name)
+def test_the_noise_of_a_clipped_vector(budget: Budget) -> None:
+    """The max norm is Gamma(d) at scale 5/(n epsilon), and its coordinate is any with equal odds.
+
+    Moving the centre to a corner of the cube changes the density by e^epsilon at most.
+    """
+    n, d = 3, 4
+    scale = 5 / n / 0.5
+    values = np.tile(np.linspace(-1, 1, n * d).reshape(n, d), (4000, 1, 1))
+    estimate = run(CLIPPED, values, budget)
+    noise = estimate.value - estimate.before_noise
+    assert_follows(np.abs(noise).max(axis=1), stats.gamma(d, scale=scale))
+    largest = np.abs(noise).argmax(axis=1)
+    signs = np.take_along_axis(noise, largest[:, None], axis=1)[:, 0] > 0
+    assert_frequencies(np.bincount(2 * largest + signs, minlength=2 * d), [1 / (2 * d)] * (2 * d))
+    corner = np.full(d, 5 / n)
+    ratio = max_norm_density(noise, scale) - max_norm_density(noise - corner, scale)
+    assert np.abs(ratio).max() == pytest.approx(0.5, rel=1e-9)
+    laplace = run(INDEPENDENT, values, budget).value - estimate.before_noise
+    ratio_of_squares = float((laplace**2).mean() / (noise**2).mean())
+    assert ratio_of_squares == pytest.approx(6 * d**2 / ((d + 1) * (d + 2)), rel=0.1)
+
+
+def test_the_noise_of_vectors_that_no_cube_changes() -> None:
+    """Numbers, and vectors with Gaussian noise, have one noise under both mechanisms."""
+    numbers, vectors = rng(2).normal(size=(9, 5)), rng(2).normal(size=(9, 5, 3))
+    for values, budget in (
+        (numbers, PureDP(0.5)),
+        (vectors, ZCDP(0.1)),
+        (vectors, ApproxDP(0.5, 1e-5, "ksu20")),
+        (rng(3).normal(size=(9, 5, 60)), ApproxDP(1.0, 1e-6)),
+    ):
+        np.testing.assert_array_equal(
+            run(CLIPPED, values, budget).value, run(INDEPENDENT, values, budget).value
+        )
+
+
+def test_one_noise_of_columns_is_that_of_vectors() -> None:
+    values = rng(4).normal(size=(9, 5, 3))
+    columns = est.ColumnsClippedMean(lower=-2.0, upper=3.0, split="norm")
+    np.testing.assert_allclose(
+        run(CLIPPED, values, PureDP(1.0)).value, run(columns, values, PureDP(1.0)).value, rtol=1e-12
+    )
 
 
 def test_the_l2_sensitivity_of_the_bounded_mean() -> None:

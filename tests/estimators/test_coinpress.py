@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,8 @@ from scipy import linalg
 
 from dpbench.distributions.multivariate import MultivariateGaussian
 from dpbench.estimators import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean, coinpress
-from dpbench.estimators.coinpress import schedule
-from dpbench.privacy import ZCDP, ApproxDP, Budget
+from dpbench.estimators.coinpress import rho_of, schedule
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
 from dpbench.samples import CountedSample
 from tests.conftest import Step
 from tests.support import Floats, rng, round_shares, row_norms, run
@@ -93,7 +93,7 @@ def test_rounds_against_a_loop_that_moves_the_records(
     sigma, tail = 1.7, () if d is None else (d,)
     values = hard_vectors(n, d or 1).reshape(12, n, *tail)
     estimate = run(CoinPressMean(radius=6.0, rounds=rounds, sigma=sigma), values, budget)
-    rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(0.5, 1e-6)).rho
+    rho = budget.rho if isinstance(budget, ZCDP) else GDP.within(ApproxDP(0.5, 1e-6)).mu ** 2 / 2
     plan = by_hand(n, d or 1, 6.0 / sigma, rho, rounds, 0.01)
     assert len(steps) == rounds
     assert (estimate.interval is None) == (d is not None)
@@ -107,8 +107,7 @@ def test_rounds_against_a_loop_that_moves_the_records(
             scale = 1 + clip * sigma
             expected = moved.mean(axis=0).reshape(tail)
             np.testing.assert_allclose(step.values[trial], expected, atol=1e-12 * scale)
-            assert isinstance(step.budget, ZCDP)
-            noise = step.sensitivity / np.sqrt(2 * step.budget.rho)
+            noise = step.sensitivity / np.sqrt(2 * rho_of(step.budget))
             assert noise == pytest.approx(sd * sigma, rel=1e-9, abs=0)
             centre = np.atleast_1d(step.released[trial])
         np.testing.assert_array_equal(estimate.value[trial], centre.reshape(tail))
@@ -185,41 +184,50 @@ def second_moment(rows: Floats, transform: Floats, radius: float) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("budget", "n", "d", "rounds"),
+    ("budget", "n", "d", "rounds", "entry_noise"),
     [
-        (ZCDP(0.5), 40, 1, 5),
-        (ZCDP(0.5), 300, 3, 4),
-        (ApproxDP(2.0, 1e-6), 9, 4, 2),
-        (ApproxDP(2.0, 1e-6), 1, 2, 1),
+        (ZCDP(0.5), 40, 1, 5, "equal"),
+        (ZCDP(0.5), 300, 3, 4, "equal"),
+        (ZCDP(0.5), 300, 3, 4, "frobenius"),
+        (ApproxDP(2.0, 1e-6), 9, 4, 2, "equal"),
+        (ApproxDP(2.0, 1e-6), 1, 2, 1, "frobenius"),
     ],
 )
 def test_rounds_of_covariances_against_a_loop(
-    steps: list[Step], budget: Budget, n: int, d: int, rounds: int
+    steps: list[Step],
+    budget: Budget,
+    n: int,
+    d: int,
+    rounds: int,
+    entry_noise: Literal["equal", "frobenius"],
 ) -> None:
     u = 5.0
     x = rng(1).standard_normal((3, n, d)) @ np.diag(np.linspace(0.5, 2, d))
     x[1, 0] *= 1e6
     before = x.copy()
-    estimate = run(CoinPressCovariance(bound=u, rounds=rounds), x, budget)
+    estimator = CoinPressCovariance(bound=u, rounds=rounds, entry_noise=entry_noise)
+    estimate = run(estimator, x, budget)
     np.testing.assert_array_equal(x, before)
-    rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-6)).rho
+    upper = np.array(list(itertools.combinations_with_replacement(range(d), 2)))
+    off_diagonal = upper[:, 0] != upper[:, 1]
+    weights = np.where(off_diagonal & (entry_noise == "frobenius"), math.sqrt(2), 1.0)
+    rho = budget.rho if isinstance(budget, ZCDP) else GDP.within(ApproxDP(2.0, 1e-6)).mu ** 2 / 2
     eta = (2 * math.sqrt(d / n) + d / n) / 2
     assert len(steps) == rounds
     for trial, rows in enumerate(x):
         transform = np.eye(d) / math.sqrt(u)
         for j, (step, share) in enumerate(zip(steps, round_shares(rounds), strict=True)):
-            assert isinstance(step.budget, ZCDP)
-            assert step.budget.rho == pytest.approx(rho * share, rel=1e-9, abs=0)
+            assert rho_of(step.budget) == pytest.approx(rho * share, rel=1e-9, abs=0)
             # Entry variance gamma^4/(rho_j n^2), which is sensitivity^2/(2 rho_j).
             variance = gamma(d) ** 4 / (rho * share * n**2)
-            stated = step.sensitivity**2 / (2 * step.budget.rho)
+            stated = step.sensitivity**2 / (2 * rho_of(step.budget))
             assert stated == pytest.approx(variance, rel=1e-9, abs=0)
             clean = second_moment(rows, transform, gamma(d))
             assert step.values.shape == (3, d * (d + 1) // 2)
             np.testing.assert_allclose(
-                filled(step.values[trial], d), clean, rtol=1e-8, atol=1e-8 * gamma(d) ** 2
+                filled(step.values[trial] / weights, d), clean, rtol=1e-8, atol=1e-8 * gamma(d) ** 2
             )
-            z = positive(filled(step.released[trial], d))
+            z = positive(filled(step.released[trial] / weights, d))
             back = np.linalg.inv(transform)
             if j < rounds - 1:
                 transform = transform @ np.linalg.inv(root(z + eta * np.eye(d)))
@@ -227,6 +235,22 @@ def test_rounds_of_covariances_against_a_loop(
             expected = back.T @ inner @ back
             size = float(np.abs(expected).max() + np.abs(back.T @ back).max() * 1e-2)
             np.testing.assert_allclose(value, expected, rtol=1e-7, atol=1e-7 * size)
+
+
+def test_the_sensitivity_of_a_covariance_in_the_frobenius_norm() -> None:
+    """The vector with weights moves by the Frobenius distance, at most sqrt(2) gamma^2/n."""
+    d, radius = 3, gamma(3)
+    upper = np.triu_indices(d)
+    weights = coinpress.frobenius_weights(upper)
+    rows = rng(3).standard_normal((2000, 2, d))
+    rows *= radius / np.linalg.norm(rows, axis=2, keepdims=True)
+    rows[0] = radius * np.eye(d)[:2]
+    change = np.einsum("ni,nj->nij", *rows.transpose(1, 0, 2)[[0, 0]])
+    change = change - np.einsum("ni,nj->nij", *rows.transpose(1, 0, 2)[[1, 1]])
+    moved = np.linalg.norm(change[:, *upper] * weights, axis=1)
+    np.testing.assert_allclose(moved, np.linalg.norm(change, axis=(1, 2)), rtol=1e-12)
+    assert moved.max() == pytest.approx(math.sqrt(2) * radius**2, rel=1e-12)
+    assert moved[0] == moved.max()
 
 
 @pytest.mark.parametrize(("n", "d", "rounds", "rho"), [(2, 3, 10, 1e-3), (60, 4, 8, 1e3)])
@@ -248,9 +272,20 @@ def test_the_release_is_positive_semidefinite(n: int, d: int, rounds: int, rho: 
 # Whitening.
 
 
-@pytest.mark.parametrize(("budget", "share"), [(ZCDP(0.4), 0.2), (ApproxDP(3.0, 1e-6), 0.5)])
+@pytest.mark.parametrize(
+    ("budget", "share", "entry_noise"),
+    [
+        (ZCDP(0.4), 0.2, "equal"),
+        (ApproxDP(3.0, 1e-6), 0.5, "equal"),
+        (ZCDP(0.4), 0.2, "frobenius"),
+    ],
+)
 def test_covariance_first_then_mean(
-    monkeypatch: pytest.MonkeyPatch, steps: list[Step], budget: Budget, share: float
+    monkeypatch: pytest.MonkeyPatch,
+    steps: list[Step],
+    budget: Budget,
+    share: float,
+    entry_noise: Literal["equal", "frobenius"],
 ) -> None:
     """The release is CoinPress on the whitened records, multiplied by the inverse transform."""
     n, d, radius = 301, 3, 2.5
@@ -265,27 +300,34 @@ def test_covariance_first_then_mean(
     law = MultivariateGaussian(d=d, condition=50)
     x = law.sample(rng(10), 4, n).values + 0.5
     estimator = WhitenedCoinPressMean(
-        radius=radius, bound=1.5, rounds=3, covariance_rounds=2, covariance_share=share
+        radius=radius,
+        bound=1.5,
+        rounds=3,
+        covariance_rounds=2,
+        covariance_share=share,
+        entry_noise=entry_noise,
     )
+    reduced = entry_noise == "frobenius"
+    weights = math.sqrt(2) ** (reduced * np.array([0, 1, 1, 0, 1, 0]))  # of the upper triangle
     estimate = run(estimator, x, budget)
-    rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(3.0, 1e-6)).rho
+    rho = budget.rho if isinstance(budget, ZCDP) else GDP.within(ApproxDP(3.0, 1e-6)).mu ** 2 / 2
     paid = [rho * share * s for s in round_shares(2)] + [
         rho * (1 - share) * s for s in round_shares(3)
     ]
-    assert [s.budget.amounts[0] for s in steps] == pytest.approx(paid, rel=1e-9)
+    assert [rho_of(s.budget) for s in steps] == pytest.approx(paid, rel=1e-9)
     (fit,) = fits
     for trial, rows in enumerate(x):
         pairs = (rows[1::2] - rows[:-1:2]) / math.sqrt(2)
         # A and Z, computed from the releases.
         half = n // 2
         eta = (2 * math.sqrt(d / half) + d / half) / 2
-        z = positive(filled(steps[0].released[trial], d))
+        z = positive(filled(steps[0].released[trial] / weights, d))
         a = np.linalg.inv(root(z + eta * np.eye(d))) / math.sqrt(1.5)
         moment = second_moment(pairs, np.asarray(a, dtype=np.float64), gamma(d))
-        seen = filled(steps[1].values[trial], d)
+        seen = filled(steps[1].values[trial] / weights, d)
         np.testing.assert_allclose(seen, moment, rtol=1e-7, atol=1e-9)
-        z = positive(filled(steps[1].released[trial], d))
-        sd = gamma(d) ** 2 / (math.sqrt(paid[1]) * half)
+        z = positive(filled(steps[1].released[trial] / weights, d))
+        sd = gamma(d) ** 2 / (math.sqrt(paid[1] * (1 + reduced)) * half)
         slack = eta + sd * (2 * math.sqrt(d) + 2 * math.sqrt(math.log(100)))
         assert fit.slack == pytest.approx(slack, rel=1e-9)
         b = a @ np.linalg.inv(root(z + slack * np.eye(d)))

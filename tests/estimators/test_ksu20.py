@@ -16,7 +16,7 @@ from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Constants
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import private_mode_bin
+from dpbench.privacy.histogram import noise_on_all_bins, private_mode_bin
 from dpbench.samples import Bins, DenseSample, Sample
 from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily
@@ -171,6 +171,11 @@ def test_a_group_that_releases_nothing_is_infinitely_wrong(
 
 def range_needs(alpha: float, k: float, radius: float | None, budget: Budget, n: float) -> float:
     """Return n at which all noises of a histogram are below n/16 with probability 0.9."""
+    if radius is not None and isinstance(budget, ApproxDP):
+        on_all = range_needs(alpha, k, radius, PureDP(budget.epsilon), n)
+        count = KSU20Mean(k=k, scale=1, radius=radius, constants="paper").bins(alpha)[0].count
+        if noise_on_all_bins(budget, count, on_all):
+            return on_all
     if isinstance(budget, ApproxDP):
         # At most n bins have Laplace noise, and 3/16 of the records have to pass the threshold.
         threshold = 1 + 2 / budget.epsilon * math.log(1 / (2 * budget.delta))

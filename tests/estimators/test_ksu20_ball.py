@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpbench.estimators import CoordinateWise, Estimate, Estimator, KSU20BallMean, KSU20Mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample, Sample
 from dpbench.theory.bounds.numbers import two_point_lower_bound
 from dpbench.theory.families import SignedTwoPointFamily
@@ -96,9 +96,9 @@ def test_the_ball_against_a_loop(
         assert isinstance(budget, ApproxDP)
         assert whole == replace(budget, noise_by="analytic")
     else:
-        rho = budget.rho if isinstance(budget, ZCDP) else ZCDP.within(ApproxDP(2.0, 1e-5)).rho
-        assert whole.amounts == pytest.approx((rho,), rel=1e-9)
-    assert paid.amounts == pytest.approx([a / d for a in whole.amounts], rel=1e-9)  # in parallel
+        amount = budget.rho if isinstance(budget, ZCDP) else GDP.within(ApproxDP(2.0, 1e-5)).mu
+        assert whole.amounts == pytest.approx((amount,), rel=1e-9)
+    assert paid.cost == pytest.approx([a / d for a in whole.cost], rel=1e-9)  # in parallel
     bias = 1.0 if outside == "discard" else 4 / 27
     r = math.sqrt(d) * (4 * 0.5**-0.5 if constants == "paper" else 1 + (bias / 0.5) ** 0.5)
     # Algorithm 3 has the variance 32 r^2/(9 rho n^2) for discarding.

@@ -79,8 +79,8 @@ def test_the_worst_case_is_a_bound_and_a_near_one() -> None:
     for p in (0.001, 0.003, 0.01, 0.03, 0.1):
         law, rng = TwoPoint(p=p, k=2), np.random.default_rng(0)
         shift = 6 - 3 * law.mean  # at the end of what the mean may be
-        ends = ((end - shift) / 3 for end in clip)
-        estimator = ClippedMean(**dict(zip(("lower", "upper"), ends, strict=True)))
+        lower, upper = ((end - shift) / 3 for end in clip)
+        estimator = ClippedMean(lower=lower, upper=upper)
         released = estimator.run(law.sample(rng, 40_000, n), Ledger(budget, rng)).value
         worst = max(worst, 3 * float(np.quantile(np.abs(released - law.mean), 0.9)))
     assert 0.8 * bound < worst < 1.01 * bound

@@ -156,3 +156,56 @@ def test_gaussian_privacy_to_approx(mu: float, delta: float) -> None:
         assert epsilon < ZCDP(mu**2 / 2).to_approx(delta).epsilon
     else:
         assert 2 * stats.norm.cdf(mu / 2) - 1 <= delta
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-8, 3e-6, 1.0, 50.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.1, 0.5])
+def test_the_largest_mu_within_a_budget(epsilon: float, delta: float) -> None:
+    budget = ApproxDP(epsilon, delta)
+    if epsilon < 1e-9 or 1 / analytic_sd(epsilon, delta) < 1e-12:
+        with pytest.raises(
+            ValueError, match=r"^no mu >= 1e-12 is within ApproxDP\(epsilon=.*, .*$"
+        ):
+            GDP.within(budget)
+        return
+    mu = GDP.within(budget).mu
+    assert GDP(mu).to_approx(delta).epsilon <= epsilon * (1 + 1e-9)
+    assert GDP(mu * 1.001).to_approx(delta).epsilon > epsilon
+
+
+def composed_delta(ratios: list[float], epsilon: float) -> float:
+    """Return delta of successive Gaussian steps, whose sensitivity is `ratios` times the noise.
+
+    The privacy losses ln p/q of all steps are convolved on a grid. Each loss is computed from the
+    densities of the noise on 200,000 equally likely outputs.
+    """
+    width, half = 1e-3, 2**15
+    outputs = stats.norm.isf((np.arange(200_000) + 0.5) / 200_000)
+    total = np.zeros(2 * half)
+    total[half] = 1.0
+    for ratio in ratios:
+        loss = stats.norm.logpdf(outputs) - stats.norm.logpdf(outputs, ratio)
+        place = loss / width + half
+        low = np.floor(place).astype(int)  # split the mass, which keeps the mean loss
+        masses = np.bincount(low, low + 1 - place, 2 * half)
+        masses += np.bincount(low + 1, place - low, 2 * half)
+        spectrum = np.fft.rfft(np.fft.ifftshift(total)) * np.fft.rfft(np.fft.ifftshift(masses))
+        total = np.fft.fftshift(np.fft.irfft(spectrum, 2 * half)) / 200_000
+    losses = (np.arange(2 * half) - half) * width
+    return float(total @ np.maximum(-np.expm1(epsilon - losses), 0))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "shares"),
+    [(1.0, 1e-3, (1.0,)), (1.0, 1e-3, (1 / 12,) * 3 + (3 / 4,)), (3.0, 0.01, (0.5, 0.25, 0.25))],
+)
+def test_gaussian_steps_spend_the_whole_budget(
+    epsilon: float, delta: float, shares: tuple[float, ...]
+) -> None:
+    """Compare with a numerical composition. The largest rho would leave a third of delta unused."""
+    budget = ApproxDP(epsilon, delta)
+    whole, concentrated = GDP.within(budget), ZCDP.within(budget)
+    mu = [whole.fraction(share).mu for share in shares]
+    rho = [math.sqrt(2 * concentrated.fraction(share).rho) for share in shares]
+    assert composed_delta(mu, epsilon) == pytest.approx(delta, rel=5e-3)
+    assert composed_delta(rho, epsilon) < 2 / 3 * delta

@@ -10,10 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, special, stats
 
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP
-from dpbench.privacy.histogram import largest_noise, private_mode_bin, stability_threshold
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP, histogram
+from dpbench.privacy.histogram import (
+    largest_noise,
+    noise_on_all_bins,
+    private_mode_bin,
+    stability_threshold,
+)
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample
 from tests.support import Floats, assert_follows, assert_frequencies, name, noise_law, rng
 
@@ -151,8 +156,10 @@ def test_privacy_by_enumeration(budget: Budget, spare: float, refuted: float) ->
         (PureDP(2.0), (4, 0, 0, 0), 1e17),
         (ZCDP(0.3), (2, 0, 1, 0), 0.0),
         (ZCDP(1.0), (3, 0, 0, 1), 6.0),
-        (ApproxDP(1.0, 0.05), (2, 1, 0, 0), 0.0),
-        (ApproxDP(1.0, 0.05, "laplace"), (4, 0, 0, 0), 0.0),
+        (ApproxDP(1.0, 0.05), (2, 1, 0, 0), 1e3),
+        (ApproxDP(1.0, 0.05, "laplace"), (4, 0, 0, 0), 20.0),
+        (ApproxDP(1.0, 0.05), (2, 1, 0, 0), 0.0),  # few bins: all of them get noise
+        (ApproxDP(1.0, 1e-6, "analytic"), (4, 0, 0, 0), 20.0),
         (ApproxDP(0.9, 0.1, "classical"), (1, 1, 1, 1), math.inf),
         (ApproxDP(2.0, 0.3), (0, 3, 0, 1), math.inf),
     ],
@@ -161,7 +168,9 @@ def test_privacy_by_enumeration(budget: Budget, spare: float, refuted: float) ->
 def test_frequencies_are_those_of_the_exact_law(
     budget: Budget, counts: tuple[int, ...], spare: float
 ) -> None:
-    law = law_of(counts, budget, 0.0 if isinstance(budget, ApproxDP) else spare)
+    stable = isinstance(budget, ApproxDP) and (LISTED + spare) * budget.delta > 0.6
+    followed = PureDP(budget.epsilon) if isinstance(budget, ApproxDP) and not stable else budget
+    law = law_of(counts, followed, 0.0 if stable else spare)
     middles, trials = np.arange(LISTED) + 0.5, 30_000
     bins = Bins(1.0, 0.0 if math.isfinite(spare) else -spare, LISTED + spare)
     dense = DenseSample(np.tile(np.repeat(middles, counts), (trials, 1)))
@@ -250,3 +259,84 @@ def test_infinitely_many_bins() -> None:
 def test_without_privacy_it_is_the_fullest_bin() -> None:
     sample = DenseSample([[0.5, 3.5, 3.6], [9.0, -9.0, -8.9]])
     assert fullest(sample, Bins(1.0, -10.0, 10.0), NonPrivate()).tolist() == [3.0, -9.0]
+
+
+def needed_count(budget: Budget, number: float, stable: bool) -> float:
+    """Return the count of a bin that is released with probability 0.9, the other bins being empty.
+
+    With noise on all bins, the probability is an integral over the noise of the bin.
+    """
+    noise = noise_of(budget)
+    if stable:
+        assert isinstance(budget, ApproxDP)
+        return stability_threshold(budget) - float(noise.ppf(0.1))
+    scale = float(noise.kwds["scale"])
+    x, w = quadrature([0.0], scale, -40 * scale, 40 * scale)
+    density = w * noise.pdf(x)
+
+    def shortage(s: float) -> float:
+        return float(density @ np.exp((number - 1) * log_cdf(noise, x + s))) - 0.9
+
+    if shortage(0.0) > 0:
+        return 0.0
+    return float(optimize.brentq(shortage, 0.0, 80 * scale, xtol=1e-9 * scale))
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.3])
+def test_the_histogram_that_needs_fewer_records(epsilon: float, delta: float) -> None:
+    """Compare with the exact counts that both need, unless they differ by less than 1 per cent."""
+    budget, chosen = ApproxDP(epsilon, delta), set()
+    for number in (1.0, 2.0, 4.0, 10.0, 30.0, 1e2, 1e3, 1e5, 4e5, 1e7, 1e11, 1e13):
+        on_all = bool(noise_on_all_bins(budget, number, 4))
+        needs = needed_count(budget, number, False) / needed_count(budget, number, True)
+        if not 0.99 < needs < 1.01:
+            assert on_all == (needs < 1), number
+            chosen.add(on_all)
+    assert chosen == {True, False}
+
+
+def stability_only(budget: Budget, number: Any, n: float) -> Any:
+    return np.zeros(np.shape(number), dtype=bool)
+
+
+@pytest.mark.parametrize(
+    ("n", "bins", "same"),
+    [
+        (4000, Bins(1.0, -20.0, 20.0), True),  # many records
+        (60, Bins(1.0), True),  # infinitely many bins
+        (60, Bins(1.0, -1e9, 1e9), True),  # more than 1/delta
+        (60, Bins(1.0, -20.0, 20.0), False),
+    ],
+)
+def test_where_the_stability_histogram_stays(
+    monkeypatch: pytest.MonkeyPatch, n: int, bins: Bins, same: bool
+) -> None:
+    sample, budget = DenseSample(rng(2).normal(0.5, 0.2, (300, n))), ApproxDP(0.5, 1e-6)
+    streams = [rng(3), rng(3)]
+    chosen = private_mode_bin(sample, bins, Ledger(budget, streams[0]))
+    monkeypatch.setattr(histogram, "noise_on_all_bins", stability_only)
+    stable = private_mode_bin(sample, bins, Ledger(budget, streams[1]))
+    assert np.array_equal(chosen, stable, equal_nan=True) == same
+    assert (streams[0].random() == streams[1].random()) == same
+    if not same:
+        assert np.mean(np.isnan(stable)) > 0.05
+        assert np.mean(chosen == 0.0) > 0.99
+
+
+def test_each_trial_has_the_histogram_of_its_own_bins() -> None:
+    """Few bins, with noise on all, and infinitely many, where a bin of 20 records does not pass."""
+    sample, budget = DenseSample(np.full((400, 20), 0.5)), ApproxDP(1.0, 1e-6)
+    lower = np.where(np.arange(400) % 2, -np.inf, -3.0)
+    left = fullest(sample, Bins(np.ones(400), lower, np.full(400, 3.0)), budget)
+    few, many = left[::2], left[1::2]
+    assert not np.isnan(few).any()
+    assert np.mean(few == 0.0) > 0.95
+    assert np.mean(np.isnan(many)) > 0.9
+    assert set(many[~np.isnan(many)]) <= {0.0}
+
+
+def test_the_number_of_rivals_at_which_a_histogram_misses() -> None:
+    c = histogram.RIVALS_AT_MISS
+    miss = 1 - (-np.expm1(-c) / c + special.expn(2, c)) / 2
+    assert miss == pytest.approx(histogram.MISS_PROBABILITY, rel=1e-5)

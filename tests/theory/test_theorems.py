@@ -126,7 +126,9 @@ NUMBERS = {
     **dict.fromkeys(
         ["discard_ratio", "core_weight", "bounds_share", "sum_and_count", "two_regimes"], math.nan
     ),
-    **dict.fromkeys(["inverse_ratio", "column_shares", "noise_for_vectors"], math.nan),
+    **dict.fromkeys(
+        ["inverse_ratio", "column_shares", "noise_for_vectors", "entry_noise"], math.nan
+    ),
     # equal orders have a rank correlation of 1, and the best estimator loses a factor of 1
     **{
         f"{name}{metric}": 1.0

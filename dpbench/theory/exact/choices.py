@@ -19,9 +19,10 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
+from dpbench.privacy.histogram import noise_on_all_bins
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, gaussian_tail, mean_bound
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, gaussian_norm_bound, histogram
-from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial
+from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial, concentrated
 
 __all__ = [
     "MAX_MISS_PROBABILITY", "core_noise_quantile", "count_noise", "equiprobable_values",
@@ -87,7 +88,7 @@ def _wrong_answer_probability(
        sqrt(2) (l2). The larger noisy count wins.
 
     The result is NaN for summary columns other than ``mean_error``, for other records, and for n <
-    k. It is NaN, too, for ``histogram`` under (epsilon, delta)-DP.
+    k. It is NaN, too, for a stability-based ``histogram``, which may release nothing.
     """
     n, budget, applies = setting.n, setting.budget, metric == "mean_error"
     if not applies or not isinstance(law, dist.Gaussian) or law.mean not in (0, 1) or n < e.buckets:
@@ -104,8 +105,8 @@ def _wrong_answer_probability(
         probability_one = expit(exponential_epsilon(budget) * (2 * votes - k) / 2)
     elif e.aggregate == "count":
         probability_one = additive(budget, 1.0, 1.0).cdf(votes - k / 2)
-    elif isinstance(budget, ApproxDP):
-        return NAN  # because the histogram may release nothing
+    elif not noise_on_all_bins(budget, 2, k):
+        return NAN
     else:
         noise = count_noise(budget)
         probability_one = np.mean(
@@ -142,7 +143,9 @@ def _core_distribution(
         weight_noise: Noise = Laplace(3 / (epsilon / 2))
         unit_noise = additive(setting.budget.fraction(0.5), float(np.sqrt(setting.d)), 1.0)
     else:
-        rho = ZCDP.within(ApproxDP(epsilon, delta / 2)).rho / 2
+        half = ApproxDP(epsilon, delta / 2)
+        whole = concentrated(half) if e.composition == "gdp" else ZCDP.within(half)
+        rho = whole.rho / 2
         weight_noise, unit_noise = (
             Gaussian(3 / float(np.sqrt(2 * rho))),
             Gaussian(1 / float(np.sqrt(2 * rho))),
@@ -385,10 +388,10 @@ def histogram_miss_probability(share: float, either_bin: bool, bins: Histogram) 
     are in the second bin. If `either_bin` is true, both bins are right answers. Otherwise only the
     first bin is right.
 
-    - Under (epsilon, delta) the histogram misses if no right bin has a noisy count above 1 +
-      (2/epsilon) ln(1/(2 delta)).
-    - Under other budgets it misses if the largest noise of the empty bins exceeds the noisy count
-      of every right bin.
+    - A stability-based histogram misses if no right bin has a noisy count above 1 + (2/epsilon)
+      ln(1/(2 delta)). `noise_on_all_bins` says when it is used.
+    - Other histograms miss if the largest noise of the empty bins exceeds the noisy count of every
+      right bin.
 
     Parameters
     ----------
@@ -406,7 +409,8 @@ def histogram_miss_probability(share: float, either_bin: bool, bins: Histogram) 
         Probability.
     """
     noise, budget = count_noise(bins.budget), bins.budget
-    if isinstance(budget, ApproxDP):
+    if not noise_on_all_bins(budget, bins.number, bins.records):
+        assert isinstance(budget, ApproxDP)
         rivals = [1 + 2 / budget.epsilon * float(np.log(1 / (2 * budget.delta)))]
     elif bins.number <= 1 + either_bin:
         return 0.0

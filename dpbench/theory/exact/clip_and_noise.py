@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dpbench.privacy import Budget
-from dpbench.theory.exact.noise import Noise, additive
+from dpbench.theory.exact.noise import Noise, additive, box_noise
 
 __all__ = [
     "EXACT", "STEPS", "ClipAndNoise", "ReleaseSetting", "best_clip_threshold", "box_step",
@@ -149,9 +149,7 @@ def box_step(
     """
     records = rows or setting.n
     step = 2 * half_width / records
-    noise = additive(
-        setting.budget.fraction(share), setting.d * step, float(np.sqrt(setting.d)) * step
-    )
+    noise = box_noise(setting.budget.fraction(share), setting.d, step)
     return ClipAndNoise(noise, half_width, centre, records)
 
 

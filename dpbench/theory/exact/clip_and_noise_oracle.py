@@ -16,6 +16,7 @@ from scipy.special import ndtri
 
 from dpbench import estimators as est
 from dpbench.privacy import ApproxDP, Budget, PureDP
+from dpbench.privacy.histogram import noise_on_all_bins
 from dpbench.theory.exact.clip_and_noise import (
     STEPS,
     ClipAndNoise,
@@ -54,8 +55,16 @@ def _binary_step(_: est.BinaryMean, setting: ReleaseSetting) -> ClipAndNoise | N
 
 @step_for(est.ClippedMean)
 def _clipped_step(e: est.ClippedMean, setting: ReleaseSetting) -> ClipAndNoise | None:
-    """Return the clip and the noise of `ClippedMean`; None if it has no public bounds."""
-    return _clip_to_bounds(setting, e.lower, e.upper)
+    """Return the clip and the noise of `ClippedMean`; None if it has no public bounds.
+
+    The mechanism ``additive`` adds independent noise to each coordinate of a vector.
+    """
+    step = _clip_to_bounds(setting, e.lower, e.upper)
+    if step is None or e.mechanism == "cube":
+        return step
+    side = 2 * step.half_width / setting.n
+    noise = additive(setting.budget, setting.d * side, float(np.sqrt(setting.d)) * side)
+    return step._replace(noise=noise)
 
 
 @step_for(est.NaiveGaussianMean)
@@ -536,16 +545,19 @@ def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
 def _count_histogram_records(e: est.KSU20Mean, alpha: float, size: float, budget: Budget) -> float:
     """Return the number of records at which KSU20's histogram is right with probability 0.9.
 
-    Under (epsilon, delta) the number depends on `size`, the number of records at hand, but not on
-    the error `alpha`. Under other budgets it depends on `alpha`, but not on `size`.
+    With noise on all bins (`noise_on_all_bins`) the number depends on the error `alpha`, by the
+    number of bins. With a stability-based histogram it depends on `size`, the number of records at
+    hand.
     """
-    if isinstance(budget, ApproxDP):
-        threshold = 1 + 2 / budget.epsilon * np.log(1 / (2 * budget.delta))
-        return float(max(32 / budget.epsilon * np.log(10 * size), 16 / 3 * threshold))
-    assert e.radius is not None
-    r = _half_bin(e, alpha)
-    bins = np.ceil((e.radius + 2 * r) / r)  # 2r wide, on +-(R + 2r)
-    return 16 * additive(budget, 2.0, float(np.sqrt(2))).isf(0.05 / bins)
+    if e.radius is not None:
+        r = _half_bin(e, alpha)
+        bins = np.ceil((e.radius + 2 * r) / r)  # 2r wide, on +-(R + 2r)
+        needed = 16 * additive(_laplace_for(budget), 2.0, float(np.sqrt(2))).isf(0.05 / bins)
+        if noise_on_all_bins(budget, bins, needed):
+            return needed
+    assert isinstance(budget, ApproxDP)
+    threshold = 1 + 2 / budget.epsilon * np.log(1 / (2 * budget.delta))
+    return float(max(32 / budget.epsilon * np.log(10 * size), 16 / 3 * threshold))
 
 
 @step_for(est.KSU20Mean)

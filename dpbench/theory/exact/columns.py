@@ -16,7 +16,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators import ColumnsClippedMean
 from dpbench.privacy import GDP, ZCDP, Budget
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
-from dpbench.theory.exact.noise import additive
+from dpbench.theory.exact.noise import additive, box_noise
 
 __all__ = ["column_variances"]
 
@@ -45,12 +45,7 @@ def column_variances(split: str, moves: Floats, units: Floats, budget: Budget) -
     """
     d = moves.size
     if split == "norm":
-        # The noise of a cube has independent radius and direction: E radius^2 = (d+1)(d+2), and a
-        # coordinate of a uniform point has the second moment 1/3.
-        cube = (d + 1) * (d + 2) / 3
-        noise = additive(budget, float(np.sqrt(cube / 2)), float(np.sqrt(d)))
-        # `noise` has the variance of the cube's noise if it is Laplace noise.
-        return np.asarray(noise.variance * moves**2)
+        return np.asarray(box_noise(budget, d, 1.0).variance * moves**2)
     weights = np.ones(d)
     if split == "sensitivity":
         weights = moves / units

@@ -1,8 +1,7 @@
 """Distributions of additive noise, from their definitions and not from the code that draws it.
 
-A noise vector has d independent coordinates. Only the vectors of `Radial` have dependent
-coordinates: the norm has a Gamma(d) distribution, and the direction is uniform (Hardt and Talwar,
-HT10).
+A noise vector has d independent coordinates. Only the vectors of `Radial` and `Cube` have dependent
+coordinates (Hardt and Talwar, HT10).
 """
 
 from __future__ import annotations
@@ -13,14 +12,26 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import chdtr, chdtri, erfc, erfcx, gammainccinv, gammaln, ndtr, ndtri, wofz
+from scipy.special import (
+    chdtr,
+    chdtri,
+    erfc,
+    erfcx,
+    gammainc,
+    gammaincc,
+    gammainccinv,
+    gammaln,
+    ndtr,
+    ndtri,
+    wofz,
+)
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = [
-    "NOISE_GRID_POINTS", "Gaussian", "Laplace", "Noise", "Radial", "Staircase", "Tulap",
-    "additive", "binomial", "concentrated", "standard_normal",
+    "NOISE_GRID_POINTS", "Cube", "Gaussian", "Laplace", "Noise", "Radial", "Staircase", "Tulap",
+    "additive", "binomial", "box_noise", "concentrated", "standard_normal",
 ]  # fmt: skip
 
 NOISE_GRID_POINTS = 4001  # grid points for a continuous distribution
@@ -227,6 +238,114 @@ class Radial(Laplace):
 
     def norm_rms(self, d: int) -> float:
         return float(np.sqrt(d * (d + 1))) * self.scale
+
+
+@dataclass(frozen=True)
+class Cube(Noise):
+    """Noise vector z of density proportional to exp(-max_j |z_j|/scale), in d >= 2 coordinates.
+
+    In units of the scale, z is a Gamma(d + 1) number times a uniform point of the cube [-1, 1]^d.
+    Its max norm r is a Gamma(d) number. Given r, a coordinate is r in absolute value with
+    probability 1/d, and else uniform on [-r, r]. Let Q(k, x) be the probability that a Gamma(k)
+    number exceeds x. So a coordinate exceeds x >= 0 with probability
+    (Q(d, x) - x Q(d - 1, x)/d)/2.
+
+    Parameters
+    ----------
+    scale : float > 0
+        Sensitivity in the max norm over epsilon.
+    d : int >= 2
+        Number of coordinates.
+    """
+
+    scale: float
+    d: int
+
+    def _tail(self, x: Floats) -> Floats:
+        """Return the probability that a coordinate exceeds x >= 0, for a scale of 1."""
+        return np.asarray((gammaincc(self.d, x) - x / self.d * gammaincc(self.d - 1, x)) / 2)
+
+    def cdf(self, x: Floats) -> Floats:
+        tail = self._tail(np.abs(x) / self.scale)
+        return np.asarray(np.where(x < 0, tail, 1 - tail))
+
+    def isf(self, upper: float) -> float:
+        from scipy.optimize import brentq  # a slow import
+
+        end = float(gammainccinv(self.d, upper)) + 1.0
+        excess = lambda x: float(self._tail(np.asarray(x))) - upper  # noqa: E731
+        return self.scale * float(brentq(excess, 0.0, end, xtol=1e-14 * end, rtol=1e-14))
+
+    @property
+    def variance(self) -> float:
+        return (self.d + 1) * (self.d + 2) / 3 * self.scale**2
+
+    def distance(self, c: Floats) -> Floats:
+        """Return E|c + Z| for a coordinate Z and every shift c.
+
+        It is |c| plus twice the integral of the tail from |c| on. With a = |c|, the integrals of
+        Q(d, x) and x Q(d - 1, x) are d Q(d + 1, a) - a Q(d, a) and
+        (d (d - 1) Q(d + 1, a) - a^2 Q(d - 1, a))/2.
+        """
+        d, a = self.d, np.abs(c) / self.scale
+        below, same, above = (gammaincc(k, a) for k in (d - 1, d, d + 1))
+        first = d * above - a * same
+        second = (d * (d - 1) * above - a**2 * below) / 2
+        return np.asarray(np.abs(c) + self.scale * (first - second / d))
+
+    def norm_quantile(self, d: int, q: float) -> float:
+        return self.scale * _cube_norm_quantile(self.d, q) if d == self.d else float("nan")
+
+    def norm_cdf(self, d: int, x: Floats) -> Floats:
+        return np.interp(x / self.scale, *_cube_norm_levels(self.d)) if d == self.d else x * np.nan
+
+    def norm_mean(self, d: int) -> float:
+        squares, weights = _cube_squares(self.d)
+        mean = (self.d + 1) * self.scale * float(weights @ np.sqrt(squares))
+        return mean if d == self.d else float("nan")
+
+
+@cache
+def _cube_squares(d: int) -> tuple[Floats, Floats]:
+    """Return values for the squared norm of a uniform point of [-1, 1]^d, and their probabilities.
+
+    The square of a coordinate has the distribution function sqrt(u) on [0, 1]. Its mass is put on
+    the points of a grid, in such a way that all means over intervals between points are kept. Then
+    the masses are convolved d times.
+    """
+    size = 2**13
+    u = np.linspace(-1, size, size + 2) * (d / (size - 1))
+    integral = 2 / 3 * np.clip(u, 0, 1) ** 1.5 + np.maximum(u - 1, 0)
+    masses = np.diff(integral, 2) / (u[1] - u[0])
+    # The sum is at most d, so nothing is wrapped around.
+    weights = np.fft.irfft(np.fft.rfft(masses, 2 * size) ** d, 2 * size)[:size]
+    kept = weights > 1e-15
+    return u[1:-1][kept], np.asarray(weights[kept] / weights[kept].sum(), dtype=float)
+
+
+def _cube_norm_cdf(d: int, x: float) -> float:
+    """Return P(|z| <= x) for the l2 norm |z| of the noise of a cube of scale 1."""
+    squares, weights = _cube_squares(d)
+    return float(weights @ gammainc(d + 1, x / np.sqrt(np.maximum(squares, 1e-300))))
+
+
+@cache
+def _cube_norm_quantile(d: int, q: float) -> float:
+    """Return the q quantile of the l2 norm of the noise of a cube of scale 1."""
+    from scipy.optimize import brentq  # a slow import
+
+    end = float(np.sqrt(d) * gammainccinv(d + 1, (1 - q) / 2)) + 1.0
+    return float(brentq(lambda x: _cube_norm_cdf(d, x) - q, 0.0, end))
+
+
+@cache
+def _cube_norm_levels(d: int) -> tuple[Floats, Floats]:
+    """Return 150 norms x, and P(norm <= x) for the noise of a cube of scale 1.
+
+    The norms are equally spaced from 0 to a norm that is hardly ever exceeded.
+    """
+    x = np.linspace(0, float(np.sqrt(d) * gammainccinv(d + 1, 1e-7)), 150)
+    return x, np.array([_cube_norm_cdf(d, float(norm)) if norm else 0.0 for norm in x])
 
 
 @dataclass(frozen=True)
@@ -456,14 +575,41 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
     return Gaussian(l2 * float(np.sqrt(2 * np.log(factor / budget.delta))) / budget.epsilon)
 
 
-def concentrated(budget: Budget) -> ZCDP:
-    """Return the zCDP budget that `budget` pays for.
+def box_noise(budget: Budget, d: int, side: float) -> Noise:
+    """Return the noise of a vector, each coordinate of which a replaced record moves by `side`.
 
-    For an (epsilon, delta) budget it is the largest zCDP budget that implies (epsilon, delta)-DP.
-    For mu-GDP it has rho = mu^2/2. A zCDP budget is returned unchanged.
+    It is the noise of a cube under pure DP, and Gaussian under zCDP and GDP. Under (epsilon, delta)
+    it is the one of these two with the smaller variance. For d = 1 it is `additive` noise.
+
+    Parameters
+    ----------
+    budget : Budget
+        Privacy budget.
+    d : int
+        Number of coordinates.
+    side : float
+        Sensitivity of every coordinate.
+
+    Returns
+    -------
+    Noise
+    """
+    # Laplace noise of this l1 sensitivity has the variance of the noise of the cube.
+    equivalent_l1 = side * float(np.sqrt((d + 1) * (d + 2) / 6))
+    noise = additive(budget, equivalent_l1, float(np.sqrt(d)) * side)
+    return noise if d == 1 or isinstance(noise, Gaussian) else Cube(side / budget.pure_epsilon, d)
+
+
+def concentrated(budget: Budget) -> ZCDP:
+    """Return the zCDP budget whose Gaussian noise `budget` can pay for.
+
+    Gaussian steps of sensitivity 1 are as private together as one release with N(0, 1/(2 rho))
+    noise. So for an (epsilon, delta) budget 1/(2 rho) is the smallest variance of Gaussian noise
+    that is (epsilon, delta)-DP. For mu-GDP it has rho = mu^2/2. A zCDP budget is returned
+    unchanged.
     """
     if isinstance(budget, ApproxDP):
-        return ZCDP.within(budget)
+        return ZCDP(1 / (2 * _gaussian_sd(budget.epsilon, budget.delta) ** 2))
     if isinstance(budget, GDP):
         return ZCDP(budget.mu**2 / 2)
     assert isinstance(budget, ZCDP)

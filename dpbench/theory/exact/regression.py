@@ -19,7 +19,7 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
 from dpbench.theory.exact.clip_and_noise_oracle import gradient_descent_sd
-from dpbench.theory.exact.noise import concentrated
+from dpbench.theory.exact.noise import Gaussian, box_noise, concentrated
 from dpbench.theory.exact.vectors import chi_sum_quantile
 
 __all__: list[str] = []  # because the functions are registered
@@ -106,9 +106,9 @@ def _bucket_variances(
 
     The estimator clips the coefficients of every bucket to a box, and averages them. So the
     sensitivity of the average is the diagonal of the box over the number of buckets. None if the
-    aggregate is not the mean, or has no bounds.
+    aggregate is not the mean, if it has no bounds, or if the noise is not Gaussian.
     """
     if e.aggregate != "mean" or e.lower is None or e.upper is None:
         return None
-    step = np.sqrt(setting.d - 1) * (e.upper - e.lower) / e.buckets
-    return float(h * step**2 / (2 * concentrated(setting.budget).rho)), 0.0
+    noise = box_noise(setting.budget, setting.d - 1, (e.upper - e.lower) / e.buckets)
+    return (h * noise.variance, 0.0) if isinstance(noise, Gaussian) else None

@@ -32,6 +32,8 @@ MIN_COVARIANCE_RATIO = 0.75
 MIN_WHITENED_RATIO = 0.15
 MAX_SLACK = 1.5
 AFFINE = ("q90", "noise_q90", "private_q90")  # known columns of the affine-invariant mean
+# Noise of an entry off the diagonal, relative to the diagonal, by the estimator's `entry_noise`.
+OFF_DIAGONAL = {"equal": 1.0, "frobenius": 2**-0.5}
 COVARIANCE_B = 0.1  # b of gamma for the covariance of a whitened mean, from the authors' code
 
 
@@ -118,7 +120,7 @@ def _covariance_quantile(
 
 
 def _input_variance(
-    bound: float, rounds: int, b: float, setting: ReleaseSetting, min_ratio: float
+    bound: float, rounds: int, b: float, setting: ReleaseSetting, min_ratio: float, noise: str
 ) -> float:
     """Return the variance v of rescaled N(0, I) records before CoinPress's last covariance round.
 
@@ -129,14 +131,18 @@ def _input_variance(
        bounds the relative sampling error (`_eta`).
     2. The result is NaN for a bound below 1, because records are then clipped.
     3. Noise may leave a smaller variance in some direction. The smallest variance is computed as
-       if the noise added 2 sqrt(d) times its standard deviation to the covariance. The result is
-       NaN unless the smallest variance is above `min_ratio` times 1/(1 + eta).
+       if the noise added 2 sqrt(d) times its standard deviation to the covariance, which is that of
+       the entries off the diagonal. The result is NaN unless the smallest variance is above
+       `min_ratio` times 1/(1 + eta).
+
+    `noise` is the estimator's `entry_noise`.
     """
     eta, v = _eta(setting), 1 / bound
     if bound < 1 or rounds == 1:
         return v if bound >= 1 else np.nan
     for share in round_shares(rounds)[:-1]:
-        v /= v + eta + 2 * np.sqrt(setting.d) * _noise_sd(b, share, setting)
+        sd = _noise_sd(b, share, setting) * OFF_DIAGONAL[noise]
+        v /= v + eta + 2 * np.sqrt(setting.d) * sd
     return 1 / (1 + eta) if v * (1 + eta) > min_ratio else np.nan
 
 
@@ -148,7 +154,8 @@ def _covariance_error(metric: str, e: est.CoinPressCovariance, setting: ReleaseS
 
     1. Each entry of the upper triangle gets noise of standard deviation sqrt(2) gamma^2/(n sqrt(2
        rho)). Here gamma is `gaussian_norm_bound`, and rho the budget of the round. Divided by v,
-       this standard deviation is relative to the covariance.
+       this standard deviation is relative to the covariance. Off the diagonal it is smaller by
+       sqrt(2) if the estimator's `entry_noise` is ``frobenius``.
     2. The sampling error of an entry has variance 2/n on the diagonal and 1/n off the diagonal.
     3. In the squared norm every entry off the diagonal counts twice. So the squared norm is a sum
        of two scaled chi-squares.
@@ -157,10 +164,13 @@ def _covariance_error(metric: str, e: est.CoinPressCovariance, setting: ReleaseS
         return np.nan
     sampling = 1 / setting.n if metric == "q90" else 0.0
     sd = _noise_sd(e.b, round_shares(e.rounds)[-1], setting) / _input_variance(
-        e.bound, e.rounds, e.b, setting, MIN_COVARIANCE_RATIO
+        e.bound, e.rounds, e.b, setting, MIN_COVARIANCE_RATIO, e.entry_noise
     )
+    off_diagonal = sd * OFF_DIAGONAL[e.entry_noise]
     pairs = setting.d * (setting.d - 1) // 2
-    return chi_sum_quantile(setting.d, 2 * sampling + sd**2, pairs, 2 * (sampling + sd**2))
+    return chi_sum_quantile(
+        setting.d, 2 * sampling + sd**2, pairs, 2 * (sampling + off_diagonal**2)
+    )
 
 
 def _eta(setting: ReleaseSetting) -> float:
@@ -220,7 +230,7 @@ def _whitened_noise(e: est.WhitenedCoinPressMean, setting: ReleaseSetting) -> fl
        gives v.
     2. A slack is added to Z, so B = A (Z + slack)^(-1/2). B is near I/sqrt(1 + slack/v). The slack
        is eta + 2 sd (sqrt(d) + sqrt(ln 100)). Here eta bounds the relative sampling error, and sd
-       is the standard deviation of the noise of Z.
+       is the standard deviation of the noise of Z off the diagonal.
     3. CoinPress then estimates the mean of the multiplied records, in rounds of its own. The first
        of these rounds starts from a ball of radius R |B|. Here R (`e.radius`) bounds the norm of
        the original mean, and |B| is the spectral norm of B. The result is the noise of the last of
@@ -229,8 +239,11 @@ def _whitened_noise(e: est.WhitenedCoinPressMean, setting: ReleaseSetting) -> fl
     rho, rounds = concentrated(setting.budget), e.covariance_rounds
     pair_setting = ReleaseSetting(setting.n // 2, setting.d, rho.fraction(e.covariance_share))
     sd = _noise_sd(COVARIANCE_B, round_shares(rounds)[-1], pair_setting)
+    sd *= OFF_DIAGONAL[e.entry_noise]
     slack = _eta(pair_setting) + 2 * sd * (np.sqrt(setting.d) + np.sqrt(np.log(100)))
-    slack /= _input_variance(e.bound, rounds, COVARIANCE_B, pair_setting, MIN_WHITENED_RATIO)
+    slack /= _input_variance(
+        e.bound, rounds, COVARIANCE_B, pair_setting, MIN_WHITENED_RATIO, e.entry_noise
+    )
     if not slack <= MAX_SLACK:
         return np.nan
     stretch = float(np.sqrt(1 + slack))

@@ -87,12 +87,26 @@ MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
         ApproxDP(1.0, 1e-6),
         512.0,
     ),
+    (
+        KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=2.0**14),
+        T3,
+        12,
+        ApproxDP(1.0, 1e-6),
+        512.0,
+    ),
     (FriendlyCoreMean(sigma=1), MultivariateGaussian(d=2), 113, ApproxDP(1.0, 1e-6), 1e9),
     (FriendlyCoreMean(sigma=1), OUTLIERS, 250, APPROX, 1e9),
     (
         FriendlyCoreMean(composition="zcdp", sigma=1),
         MultivariateGaussian(d=2),
         85,
+        ApproxDP(1.0, 1e-6),
+        1e9,
+    ),
+    (
+        FriendlyCoreMean(composition="gdp", sigma=1),
+        MultivariateGaussian(d=2),
+        80,
         ApproxDP(1.0, 1e-6),
         1e9,
     ),
@@ -116,7 +130,7 @@ def test_how_often_a_coarse_step_misses(
 VOTES = [
     (aggregate, budget)
     for aggregate in ("count", "exponential", "histogram")
-    for budget in (PureDP(0.2), ZCDP(0.02), GDP(0.2))
+    for budget in (PureDP(0.2), ZCDP(0.02), GDP(0.2), ApproxDP(0.2, 1e-6))
 ]
 
 

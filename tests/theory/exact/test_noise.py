@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpbench.privacy import ApproxDP
+from dpbench.privacy import ApproxDP, PureDP
+from dpbench.theory.exact.noise import Cube, Laplace, Noise, Radial, additive, box_noise
 from dpbench.theory.exact.noise import Gaussian as Normal
-from dpbench.theory.exact.noise import Laplace, Noise, Radial, additive
 from tests.support import hockey_stick
 from tests.theory.exact.cases import name
 
@@ -53,3 +54,47 @@ def test_noise_of_a_radius() -> None:
     radius = stats.gamma(3, scale=0.7)
     quantile_and_mean = Radial(0.7).norm_quantile(3, 0.9), Radial(0.7).norm_mean(3)
     assert quantile_and_mean == pytest.approx((radius.ppf(0.9), radius.mean()))
+
+
+def test_the_noise_of_a_square() -> None:
+    """In two dimensions max(|x|, |y|) is |u| + |v| at x = u + v, y = u - v: two Laplace numbers."""
+    square, laplace, root = Cube(0.7, 2), Laplace(0.7), math.sqrt(2)
+    for q in (0.1, 0.5, 0.9, 0.99):
+        expected = root * laplace.norm_quantile(2, q)
+        assert square.norm_quantile(2, q) == pytest.approx(expected, rel=1e-5)
+    assert square.norm_mean(2) == pytest.approx(root * laplace.norm_mean(2), rel=1e-5)
+    assert square.norm_rms(2) == pytest.approx(root * laplace.norm_rms(2), rel=1e-12)
+    x = np.array([0.0, 0.4, 3.0])
+    tail = (0.5 + x / 2.8) * np.exp(-x / 0.7)  # of the sum of two Laplace numbers
+    np.testing.assert_allclose([1 - square.cdf(x), square.cdf(-x)], [tail, tail], rtol=1e-12)
+    assert np.isnan([square.norm_quantile(3, 0.9), square.norm_mean(3)]).all()
+
+
+def test_the_noise_of_a_cube() -> None:
+    """Given the max norm r, one of three coordinates is r, and the others are uniform."""
+    cube, side = Cube(0.7, 3), (np.arange(300) + 0.5) / 300
+    length = 0.7 * np.sqrt(1 + np.add.outer(side**2, side**2)).ravel()
+    for q in (0.5, 0.9):
+        x = cube.norm_quantile(3, q)
+        assert stats.gamma(3).cdf(x / length).mean() == pytest.approx(q, abs=1e-5)
+        assert cube.norm_cdf(3, np.array([x])) == pytest.approx(q, abs=3e-3)
+    assert cube.norm_mean(3) == pytest.approx(3 * length.mean(), rel=1e-5)
+    upper = cube.isf(0.02)
+    assert cube.cdf(np.array([upper, -upper])) == pytest.approx([0.98, 0.02])
+    z = np.linspace(-30, 30, 600_001)
+    weights = np.gradient(cube.cdf(z))
+    assert cube.variance == pytest.approx(weights @ z**2, rel=1e-6)
+    for c in (0.0, 0.3, -2.0):
+        assert cube.distance(np.array(c)) == pytest.approx(weights @ np.abs(c + z), rel=1e-6)
+
+
+def test_the_noise_of_a_clipped_vector_is_the_quieter_one() -> None:
+    assert box_noise(PureDP(2.0), 5, 3.0) == Cube(1.5, 5)
+    assert box_noise(PureDP(2.0), 1, 3.0) == Laplace(1.5)
+    assert box_noise(ApproxDP(2.0, 1e-6), 2, 3.0) == Cube(1.5, 2)
+    for d in (49, 50, 51, 52):
+        noise = box_noise(ApproxDP(1.0, 1e-6), d, 1.0)
+        assert isinstance(noise, Cube) == (d <= 50)
+        assert noise.variance <= min(
+            Cube(1.0, d).variance, d * additive(ApproxDP(1.0, 1e-6, "analytic"), 1, 1).variance
+        ) * (1 + 1e-12)
