@@ -9,6 +9,7 @@ from pkgutil import iter_modules
 
 from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.affine_invariant import AffineInvariantMean
+from dpbench.estimators.balloon import BalloonMean
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
@@ -35,6 +36,7 @@ from dpbench.estimators.ksu20_tournament import KSU20TournamentMean
 from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.privunit import PrivUnitMean
+from dpbench.estimators.public_record import PublicRecordMean
 from dpbench.estimators.quantile_clipped import QuantileClippedMean
 from dpbench.estimators.randomized_response_sign import RandomizedResponseSignMean
 from dpbench.estimators.regression import (
@@ -56,6 +58,7 @@ __all__ = [
     "AdaSSP",
     "AffineInvariantMean",
     "ApproximateBoundsMean",
+    "BalloonMean",
     "BinaryMean",
     "BinaryMinimax",
     "BoundedContributionMean",
@@ -96,6 +99,7 @@ __all__ = [
     "ParametricBootstrapInterval",
     "PlanMean",
     "PrivUnitMean",
+    "PublicRecordMean",
     "QuantileClippedMean",
     "RandomizedResponseSignMean",
     "ShrinkingIntervals",
