@@ -139,6 +139,10 @@ class AgainstParameter(SplitFigure):
         sections = {"estimators": "estimator", "families": "family"}
         if self.parameter in AMOUNTS:
             rows, sections = rows[rows["privacy"] != "none"], {"budgets": "privacy"}
+        unknown = sorted(set(self.level) - set(rows["estimator"]))
+        if unknown:
+            choices = ", ".join(sorted(set(rows["estimator"])))
+            raise ConfigError(f"{where}.level: {unknown[0]!r}: choose from {choices}")
         numbers = pd.to_numeric(rows[self.parameter], errors="coerce").notna()
         for section, column in sections.items():
             has_number = numbers.groupby(rows[column]).any()
@@ -158,10 +162,11 @@ class AgainstParameter(SplitFigure):
     def summary_rows(self, result: Result) -> pd.DataFrame:
         rows = super().summary_rows(result)
         rows = rows[rows["n"].isin(self._sizes)].astype({self.parameter: float})
-        swept = rows.dropna(subset=[self.parameter])
+        is_level = rows["estimator"].isin(self.level)
+        swept = rows[~is_level].dropna(subset=[self.parameter])
         if not self.level:
             return swept
-        level = rows[rows["estimator"].isin(self.level)].drop(columns=self.parameter)
+        level = rows[is_level].drop(columns=self.parameter)
         ends = swept[[self.parameter]].agg(["min", "max"])
         return pd.concat([swept, level.merge(ends, how="cross")], ignore_index=True)[rows.columns]
 
