@@ -138,7 +138,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (InstanceOptimalMean(radius=60), EIGHT, 150, ZCDP(2.0), "noise"),
     (PlanMean(radius=20, sigma_low=1e-3, sigma_high=1e3, rounds=8), STRETCHED, 250,
      ZCDP(4.0), "noise"),
-    (BalloonMean(radius=60, sigma=1), EIGHT, 400, ZCDP(2.0), "noise"),
+    (BalloonMean(radius=60, sigma=1, inside=[0.9]), EIGHT, 400, ZCDP(2.0), "noise"),
     (BalloonMean(radius=20, sigma=1, inside=[0.6], growth=1.1), THREE, 800, ZCDP(0.2), "noise"),
     (PublicRecordMean(sigma=1), NORMAL, 50, PURE, "noise"),
     (PublicRecordMean(sigma=1, public_records=4), VECTORS, 50, PURE, "noise"),
