@@ -183,7 +183,8 @@ def list_pairs(
     except Exception as error:  # a plug-in may raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"{where}: audit_pairs: {reason}") from error
-    return _convert_pairs(budget, *catalogue(n, d), *own)
+    pairs = _convert_pairs(budget, *catalogue(n, d), *own)
+    return tuple(pair.keep_first(estimator.first_private) for pair in pairs)
 
 
 def _convert_pairs(budget: Budget, *pairs: Pair) -> tuple[Pair, ...]:

@@ -78,6 +78,23 @@ class HalvedSensitivity(Control):
 
 
 @validated
+class RadiusForDiameter(Control):
+    """Broken mean of vectors projected on a ball, with noise for the radius of the ball.
+
+    The ball has the radius 1. Replacing one of n vectors moves the mean of the projections by up to
+    2/n in l2, but the noise is scaled to 1/n. The public code of the balloon mean (BALLOON26) has
+    this mistake in every mean; it costs four times the claimed rho.
+    """
+
+    budgets: ClassVar[tuple[Budget, ...]] = (ZCDP(0.5), GDP(1.0))
+    d: ClassVar[int | None] = 2
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        projected = sample.projected_mean(0.0, 1.0)
+        return Estimate(ledger.add_noise(projected, 1 / sample.n), projected)
+
+
+@validated
 class HalvedDeviation(HalvedSensitivity):
     """Broken mean with noise for half of the true sensitivity, under (epsilon, delta)-DP.
 
@@ -388,6 +405,7 @@ CONTROLS: tuple[Control, ...] = tuple(
     control()
     for control in (
         HalvedSensitivity,
+        RadiusForDiameter,
         HalvedDeviation,
         RangeOfTheData,
         EmpiricalQuantiles,

@@ -109,7 +109,7 @@ def check_pair(
     ------
     ValueError
         If the datasets are not neighbours under the budget's relation, or the estimator does not
-        claim the budget's notion, or takes scalars and gets vectors.
+        claim the budget's notion, or takes scalars and gets vectors, or if the record is public.
     TypeError
         If `rng` is a seed instead of a generator.
     """
@@ -124,6 +124,11 @@ def check_pair(
         raise ValueError(
             f"pair: {pair.name}: these datasets are not neighbours under {budget.neighbours}; give "
             "a pair that is"
+        )
+    if pair.record < estimator.first_private:
+        raise ValueError(
+            f"pair: {pair.name}: record {pair.record} is public for {name}; replace a record from "
+            f"number {estimator.first_private} on"
         )
     if pair.left.ndim == 2 and not estimator.multivariate:
         raise ValueError(f"{name} takes scalar records, got vectors")

@@ -9,6 +9,7 @@ from pkgutil import iter_modules
 
 from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.affine_invariant import AffineInvariantMean
+from dpbench.estimators.balloon import BalloonMean
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.binary_interval import BinaryInterval
 from dpbench.estimators.binary_minimax import BinaryMinimax
@@ -37,6 +38,7 @@ from dpbench.estimators.ksu20_tournament import KSU20TournamentMean
 from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.privunit import PrivUnitMean
+from dpbench.estimators.public_record import PublicRecordMean
 from dpbench.estimators.quantile_clipped import QuantileClippedMean
 from dpbench.estimators.randomized_response_sign import RandomizedResponseSignMean
 from dpbench.estimators.regression import (
@@ -59,6 +61,7 @@ __all__ = [
     "AdaSSP",
     "AffineInvariantMean",
     "ApproximateBoundsMean",
+    "BalloonMean",
     "BinaryInterval",
     "BinaryMean",
     "BinaryMinimax",
@@ -100,6 +103,7 @@ __all__ = [
     "ParametricBootstrapInterval",
     "PlanMean",
     "PrivUnitMean",
+    "PublicRecordMean",
     "QuantileClippedMean",
     "RandomizedResponseSignMean",
     "ShrinkingIntervals",

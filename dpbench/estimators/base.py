@@ -148,6 +148,15 @@ class Estimator(Registered, ABC):
         """Largest n that the estimator accepts; None if there is no limit."""
         return None
 
+    @property
+    def first_private(self) -> int:
+        """Index of the first private record; the records before it are public.
+
+        Neighbouring datasets differ in a private record. The index is 0, unless a subclass
+        overrides the property.
+        """
+        return 0
+
     def least_records(self, d: int, budget: Budget) -> int:
         """Return the smallest n for which the estimator can release anything.
 

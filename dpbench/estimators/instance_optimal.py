@@ -30,7 +30,7 @@ from dpbench.privacy.rotation import Rotation
 from dpbench.registry import Probability, validated
 from dpbench.samples import Sample
 
-__all__ = ["InstanceOptimalMean", "PlanMean"]
+__all__ = ["InstanceOptimalMean", "PlanMean", "list_clipped_records"]
 
 DeviationBound = Annotated[
     float,
@@ -55,7 +55,7 @@ class _AroundMedians(Estimator):
     multivariate: ClassVar[bool] = True
 
 
-def _list_records(sample: Sample) -> tuple[Floats, Floats]:
+def list_clipped_records(sample: Sample) -> tuple[Floats, Floats]:
     """Return the distinct vectors of a sample and their multiplicities.
 
     Vectors have the shape (trials, m, d), and multiplicities (trials, m). Coordinates are clipped
@@ -123,7 +123,7 @@ class InstanceOptimalMean(_AroundMedians, kind="instance_optimal_mean"):
         return (RecordsInBall(self.radius),)
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        x, held = _list_records(sample)
+        x, held = list_clipped_records(sample)
         shares = (
             FIRST_SHARE,
             (1 - FIRST_SHARE) * RADIUS_SHARE,
@@ -215,7 +215,7 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if sample.n < 2:
             raise ValueError("one record makes no pair")
-        x, held = _list_records(sample)
+        x, held = list_clipped_records(sample)
         last_shares = (1 - FIRST_SHARE) * RADIUS_SHARE, (1 - FIRST_SHARE) * (1 - RADIUS_SHARE)
         coarse, spread, search, fine = to_gdp(ledger).split(
             FIRST_SHARE * CENTRE_SHARE, FIRST_SHARE * (1 - CENTRE_SHARE), *last_shares

@@ -192,6 +192,21 @@ class Pair:
         changed[record] = by
         return cls(name, original, changed)
 
+    def keep_first(self, records: int) -> Pair:
+        """Return a pair in which the first `records` records are equal on both sides.
+
+        If the replaced record is among them, it changes places with the last record. ValueError if
+        the pair removes a record, or has no other record than these.
+        """
+        if self.record >= records:
+            return self
+        if self.relation != "replace" or records >= len(self.left):
+            raise ValueError(f"{self.name}: no record after the first {records} can be replaced")
+        left, right = self.left.copy(), self.right.copy()
+        for side in (left, right):
+            side[[self.record, -1]] = side[[-1, self.record]]
+        return Pair(self.name, left, right)
+
     def convert(self, relation: Relation) -> list[Pair]:
         """Convert the pair to pairs of neighbours under `relation`, ``replace`` or ``add_remove``.
 

@@ -13,7 +13,9 @@ from dpbench.arrays import Floats
 from dpbench.privacy.ledger import Ledger
 from dpbench.samples.rows import norms
 
-__all__ = ["clipped_mean_at_private_radius", "private_quantile_by_bisection"]
+__all__ = [
+    "clipped_mean_at_private_radius", "noisy_projected_mean", "private_quantile_by_bisection",
+]  # fmt: skip
 
 
 def private_quantile_by_bisection(
@@ -76,9 +78,8 @@ def clipped_mean_at_private_radius(
     """Release the mean of vectors, projected to a ball that contains about `rank` of them.
 
     The vectors are offsets of n records from a centre, and the ball is around 0. Its radius C
-    (`bound` in the code) is a private quantile of the norms of the offsets, for which the ledger
-    `search` pays. Replacing a record moves its projection by at most 2C. So the mean of the
-    projections has l2 sensitivity 2C/n. The ledger `fine` pays for the noise of the mean.
+    (`radius` in the code) is a private quantile of the norms of the offsets, for which the ledger
+    `search` pays. The ledger `fine` pays for the noise of the mean (`noisy_projected_mean`).
 
     Parameters
     ----------
@@ -100,12 +101,39 @@ def clipped_mean_at_private_radius(
     tuple of two ndarray of shape (trials, d)
         Means with noise, and before noise.
     """
-    length, n = norms(offset), held[0].sum()
+    length = norms(offset)
     radius = private_quantile_by_bisection(
         lambda points: (held * (length < points[:, None])).sum(axis=1),
         max(1.0, rank), np.zeros_like(upper), upper, steps, search,
     )  # fmt: skip
-    bound = radius[:, None]
+    return noisy_projected_mean(offset, held, radius, fine)
+
+
+def noisy_projected_mean(
+    offset: Floats, held: Floats, radius: Floats, ledger: Ledger
+) -> tuple[Floats, Floats]:
+    """Release the mean of vectors, projected to a ball around 0.
+
+    Let C be the radius of the ball and n the number of vectors. Two points of the ball are at most
+    2C apart. So replacing a record moves the mean of the projections by at most 2C/n in l2.
+
+    Parameters
+    ----------
+    offset : ndarray of shape (trials, m, d)
+        Vectors, for example differences between records and a centre.
+    held : ndarray of shape (trials, m)
+        Multiplicity of each vector; each row adds up to n.
+    radius : ndarray of shape (trials,)
+        Radius of the ball, public or released before.
+    ledger : Ledger
+        Ledger of the noise, spent completely.
+
+    Returns
+    -------
+    tuple of two ndarray of shape (trials, d)
+        Means with noise, and before noise.
+    """
+    length, n, bound = norms(offset), held[0].sum(), radius[:, None]
     weights = held / n * (bound / np.maximum(length, bound))
     clipped = (weights[:, None] @ offset)[:, 0]
-    return fine.add_noise(clipped, 2 * bound / n), clipped
+    return ledger.add_noise(clipped, 2 * bound / n), clipped

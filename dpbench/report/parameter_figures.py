@@ -107,6 +107,9 @@ class AgainstParameter(SplitFigure):
         Whether to mark, on each line, the parameter with the smallest exact value, by a star at
         the measured value. A line gets no star if its exact value at the largest parameter is
         within 1% of the smallest, because no parameter matters then. False by default.
+    level : list of str
+        Labels of estimators without the parameter. Each is drawn as a level line, because its
+        values do not depend on the parameter. Empty by default.
     """
 
     parameter: str
@@ -117,6 +120,7 @@ class AgainstParameter(SplitFigure):
     logarithmic: bool = True
     guides: list[Literal["pure", "approx", "core"]] = Field(default_factory=list)
     mark_best: bool = False
+    level: list[str] = Field(default_factory=list)
 
     def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
         super()._check(rows, study, where)
@@ -135,10 +139,14 @@ class AgainstParameter(SplitFigure):
         sections = {"estimators": "estimator", "families": "family"}
         if self.parameter in AMOUNTS:
             rows, sections = rows[rows["privacy"] != "none"], {"budgets": "privacy"}
+        unknown = sorted(set(self.level) - set(rows["estimator"]))
+        if unknown:
+            choices = ", ".join(sorted(set(rows["estimator"])))
+            raise ConfigError(f"{where}.level: {unknown[0]!r}: choose from {choices}")
         numbers = pd.to_numeric(rows[self.parameter], errors="coerce").notna()
         for section, column in sections.items():
             has_number = numbers.groupby(rows[column]).any()
-            for label in has_number.index[~has_number]:
+            for label in has_number.index[~has_number].difference(self.level):
                 raise ConfigError(
                     f"{where}.{section}: {label!r}: leave it out: it has no {self.parameter}"
                 )
@@ -154,7 +162,13 @@ class AgainstParameter(SplitFigure):
     def summary_rows(self, result: Result) -> pd.DataFrame:
         rows = super().summary_rows(result)
         rows = rows[rows["n"].isin(self._sizes)].astype({self.parameter: float})
-        return rows.dropna(subset=[self.parameter])
+        is_level = rows["estimator"].isin(self.level)
+        swept = rows[~is_level].dropna(subset=[self.parameter])
+        if not self.level:
+            return swept
+        level = rows[is_level].drop(columns=self.parameter)
+        ends = swept[[self.parameter]].agg(["min", "max"])
+        return pd.concat([swept, level.merge(ends, how="cross")], ignore_index=True)[rows.columns]
 
     FIRST_SPLIT: ClassVar[tuple[str, ...]] = ("family",)
 

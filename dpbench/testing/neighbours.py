@@ -50,7 +50,7 @@ def check_sensitivity(case: Case) -> None:
         return tape.steps
 
     first = steps(flat)
-    for record in {0, n - 1}:
+    for record in {case.estimator.first_private, n - 1}:
         tapes = []
         for place in places:
             neighbour = flat.copy()

@@ -215,6 +215,15 @@ THEOREMS = {
     "shifted_rho": Theorem("HLY21 (number not checked)", "rho", _is(1 / 2), "noise_q90", "fixed_n"),
     "shifted_radius": Theorem("HLY21 (number not checked)", "radius", _is(0), "q90", "fixed_n"),
     "plan_dimension": Theorem("PLAN (number not checked)", "d", _is(1), "noise_q90", "fixed_n"),
+    # The last ball of the balloon mean has a radius of order sqrt(d), and its noise the norm
+    # radius sqrt(d/rho)/n.
+    "balloon_dimension": Theorem(
+        "BALLOON26 (number not checked)", "d", _is(1), "noise_q90", "fixed_n"
+    ),
+    "balloon_n": Theorem("BALLOON26 (number not checked)", "n", _is(-1), "noise_q90"),
+    # With one public record the error does not depend on the place of the mean, and no R is needed.
+    "public_location": Theorem("BKS22 (number not checked)", "location", _is(0), of="fixed_n"),
+    "public_norm": Theorem("BKS22 (number not checked)", "norm", _is(0), of="fixed_n"),
     # n = d^2/alpha^2 for sampling and d^2/(alpha sqrt(rho)) for privacy: the exponent is between
     # 1 and 2.
     "covariance_alpha": Theorem(

@@ -23,6 +23,7 @@ CLIPPED = ClippedMean(lower=-1, upper=1)
 
 # The pair that shows each of them best.
 BEST = {
+    "radius_for_diameter": "ends_of_the_clip",
     "halved_sensitivity": "ends_of_the_clip", "halved_deviation": "two_far_clusters",
     "range_of_the_data": "all_equal_but_one", "empirical_quantiles": "at_the_quantile",
     "fails_on_spread": "one_to_the_far_end", "no_clipping": "one_to_the_far_end",

@@ -10,8 +10,8 @@ import yaml
 from numpy.typing import NDArray
 
 from dpbench import release
-from dpbench.audit.cases import AuditSweep
-from dpbench.audit.pairs import FAR_RECORD, catalogue
+from dpbench.audit.cases import AuditSweep, list_pairs
+from dpbench.audit.pairs import FAR_RECORD, catalogue, check_pair
 from dpbench.estimators import (
     CoordinateWise,
     Estimator,
@@ -20,6 +20,7 @@ from dpbench.estimators import (
     KarwaVadhanMean,
     KSU20BallMean,
     KSU20RangeEstimate,
+    PublicRecordMean,
     karwa_vadhan,
 )
 from dpbench.package import conf_folder
@@ -96,6 +97,26 @@ def test_the_pairs_of_every_estimator(label: str) -> None:
             pairs = [*catalogue(n, d), *estimator.audit_pairs(n, d, budget)]
             assert {pair.left.shape for pair in pairs} == {(n,) if d is None else (n, d)}
             assert len({pair.name for pair in pairs}) == len(pairs)
+
+
+def test_public_records_are_equal_in_every_pair() -> None:
+    estimator = PublicRecordMean(sigma=1, public_records=2)
+    for d in (None, 3):
+        pairs = list_pairs(estimator, ZCDP(0.5), 10, d, "mine")
+        assert len(pairs) == len(catalogue(10, d))
+        for pair, before in zip(pairs, catalogue(10, d), strict=True):
+            assert pair.record >= 2
+            for side, original in ((pair.left, before.left), (pair.right, before.right)):
+                np.testing.assert_array_equal(np.sort(side, axis=0), np.sort(original, axis=0))
+    public = Pair.replacing("mine", np.zeros(5), 1, 1.0)
+    with pytest.raises(ValueError, match="mine: record 1 is public for PublicRecordMean; replace"):
+        check_pair(estimator, ZCDP(0.5), public, np.random.default_rng(0))
+    assert (
+        check_pair(estimator, ZCDP(0.5), public.keep_first(2), np.random.default_rng(0)).record == 4
+    )
+    for pair, many in ((public, 5), (Pair("one", np.zeros(5), np.zeros(4)), 5)):
+        with pytest.raises(ValueError, match=f"no record after the first {many} can be replaced"):
+            pair.keep_first(many)
 
 
 @pytest.mark.parametrize(

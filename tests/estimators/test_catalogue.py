@@ -43,6 +43,8 @@ THOUSANDS = {"records": np.random.default_rng(2).standard_normal((10_000, 2)), "
 ROWS = [
     row("zga", "adassp", VECTORS, feature_bound=2.0, response_bound=1.5),
     row("a", "affine_invariant_mean", {**THOUSANDS, "scale": True}),
+    row("zga", "balloon_mean", VECTORS, radius=3.0, sigma=0.5),
+    row("zga", "balloon_mean", {"d": 1}, radius=1e100, sigma=1.0, inside=[0.5], growth=10.0),
     row("pzga", "binary_mean"),
     row("pzga", "binary_interval"),
     row("pzga", "binary_minimax"),
@@ -125,6 +127,8 @@ ROWS = [
     row("pzga", "user_level_mean", {"d": 6}, k=2, m=1, radius=1.5, scale=3.0, cap=4),
     row("pzga", "user_level_mean", k=3, m=4, radius=1.5, scale=40.0),
     row("pzga", "user_level_mean", k=2, m=10**6, radius=1e300, scale=0.3),
+    row("pzga", "public_record_mean", sigma=0.5),
+    row("zga", "public_record_mean", sigma=40.0, rounds=3, public_records=4),
     row("pzga", "privunit_mean", VECTORS, radius=2.5),
     row("pzga", "shrinking_intervals", radius=1e280, rounds=3, reported_round=2, sigma=1.0),
     row(

@@ -144,6 +144,20 @@ def test_lines_are_what_the_summary_says(
         assert legend - {"slope by theory", "limit by theory", BOUND_LABEL, BELOW} == set(wanted)
 
 
+def test_an_estimator_without_the_parameter_is_a_level_line(vectors: Result) -> None:
+    spec = {**RADIUS, "families": {"cube": {"d": 4}}, "estimators": ["scaled", "additive"]}
+    (ax,) = drawn(vectors, {**spec, "level": ["additive"]})
+    about = {"estimator": "additive", "family": "cube_d4", "privacy": "zcdp", "n": 300}
+    (height,) = rows(vectors, **about)["q90"]
+    x, y = curves(ax)["additive"]
+    radii = curves(ax)["scaled"][0]
+    assert len(radii) > 1
+    assert (x, y) == ([min(radii), max(radii)], [height, height])
+    spec["estimators"] = ["scaled", "mean"]
+    assert_refused(vectors, spec, ["figure.estimators", "'mean'", "radius"])
+    assert_refused(vectors, {**spec, "level": ["x"]}, ["figure.level", "'x'", "scaled"])
+
+
 # Guides.
 
 

@@ -64,7 +64,9 @@ ERRORS: dict[str, Error] = {
     "private_regime bounded_private_part bounded_epsilon fine_alpha": _laplace,
     "bounded_rho": _gaussian,
     # noise of sensitivity 2C/n in d coordinates, C the root of d; the same with |sigma|_1 = d
-    "shifted_dimension shifted_rho plan_dimension": lambda at: at.d * _gaussian(at),
+    "shifted_dimension shifted_rho plan_dimension balloon_dimension balloon_n": lambda at: (
+        at.d * _gaussian(at)
+    ),
     # the same with |sigma|_2 = d, up to a constant: variances (d/i)^2 add up to d^2 zeta(2)
     "shifted_dimension_steep": lambda at: at.d ** (3 / 2) * _gaussian(at),
     # moments of d^2 entries with noise 1/n: of the d x d matrix theta keeps d
@@ -74,7 +76,7 @@ ERRORS: dict[str, Error] = {
     "clipping_bias no_radius core_norm shrinking_ball universal_location shifted_radius": (
         lambda at: 0.3
     ),
-    "affine_invariance": lambda at: 0.3,
+    "affine_invariance public_location public_norm": lambda at: 0.3,
     "naive_radius": lambda at: at.radius * _laplace(at),
     "bounds_location": lambda at: at.location / 2 * _laplace(at),  # the bin that ends beyond it
     # all of 2R noises are below n/4: of the tails exp(-epsilon x) and exp(-rho x^2)

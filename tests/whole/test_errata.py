@@ -62,6 +62,44 @@ def test_the_classical_gaussian_at_large_epsilon() -> None:
         ApproxDP(50.0, delta, noise_by="classical")
 
 
+def test_a_ball_is_twice_as_wide_as_its_radius() -> None:
+    """The records before and after a replacement are at opposite points of the ball."""
+    rho, n, r = 0.5, 50, 3.0
+    records = np.zeros((n, 2))
+    means = []
+    for end in ([1e6, 0.0], [-1e6, 0.0]):
+        records[0] = end
+        scale = r / np.maximum(np.linalg.norm(records, axis=1), r)
+        means.append((records * scale[:, None]).mean(axis=0))
+    for sensitivity, cost in ((r / n, 4.0), (2 * r / n, 1.0)):
+        variance = sensitivity**2 / (2 * rho)
+        step = np.sum((means[0] - means[1]) ** 2) / (2 * variance)  # rho of Gaussian noise
+        assert step == pytest.approx(cost * rho)
+    assert pytest.approx(2.2) == 4 * (0.1 + 0.9 / 2)  # shares of the first centre and the means
+
+
+def test_a_covariance_of_winsorised_pairs() -> None:
+    """All records but one are equal, and this one moves from the first axis to the second."""
+    n, rho = 20, 1.0
+    for r, cost in ((1.0, 0.5), (2.0, 8.0)):
+        matrices = []
+        for axis in (0, 1):
+            records = np.zeros((n, 2))
+            records[0, axis] = 1e6
+            first, second = np.triu_indices(n, 1)
+            pairs = (records[second] - records[first]) / np.sqrt(2)
+            length = np.maximum(np.linalg.norm(pairs, axis=1), 1e-12)
+            pairs *= np.minimum(1, r * r / length)[:, None]
+            matrices.append(2 / (n * (n - 1)) * pairs.T @ pairs)
+        upper = (matrices[0] - matrices[1])[np.triu_indices(2)]
+        sd = 4 * r * r / n / np.sqrt(2 * rho)
+        assert np.linalg.norm(upper) == pytest.approx(2 * np.sqrt(2) * r**4 / n)
+        assert np.sum(upper**2) / (2 * sd**2) == pytest.approx(cost * rho)
+    noise = np.triu(np.random.default_rng(0).standard_normal((3, 3)))
+    released = (noise + noise.T) / 2  # as the code makes it symmetric
+    assert np.array_equal(released[0, 1:], noise[0, 1:] / 2)
+
+
 def test_the_usual_score_of_a_quantile_misses_an_atom() -> None:
     values, t = np.full(1001, 3.0), np.linspace(-100, 100, 4001)
     score = -np.abs((values[:, None] <= t).sum(axis=0) - 1001 / 2)

@@ -400,6 +400,28 @@ def _coinpress_step(e: est.CoinPressMean, setting: ReleaseSetting) -> ClipAndNoi
     return ClipAndNoise(Gaussian(sd * e.sigma), clip * e.sigma, None, setting.n)
 
 
+@step_for(est.PublicRecordMean)
+def _public_record_step(e: est.PublicRecordMean, setting: ReleaseSetting) -> ClipAndNoise | None:
+    """Return the last clip of the mean around public records, and the noise of the average.
+
+    The public records replace the bound on the mean: their mean is within gamma/sqrt(k) standard
+    deviations of the mean, for k public records. None if all records are public.
+    """
+    k = e.public_records
+    private, r = setting._replace(n=setting.n - k), gaussian_norm_bound(setting.d, e.b) / np.sqrt(k)
+    if private.n < 1:
+        return None
+    if e.rounds > 1:
+        sd, clip = coinpress_round(float(r), round_shares(e.rounds), e.b, private)
+        return ClipAndNoise(Gaussian(sd * e.sigma), clip * e.sigma, None, private.n)
+    gamma = gaussian_norm_bound(setting.d, e.b)
+    clip = e.sigma * min(float(np.sqrt(r**2 + 6 * r + gamma**2)), float(r) + gamma)
+    base = est.L2ClippedMean(
+        radius=clip, mechanism="l2" if isinstance(setting.budget, PureDP) else "additive"
+    )
+    return _l2_clipped_step(base, private)._replace(centre=None)
+
+
 def gradient_descent_sd(clip: float, steps: int, setting: ReleaseSetting) -> float:
     """Return the standard deviation of the noise in the averaged iterates of gradient descent.
 

@@ -24,6 +24,7 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import ApproxDP, Budget, NonPrivate
 from dpbench.theory.exact import (  # noqa: F401 (they register what they compute)
+    balloon,
     binary,
     columns,
     instance,

@@ -25,6 +25,7 @@ from dpbench.distributions import (
     TwoPoint,
 )
 from dpbench.estimators import (
+    BalloonMean,
     BinaryMean,
     ClippedMean,
     CoinPressCovariance,
@@ -45,6 +46,7 @@ from dpbench.estimators import (
     MedianThenClippedMean,
     NaiveGaussianMean,
     PlanMean,
+    PublicRecordMean,
     ShrinkingIntervals,
     SmoothSensitivityTrimmedMean,
     SubsampleAggregate,
@@ -143,6 +145,11 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (InstanceOptimalMean(radius=60), EIGHT, 150, ZCDP(2.0), "noise"),
     (PlanMean(radius=20, sigma_low=1e-3, sigma_high=1e3, rounds=8), STRETCHED, 250,
      ZCDP(4.0), "noise"),
+    (BalloonMean(radius=60, sigma=1, inside=[0.9]), EIGHT, 400, ZCDP(2.0), "noise"),
+    (BalloonMean(radius=20, sigma=1, inside=[0.6], growth=1.1), THREE, 800, ZCDP(0.2), "noise"),
+    (PublicRecordMean(sigma=1), NORMAL, 50, PURE, "noise"),
+    (PublicRecordMean(sigma=1, public_records=4), VECTORS, 50, PURE, "noise"),
+    (PublicRecordMean(sigma=1, rounds=3, public_records=2), VECTORS, 200, MU, "noise"),
     (TRIMMED, RARE, 500, PureDP(0.3), "noise q90"),
     (TRIMMED, TwoPoint(p=0.05, k=2, sign=-1), 500, RHO, "noise q90"),
     (InverseSensitivity(lower=-1, upper=9), RARE, 500, PureDP(0.1), "noise q90"),
@@ -227,6 +234,10 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("noise_q90", CoordinateWise(base=FREE), VECTORS, 60, APPROX),
     ("noise_q90", KSU20BallMean(k=2, scale=1, radius=None), THREE, 60, APPROX),
     ("q90", KSU20Mean(k=2, scale=1, radius=5, alpha=1), Gaussian(location=2.7), 60, CLOSE),
+    # a first ball that cuts records off, and a first centre that is mostly noise
+    ("noise_q90", BalloonMean(radius=3, sigma=1), THREE, 400, RHO),
+    ("noise_q90", BalloonMean(radius=300, sigma=1), THREE, 400, RHO),
+    ("noise_q90", PublicRecordMean(sigma=1, public_records=50), NORMAL, 50, RHO),
     # too few records, or too few records that are not zero
     (
         "q90",
