@@ -7,7 +7,11 @@ source of each key, and `dpbench.bibliography` reads the file.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
+from dpbench.estimators.add_remove import (
+    HourglassMean,
+    NormalizedSumMean,
+    TransformedNoiseMean,
+)
 from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.binary_minimax import BinaryMinimax
@@ -71,6 +75,7 @@ __all__ = [
     "GaussianScoreMean",
     "GradientDescentMean",
     "GradientDescentRegression",
+    "HourglassMean",
     "InstanceOptimalMean",
     "Interval",
     "Intervals",

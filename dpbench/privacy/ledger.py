@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 import numpy as np
 
 from dpbench.arrays import Floats, Ints
-from dpbench.privacy import smooth
+from dpbench.privacy import hourglass, smooth
 from dpbench.privacy.account import Account, OverdraftError, check_number
 from dpbench.privacy.budgets import Budget, PureDP, Relation
 from dpbench.privacy.noise_factor import check_noise_factor, current_noise_factor
@@ -206,6 +206,37 @@ class Ledger(Account):
         radius = self.rng.gamma(d + 2, sensitivity / self.budget.pure_epsilon, (trials, 1))
         released = np.asarray(values + self.noise_factor * radius * point)
         return self._record_step("add_joint_noise", values, released, {base: sensitivity})
+
+    def add_hourglass_noise(self, values: Floats) -> Floats:
+        """Release the sum and the number of records in [-1, 1] with hourglass noise (KSW23).
+
+        The noise of the number is an integer, and the noise of the sum depends on it. The release
+        is eps-DP if neighbours add or remove a record (`dpbench.privacy.hourglass`). Here eps is
+        the epsilon of pure DP that the budget pays for.
+
+        Parameters
+        ----------
+        values : ndarray of shape (trials, 2)
+            Sum of the records, then their number. A record moves the number by exactly 1.
+
+        Returns
+        -------
+        ndarray of shape (trials, 2)
+            Released sum and number.
+
+        Raises
+        ------
+        ValueError
+            If neighbours replace a record, or if a number is not a whole number.
+        """
+        sensitivity = self.sensitivity_for_relation({"add_remove": 1.0})
+        if not np.array_equal(values[:, 1], np.round(values[:, 1])):
+            raise ValueError("hourglass noise is for whole numbers of records")
+        self.pay("hourglass noise of a sum and a count", sensitivity)
+        noise = self.noise_factor * hourglass.draw(self.rng, len(values), self.budget.pure_epsilon)
+        noise[:, 1] = np.rint(noise[:, 1])
+        released = np.asarray(values + noise)
+        return self._record_step("add_hourglass_noise", values, released, {"box": sensitivity})
 
     def add_smooth_noise(self, values: Floats, sensitivity: Stated, t: float) -> Floats:
         """Release numbers with noise proportional to a t-smooth sensitivity (NRS07, BS19).

@@ -271,6 +271,10 @@ THEOREMS = {
     # noisy count has twice this MSE.
     "transformed_noise": Theorem("KSW23 (number not checked)", "level", _is(1), "rmse"),
     "sum_and_count": Theorem("KSW23, G20 (numbers not checked)", "ratio", _is(math.nan), "rmse"),
+    # Hourglass noise: n^2 MSE = V (m^2 + (1-m)^2), with V from the docstring of
+    # `dpbench.privacy.hourglass`. Laplace noise has 2/epsilon^2 in place of V.
+    "hourglass": Theorem("KSW23 (number not checked)", "level", _is(1), "rmse"),
+    "hourglass_gain": Theorem("KSW23, GV14 (numbers not checked)", "ratio", _is(math.nan), "rmse"),
     # Columns under one budget: the docstring of `dpbench.estimators.columns` derives the ratios of
     # the total error for shares of a budget (DR14) and for one noise for the row (HT10).
     "column_shares": Theorem("DR14, HT10 (numbers not checked)", "ratio", _is(math.nan), "rmse"),

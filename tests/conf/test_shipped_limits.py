@@ -95,6 +95,18 @@ def _two_sums(of_sum: float, of_count: float, of_each: float) -> float:
     return math.hypot(of_sum, (m - 0.5) * of_count) / (of_each * math.hypot(1 - m, m))
 
 
+def _hourglass_gain(epsilon: float) -> float:
+    """Deviation of Laplace noise over the smallest deviation of staircase noise, over all widths.
+
+    A staircase is constant up to the width g, and lower by e^-epsilon each unit.
+    """
+    k = np.arange(60)
+    g = np.linspace(0, 1, 20_001)[:, None]
+    ends, height = np.stack([np.where(k == 0, 0, g + k - 1), g + k]), np.exp(-epsilon * k)
+    variance = np.diff(ends**3, axis=0)[0] @ height / 3 / (np.diff(ends, axis=0)[0] @ height)
+    return float(math.sqrt(2 / variance.min()) / epsilon)
+
+
 def _of_vectors(region: str) -> float:
     """Of Laplace noises at half of epsilon = 1 over joint noise, for d = 16 and |m| = 0.8.
 
@@ -117,6 +129,10 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     # to first order (Z_C - (m - 1/2) Z_count)/n against ((1-m) Z_S - m Z_T)/n, here at m = 0.3
     ("add_remove", "twice_the_mse"): lambda: _two_sums(1.0, 2.0, 1.0),
     ("add_remove", "same_with_gaussians"): lambda: _two_sums(0.5 * 2**0.5, 2**0.5, 1.0),
+    ("add_remove", "gain_at_1"): lambda: _hourglass_gain(1.0),
+    ("add_remove", "gain_at_3"): lambda: _hourglass_gain(3.0),
+    ("add_remove", "middle_gain_at_3"): lambda: _hourglass_gain(3.0),
+    ("add_remove", "gain_at_10"): lambda: _hourglass_gain(10.0),
     ("add_remove", "halves_in_the_ball"): lambda: _of_vectors("ball"),
     ("add_remove", "halves_in_the_cube"): lambda: _of_vectors("cube"),
     ("add_remove", "halves_with_gaussians"): lambda: math.sqrt(2 * (16 + 0.64) / (5 * (4 + 0.64))),

@@ -111,7 +111,9 @@ NUMBERS = {
     **dict.fromkeys(
         ["exact_samples", "exact_bias", "exact_rmse", "best_rmse", "minimax_risk"], 1.0
     ),
-    **dict.fromkeys(["exact_miss", "exact_width", "sign_constant", "transformed_noise"], 1.0),
+    **dict.fromkeys(
+        ["exact_miss", "exact_width", "sign_constant", "transformed_noise", "hourglass"], 1.0
+    ),
     **dict.fromkeys(["exact_promise", "exact_tv", "stated_width"], 1.0),
     "unbiased": 0.0,
     "near_optimal": 2.5 / 2,
@@ -125,7 +127,9 @@ NUMBERS = {
     **dict.fromkeys(
         ["discard_ratio", "core_weight", "bounds_share", "sum_and_count", "two_regimes"], math.nan
     ),
-    **dict.fromkeys(["inverse_ratio", "column_shares", "noise_for_vectors"], math.nan),
+    **dict.fromkeys(
+        ["inverse_ratio", "column_shares", "noise_for_vectors", "hourglass_gain"], math.nan
+    ),
     # equal orders have a rank correlation of 1, and the best estimator loses a factor of 1
     **{
         f"{name}{metric}": 1.0
