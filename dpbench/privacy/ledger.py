@@ -238,12 +238,18 @@ class Ledger(Account):
         released = np.asarray(values + noise)
         return self._record_step("add_hourglass_noise", values, released, {"box": sensitivity})
 
-    def add_smooth_noise(self, values: Floats, sensitivity: Stated, t: float) -> Floats:
+    def add_smooth_noise(
+        self,
+        values: Floats,
+        sensitivity: Stated,
+        t: float,
+        *,
+        noise: smooth.SmoothNoise = "by_budget",
+    ) -> Floats:
         """Release numbers with noise proportional to a t-smooth sensitivity (NRS07, BS19).
 
         Let f(x) be the number on dataset x. S is a t-smooth sensitivity of f if, for neighbouring
-        datasets x and x', |f(x) - f(x')| <= S(x) and S(x) <= e^t S(x'). The noise has Student's t
-        distribution, or under zCDP a Laplace log-normal distribution.
+        datasets x and x', |f(x) - f(x')| <= S(x) and S(x) <= e^t S(x').
 
         Parameters
         ----------
@@ -254,6 +260,9 @@ class Ledger(Account):
             A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
         t : float
             Smoothness, above 0.
+        noise : {'by_budget', 'polyplace'}
+            ``by_budget``: Laplace log-normal noise under zCDP, else Student's t. ``polyplace``:
+            PolyPlace noise (HT25) for the largest epsilon of pure DP that the budget allows.
 
         Returns
         -------
@@ -266,9 +275,9 @@ class Ledger(Account):
             If t is too large for the budget.
         """
         sensitivity = self._floor_sensitivity(sensitivity)
-        noise = smooth.draw(self.rng, values.shape, self.budget, t)
+        drawn = smooth.draw(self.rng, values.shape, self.budget, t, noise)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
-        return self.record_output(values + self.noise_factor * sensitivity * noise)
+        return self.record_output(values + self.noise_factor * sensitivity * drawn)
 
     def add_geometric_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
         """Release counts with two-sided geometric noise, the difference of two geometric variables.

@@ -261,6 +261,11 @@ THEOREMS = {
     # is for all distributions with k = 2.
     "smooth_alpha": Theorem("BS19, on rare points (number not checked)", "alpha", _rate),
     "inverse_ratio": Theorem("AD20 (number not checked)", "ratio", _is(math.nan), "noise_q90"),
+    # At one rate t of smoothing: quantiles of Student's t and of the density in
+    # `dpbench.privacy.polyplace`.
+    "polyplace_ratio": Theorem(
+        "HT25, BS19 (numbers not checked)", "ratio", _is(math.nan), "noise_q90"
+    ),
     # Measured value divided by the exact value of `dpbench.theory.exact.value`.
     "exact_error": Theorem(EXACT, "level", _is(1)),
     "exact_mean_error": Theorem(EXACT, "level", _is(1), "mean_error"),

@@ -107,6 +107,15 @@ def _hourglass_gain(epsilon: float) -> float:
     return float(math.sqrt(2 / variance.min()) / epsilon)
 
 
+def _polyplace_ratio() -> float:
+    """0.9 quantile of Student's t over that of PolyPlace noise, for epsilon = 1 and t = 1/5."""
+    x = np.linspace(0, 100, 2_000_001)
+    density = np.where(x <= 0.2, (1 - np.minimum(x, 0.2)) ** 4, 0.8**4 * (1.2 / (1 + x)) ** 6)
+    mass = integrate.cumulative_simpson(density, x=x, initial=0)
+    student = special.stdtrit(3, 0.95) / (1 - 3 / 5) * 2 / math.sqrt(3)
+    return float(student / (np.interp(0.9 * mass[-1], mass, x) / 0.2))
+
+
 def _of_vectors(region: str) -> float:
     """Of Laplace noises at half of epsilon = 1 over joint noise, for d = 16 and |m| = 0.8.
 
@@ -138,6 +147,7 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     ("add_remove", "halves_with_gaussians"): lambda: math.sqrt(2 * (16 + 0.64) / (5 * (4 + 0.64))),
     ("heavy_tail_multivariate", "discard_over_project"): _discard_over_project,
     # steps of half the width, or of all of it, at half of epsilon; beside Gaussian noise at rho
+    ("smooth_sensitivity", "polyplace_ratio"): _polyplace_ratio,
     ("smooth_sensitivity", "middle"): lambda: 0.5 / 0.5,
     ("smooth_sensitivity", "ends"): lambda: 1 / 0.5,
     ("smooth_sensitivity", "middle_zcdp"): lambda: math.log(10) / 2 / special.ndtri(0.95),

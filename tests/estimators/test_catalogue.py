@@ -132,6 +132,7 @@ ROWS = [
         smoothness_share=0.8,
     ),
     row("pzga", "smooth_sensitivity_trimmed_mean", lower=-1e300, upper=1e300),
+    row("pzga", "smooth_sensitivity_trimmed_mean", lower=-2.0, upper=3.0, noise="polyplace"),
     row("pzga", "hourglass_mean", lower=-2.0, upper=3.0),
     row("pzga", "normalized_sum_mean"),
     row("pzga", "normalized_sum_mean", lower=-1e300, upper=1e300, region="ball"),

@@ -128,7 +128,14 @@ NUMBERS = {
         ["discard_ratio", "core_weight", "bounds_share", "sum_and_count", "two_regimes"], math.nan
     ),
     **dict.fromkeys(
-        ["inverse_ratio", "column_shares", "noise_for_vectors", "hourglass_gain"], math.nan
+        [
+            "inverse_ratio",
+            "column_shares",
+            "noise_for_vectors",
+            "hourglass_gain",
+            "polyplace_ratio",
+        ],
+        math.nan,
     ),
     # equal orders have a rank correlation of 1, and the best estimator loses a factor of 1
     **{
