@@ -52,6 +52,7 @@ from dpbench.estimators.smooth_sensitivity_trimmed import SmoothSensitivityTrimm
 from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 from dpbench.estimators.table_release import TableRelease, release_table
 from dpbench.estimators.tables import TableMean
+from dpbench.estimators.tukey_median import TukeyMedian
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 from dpbench.estimators.user_level import UserLevelMean
@@ -112,6 +113,7 @@ __all__ = [
     "TableRelease",
     "TransformedNoiseMean",
     "TrimmedMean",
+    "TukeyMedian",
     "TunedClippedMean",
     "UnbiasedMean",
     "UniversalMean",

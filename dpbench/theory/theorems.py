@@ -266,6 +266,9 @@ THEOREMS = {
     "polyplace_ratio": Theorem(
         "HT25, BS19 (numbers not checked)", "ratio", _is(math.nan), "noise_q90"
     ),
+    # Gaussian vectors under pure DP: d/alpha^2 + d/(alpha epsilon) + d ln(R)/epsilon records.
+    "depth_alpha": Theorem("HKMN23 (number not checked)", "alpha", _is(1)),
+    "depth_ratio": Theorem("HKMN23, AD20 (numbers not checked)", "ratio", _is(math.nan)),
     # Measured value divided by the exact value of `dpbench.theory.exact.value`.
     "exact_error": Theorem(EXACT, "level", _is(1)),
     "exact_mean_error": Theorem(EXACT, "level", _is(1), "mean_error"),

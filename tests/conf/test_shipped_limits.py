@@ -116,6 +116,18 @@ def _polyplace_ratio() -> float:
     return float(student / (np.interp(0.9 * mass[-1], mass, x) / 0.2))
 
 
+def _depth_ratio() -> float:
+    """0.9 quantile of |(X, Y)| for Laplace X, Y of scale 2, over that of a Gamma(2) radius."""
+    x = np.linspace(0, 60, 200_001)
+
+    def within(r: float) -> float:
+        other = -np.expm1(-np.sqrt(np.maximum(r**2 - x**2, 0)) / 2)
+        return float(np.trapezoid(np.exp(-x / 2) / 2 * other, x))
+
+    radius = optimize.brentq(lambda r: within(r) - 0.9, 1, 50)
+    return float(radius / special.gammaincinv(2, 0.9))
+
+
 def _of_vectors(region: str) -> float:
     """Of Laplace noises at half of epsilon = 1 over joint noise, for d = 16 and |m| = 0.8.
 
@@ -148,6 +160,7 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     ("heavy_tail_multivariate", "discard_over_project"): _discard_over_project,
     # steps of half the width, or of all of it, at half of epsilon; beside Gaussian noise at rho
     ("smooth_sensitivity", "polyplace_ratio"): _polyplace_ratio,
+    ("smooth_sensitivity", "depth_ratio"): _depth_ratio,
     ("smooth_sensitivity", "middle"): lambda: 0.5 / 0.5,
     ("smooth_sensitivity", "ends"): lambda: 1 / 0.5,
     ("smooth_sensitivity", "middle_zcdp"): lambda: math.log(10) / 2 / special.ndtri(0.95),

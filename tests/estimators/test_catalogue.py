@@ -138,6 +138,8 @@ ROWS = [
     row("pzga", "normalized_sum_mean", lower=-1e300, upper=1e300, region="ball"),
     row("pzga", "transformed_noise_mean", lower=-2.0, upper=3.0),
     row("pzga", "transformed_noise_mean", lower=-2.0, upper=3.0, region="ball"),
+    row("pzga", "tukey_median", lower=-2.0, upper=3.0, resolution=0.3),
+    row("pzga", "tukey_median", VECTORS, lower=-2.0, upper=3.0, resolution=0.5),
     row("pzga", "subsample_aggregate", **OUTPUTS),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),

@@ -114,7 +114,7 @@ NUMBERS = {
     **dict.fromkeys(
         ["exact_miss", "exact_width", "sign_constant", "transformed_noise", "hourglass"], 1.0
     ),
-    **dict.fromkeys(["exact_promise", "exact_tv", "stated_width"], 1.0),
+    **dict.fromkeys(["exact_promise", "exact_tv", "stated_width", "depth_alpha"], 1.0),
     "unbiased": 0.0,
     "near_optimal": 2.5 / 2,
     "sampling_constant": 1.0,
@@ -134,6 +134,7 @@ NUMBERS = {
             "noise_for_vectors",
             "hourglass_gain",
             "polyplace_ratio",
+            "depth_ratio",
         ],
         math.nan,
     ),
