@@ -28,9 +28,9 @@ PARTS = (
 # Modules outside of dpbench/theory whose docstrings contain derivations.
 DERIVATION_MODULES = (
     "dpbench.estimators.binary_risk", "dpbench.privacy.conversions", "dpbench.privacy.histogram",
-    "dpbench.privacy.neighbours", "dpbench.privacy.noisy_search", "dpbench.privacy.quantile",
-    "dpbench.privacy.smooth", "dpbench.privacy.staircase", "dpbench.privacy.tulap",
-    "dpbench.audit.bounds",
+    "dpbench.privacy.hourglass", "dpbench.privacy.neighbours", "dpbench.privacy.noisy_search",
+    "dpbench.privacy.polyplace", "dpbench.privacy.quantile", "dpbench.privacy.smooth",
+    "dpbench.privacy.staircase", "dpbench.privacy.tulap", "dpbench.audit.bounds",
 )  # fmt: skip
 
 

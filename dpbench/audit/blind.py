@@ -59,8 +59,8 @@ MIN_REFUTING_RUNS, MAX_REFUTING_RUNS = 100, 1e9
 SMOOTH_PREFIX = "noise for a"  # start of the mechanism's name in payments; not on tapes
 FAILURE_SHARE = 0.5  # share of failed releases from which on failure is the reason
 ADDITIVE = (
-    "add_noise", "add_l2_noise", "add_joint_noise", "add_geometric_noise", "add_canonical_noise",
-    "above_threshold",
+    "add_noise", "add_l2_noise", "add_joint_noise", "add_hourglass_noise", "add_geometric_noise",
+    "add_canonical_noise", "above_threshold",
 )  # fmt: skip
 
 

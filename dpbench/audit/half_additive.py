@@ -27,6 +27,9 @@ class _HalfAdditive(Ledger):
     def add_joint_noise(self, *arguments: Any, **options: Any) -> Any:
         return self._half(super().add_joint_noise, *arguments, **options)
 
+    def add_hourglass_noise(self, *arguments: Any, **options: Any) -> Any:
+        return self._half(super().add_hourglass_noise, *arguments, **options)
+
     def add_geometric_noise(self, *arguments: Any, **options: Any) -> Any:
         return self._half(super().add_geometric_noise, *arguments, **options)
 

@@ -7,7 +7,11 @@ source of each key, and `dpbench.bibliography` reads the file.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
+from dpbench.estimators.add_remove import (
+    HourglassMean,
+    NormalizedSumMean,
+    TransformedNoiseMean,
+)
 from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.balloon import BalloonMean
 from dpbench.estimators.base import Estimate, Estimator
@@ -53,6 +57,7 @@ from dpbench.estimators.subsample import SubsampleAggregate, SubsampleTest
 from dpbench.estimators.subsample_interval import SubsampleInterval
 from dpbench.estimators.table_release import TableRelease, release_table
 from dpbench.estimators.tables import TableMean
+from dpbench.estimators.tukey_median import TukeyMedian
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 from dpbench.estimators.user_level import UserLevelMean
@@ -78,6 +83,7 @@ __all__ = [
     "GaussianScoreMean",
     "GradientDescentMean",
     "GradientDescentRegression",
+    "HourglassMean",
     "InstanceOptimalMean",
     "Interval",
     "Intervals",
@@ -116,6 +122,7 @@ __all__ = [
     "TableRelease",
     "TransformedNoiseMean",
     "TrimmedMean",
+    "TukeyMedian",
     "TunedClippedMean",
     "UnbiasedMean",
     "UniversalMean",

@@ -11,7 +11,7 @@ from pydantic import Field
 from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, GaussianSpread, RecordsInBall
 from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.coinpress import ErrorBound, to_zcdp
+from dpbench.estimators.coinpress import ErrorBound, to_gdp
 from dpbench.estimators.instance_optimal import list_clipped_records
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
 from dpbench.privacy.noisy_search import noisy_projected_mean
@@ -60,8 +60,8 @@ class BalloonMean(Estimator):
     and threshold, for the budget rho' of a radius. Here the noise is exponential, because the
     sparse vector technique then has a proof of privacy for every number of counts. Its standard
     deviation is 2/epsilon' for the largest epsilon' that rho' pays for. The two are about equal,
-    because epsilon'^2/2 is about rho'. An (epsilon, delta) budget is first converted to zCDP by
-    `to_zcdp`.
+    because epsilon'^2/2 is about rho'. An (epsilon, delta) budget is first converted to GDP by
+    `to_gdp`.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class BalloonMean(Estimator):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x, held = list_clipped_records(sample)
         rounds = len(self.inside)
-        first, *parts = to_zcdp(ledger).split(FIRST_SHARE, *[(1 - FIRST_SHARE) / rounds] * rounds)
+        first, *parts = to_gdp(ledger).split(FIRST_SHARE, *[(1 - FIRST_SHARE) / rounds] * rounds)
         start = np.full(sample.trials, self.radius)
         centre, before = noisy_projected_mean(x, held, start, first)
         for share, part in zip(self.inside, parts, strict=True):

@@ -1,4 +1,4 @@
-"""Trimmed mean with noise scaled to its smooth sensitivity (BS19).
+"""Trimmed mean with noise scaled to its smooth sensitivity (BS19, HT25).
 
 **Definitions.** The n records are clipped to public [a, b] and sorted, x_(1) <= ... <= x_(n); write
 x_(i) = a for i < 1 and x_(i) = b for i > n. The m smallest and m largest records are left out, and
@@ -46,7 +46,7 @@ best known bound for this estimator needs n of the order of (1/(alpha epsilon))^
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -56,7 +56,7 @@ from dpbench.estimators.base import Estimate
 from dpbench.estimators.clipped import _ClippingEstimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
-from dpbench.privacy.smooth import largest_rate
+from dpbench.privacy.smooth import SmoothNoise, largest_rate
 from dpbench.registry import validated
 from dpbench.samples import Sample
 
@@ -65,16 +65,14 @@ __all__ = ["SmoothSensitivityTrimmedMean", "largest_gap"]
 
 @validated
 class SmoothSensitivityTrimmedMean(_ClippingEstimator):
-    """Trimmed mean with noise scaled to its smooth sensitivity (BS19).
+    """Trimmed mean with noise scaled to its smooth sensitivity (BS19, HT25).
 
     Records are clipped to public bounds and sorted, and the m smallest and m largest are dropped.
     The noise is in proportion to a smooth bound on the local sensitivity of the mean of the rest.
     For each dataset that differs in k records, multiply the local sensitivity by e^(-kt), where t
-    is the rate of smoothing. The bound is the largest product. Under pure DP, GDP and (epsilon,
-    delta) the noise is Student's t. Its scale is set by the largest epsilon of pure DP that the
-    budget allows. Under zCDP the noise is Laplace log-normal. See `dpbench.privacy.smooth`; theorem
-    numbers of BS19 were not checked. `dpbench.estimators.smooth_sensitivity_trimmed` derives the
-    sensitivity.
+    is the rate of smoothing. The bound is the largest product. See `dpbench.privacy.smooth` and
+    `dpbench.privacy.polyplace` for the noise; theorem numbers of BS19 and HT25 were not checked.
+    `dpbench.estimators.smooth_sensitivity_trimmed` derives the sensitivity.
 
     Parameters
     ----------
@@ -86,9 +84,14 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
         most (n - 1)/2. With a smaller m the noise grows with b - a. A larger m trims more rare
         values, which biases the mean.
     smoothness_share : float in [0.01, 0.9]
-        Rate t of smoothing, as a fraction of the largest possible rate, which is epsilon/3 under
-        pure DP and sqrt(2 rho) under zCDP. With a larger fraction, datasets that differ in many
-        records count less, and less budget is left for the noise.
+        Rate t of smoothing, as a fraction of the largest possible rate. This rate is epsilon/3 for
+        Student's t noise, epsilon for PolyPlace noise, and sqrt(2 rho) under zCDP. With a larger
+        fraction, datasets that differ in many records count less, and less budget is left for the
+        noise. PolyPlace noise has a finite variance for fractions below 1/2.
+    noise : {'by_budget', 'polyplace'}
+        ``by_budget``: Laplace log-normal noise under zCDP, and Student's t noise under other
+        notions, for the largest epsilon of pure DP that the budget allows. ``polyplace``: PolyPlace
+        noise for this epsilon, which has a smaller 0.9 quantile than Student's t at every t.
     """
 
     first_names: ClassVar[dict[str, str]] = {
@@ -100,6 +103,8 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
 
     trimmed_records: Annotated[int, Field(ge=0)] | None = None
     smoothness_share: Annotated[float, Field(ge=0.01, le=0.9)] = 0.3
+    noise: SmoothNoise = "by_budget"
+    added_parameters: ClassVar[dict[str, Any]] = {"noise": "by_budget"}
 
     def count_trimmed(self, n: int, t: float) -> int:
         """Return the number m of records trimmed from each end.
@@ -130,8 +135,12 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
             raise ValueError(f"trimmed_records = {m} leaves nothing of {n} records")
         return m
 
+    def _rate(self, budget: Budget) -> float:
+        """Return the rate t of smoothing under a budget."""
+        return self.smoothness_share * largest_rate(budget, self.noise)
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        n, t = sample.n, self.smoothness_share * largest_rate(ledger.budget)
+        n, t = sample.n, self._rate(ledger.budget)
         m = self.count_trimmed(n, t)
         # q: distinct values among x_(1..m+1); low: the least l with q = x_(m+1-l).
         # p: distinct values among x_(n-m..n); up: the least u with p = x_(n-m+1+u).
@@ -151,11 +160,12 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
         mean = (n * sample.clipped_mean(smallest, largest) - m * smallest - m * largest) / averaged
         mean = np.clip(mean, smallest, largest)  # rounding may move the difference of sums outside
         gap = largest_gap(p, up, q, low, t)
-        return Estimate(ledger.add_smooth_noise(mean, gap / averaged, t), mean)
+        noisy = ledger.add_smooth_noise(mean, gap / averaged, t, noise=self.noise)
+        return Estimate(noisy, mean)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         # Moving a record from the middle to the top moves the mean by S and multiplies S by e^t.
-        t = self.smoothness_share * largest_rate(budget)
+        t = self._rate(budget)
         if self.trimmed_records is not None and 2 * self.trimmed_records >= n:
             return []
         m, middle = self.count_trimmed(n, t), self.lower / 2 + self.upper / 2

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 import numpy as np
 
 from dpbench.arrays import Floats, Ints
-from dpbench.privacy import smooth
+from dpbench.privacy import hourglass, smooth
 from dpbench.privacy.account import Account, OverdraftError, check_number
 from dpbench.privacy.budgets import Budget, PureDP, Relation
 from dpbench.privacy.noise_factor import check_noise_factor, current_noise_factor
@@ -208,12 +208,49 @@ class Ledger(Account):
         released = np.asarray(values + self.noise_factor * radius * point)
         return self._record_step("add_joint_noise", values, released, {base: sensitivity})
 
-    def add_smooth_noise(self, values: Floats, sensitivity: Stated, t: float) -> Floats:
+    def add_hourglass_noise(self, values: Floats) -> Floats:
+        """Release the sum and the number of records in [-1, 1] with hourglass noise (KSW23).
+
+        The noise of the number is an integer, and the noise of the sum depends on it. The release
+        is eps-DP if neighbours add or remove a record (`dpbench.privacy.hourglass`). Here eps is
+        the epsilon of pure DP that the budget pays for.
+
+        Parameters
+        ----------
+        values : ndarray of shape (trials, 2)
+            Sum of the records, then their number. A record moves the number by exactly 1.
+
+        Returns
+        -------
+        ndarray of shape (trials, 2)
+            Released sum and number.
+
+        Raises
+        ------
+        ValueError
+            If neighbours replace a record, or if a number is not a whole number.
+        """
+        sensitivity = self.sensitivity_for_relation({"add_remove": 1.0})
+        if not np.array_equal(values[:, 1], np.round(values[:, 1])):
+            raise ValueError("hourglass noise is for whole numbers of records")
+        self.pay("hourglass noise of a sum and a count", sensitivity)
+        noise = self.noise_factor * hourglass.draw(self.rng, len(values), self.budget.pure_epsilon)
+        noise[:, 1] = np.rint(noise[:, 1])
+        released = np.asarray(values + noise)
+        return self._record_step("add_hourglass_noise", values, released, {"box": sensitivity})
+
+    def add_smooth_noise(
+        self,
+        values: Floats,
+        sensitivity: Stated,
+        t: float,
+        *,
+        noise: smooth.SmoothNoise = "by_budget",
+    ) -> Floats:
         """Release numbers with noise proportional to a t-smooth sensitivity (NRS07, BS19).
 
         Let f(x) be the number on dataset x. S is a t-smooth sensitivity of f if, for neighbouring
-        datasets x and x', |f(x) - f(x')| <= S(x) and S(x) <= e^t S(x'). The noise has Student's t
-        distribution, or under zCDP a Laplace log-normal distribution.
+        datasets x and x', |f(x) - f(x')| <= S(x) and S(x) <= e^t S(x').
 
         Parameters
         ----------
@@ -224,6 +261,9 @@ class Ledger(Account):
             A mapping has a key for each relation of neighbours, ``replace`` or ``add_remove``.
         t : float
             Smoothness, above 0.
+        noise : {'by_budget', 'polyplace'}
+            ``by_budget``: Laplace log-normal noise under zCDP, else Student's t. ``polyplace``:
+            PolyPlace noise (HT25) for the largest epsilon of pure DP that the budget allows.
 
         Returns
         -------
@@ -236,9 +276,9 @@ class Ledger(Account):
             If t is too large for the budget.
         """
         sensitivity = self._floor_sensitivity(sensitivity)
-        noise = smooth.draw(self.rng, values.shape, self.budget, t)
+        drawn = smooth.draw(self.rng, values.shape, self.budget, t, noise)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
-        return self.record_output(values + self.noise_factor * sensitivity * noise)
+        return self.record_output(values + self.noise_factor * sensitivity * drawn)
 
     def add_geometric_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
         """Release counts with two-sided geometric noise, the difference of two geometric variables.

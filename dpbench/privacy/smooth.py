@@ -20,6 +20,10 @@ proportional to (1 + z^2/d)^(-(d+1)/2).
 For small t, the 0.9 quantiles of |Z|/s are smallest for d = 3 and 4: 2.72/epsilon and
 2.67/epsilon, compared with 2.30/epsilon for Laplace noise. A larger d pays more for t.
 
+**PolyPlace noise** (`dpbench.privacy.polyplace`) is epsilon-DP, too, for every t < epsilon, and has
+smaller 0.9 quantiles than Student's t: 0.85 times at t = 0 and 0.44 times at t = epsilon/5. Its
+proof is ours.
+
 **zCDP: Laplace log-normal noise**, Z = X e^(sigma Y), for a Laplace variable X of scale 1 and a
 standard normal variable Y. BS19 proves the cost rho = (t/sigma + e^(3 sigma^2/2) s)^2/2. The bound
 below is ours and gives less noise: at rho = 1/2 the standard deviation of Z/s is 1.42 in place of
@@ -71,28 +75,48 @@ covered as follows:
 from __future__ import annotations
 
 from functools import cache
+from typing import Literal
 
 import numpy as np
 from scipy.special import logsumexp
 
 from dpbench.arrays import Floats
+from dpbench.privacy import polyplace
 from dpbench.privacy.budgets import ZCDP, Budget
 
-__all__ = ["draw", "largest_rate", "student_shift"]
+__all__ = ["SmoothNoise", "draw", "largest_rate", "student_shift"]
+
+# Noise for a smooth sensitivity. ``by_budget``: Laplace log-normal under zCDP, else Student's t.
+SmoothNoise = Literal["by_budget", "polyplace"]
 
 STUDENT_DEGREES = 3  # d, degrees of freedom of Student's t
 SIGMA_OVER_TAU = 1.05  # sigma/tau
 MIN_GRID_C, GRID_RATIO = 1e-3, 1.05  # h and q: smallest |c| of the grid, and ratio of neighbours
 
 
-def largest_rate(budget: Budget) -> float:
+def largest_rate(budget: Budget, noise: SmoothNoise = "by_budget") -> float:
     """Return the limit below which the smoothness t must lie, for noise under a given budget.
 
     The noise is proportional to a t-smooth sensitivity S, so S(x) <= e^t S(x') for neighbouring
     datasets x and x'. Hence the scales of the noise on x and x' differ by a factor of up to e^t.
     The values before noise differ, too. The budget must pay for both differences. At the limit, the
     difference of scales costs the whole budget (under zCDP nearly the whole budget).
+
+    Parameters
+    ----------
+    budget : Budget
+        Budget of the release.
+    noise : {'by_budget', 'polyplace'}
+        Noise, see `draw`.
+
+    Returns
+    -------
+    float
+        For an epsilon of pure DP, epsilon/3 for Student's t noise and epsilon for PolyPlace noise;
+        sqrt(2 rho) for Laplace log-normal noise under zCDP.
     """
+    if noise == "polyplace":
+        return budget.pure_epsilon
     if isinstance(budget, ZCDP):
         return float(np.sqrt(2 * budget.rho))
     return budget.pure_epsilon / STUDENT_DEGREES
@@ -121,7 +145,13 @@ def student_shift(epsilon: float, t: float) -> float:
     )
 
 
-def draw(rng: np.random.Generator, shape: tuple[int, ...], budget: Budget, t: float) -> Floats:
+def draw(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    budget: Budget,
+    t: float,
+    noise: SmoothNoise = "by_budget",
+) -> Floats:
     """Draw independent noises for numbers with a t-smooth sensitivity of 1.
 
     Parameters
@@ -131,9 +161,12 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], budget: Budget, t: fl
     shape : tuple of int
         Shape of the result.
     budget : Budget
-        Budget of the release. Under zCDP the noise is Laplace log-normal, else Student's t.
+        Budget of the release.
     t : float
         Smoothness, between 0 and the result of `largest_rate`.
+    noise : {'by_budget', 'polyplace'}
+        ``by_budget``: Laplace log-normal noise under zCDP, else Student's t. ``polyplace``:
+        PolyPlace noise for the largest epsilon of pure DP that the budget allows.
 
     Returns
     -------
@@ -145,12 +178,15 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], budget: Budget, t: fl
     ValueError
         If t is out of range.
     """
-    share = t / largest_rate(budget)
+    limit = largest_rate(budget, noise)
+    share = t / limit
     if not 0 < share < 1:
-        raise ValueError(f"t is {t:g}; {budget} asks for 0 < t < {largest_rate(budget):g}")
+        raise ValueError(f"t is {t:g}; {budget} asks for 0 < t < {limit:g}")
+    if noise == "polyplace":
+        return polyplace.draw(rng, shape, budget.pure_epsilon, t)
     if not isinstance(budget, ZCDP):
-        noise = rng.standard_t(STUDENT_DEGREES, shape) / student_shift(budget.pure_epsilon, t)
-        return np.asarray(noise)
+        student = rng.standard_t(STUDENT_DEGREES, shape)
+        return np.asarray(student / student_shift(budget.pure_epsilon, t))
     x = float(np.ceil(share * 1e6) / 1e6)  # tau, rounded up so that few values are cached
     wide = np.exp(SIGMA_OVER_TAU * x * rng.standard_normal(shape))
     return np.asarray(rng.laplace(size=shape) * wide / (_shift(x) * np.sqrt(2 * budget.rho)))

@@ -273,6 +273,14 @@ THEOREMS = {
     # is for all distributions with k = 2.
     "smooth_alpha": Theorem("BS19, on rare points (number not checked)", "alpha", _rate),
     "inverse_ratio": Theorem("AD20 (number not checked)", "ratio", _is(math.nan), "noise_q90"),
+    # At one rate t of smoothing: quantiles of Student's t and of the density in
+    # `dpbench.privacy.polyplace`.
+    "polyplace_ratio": Theorem(
+        "HT25, BS19 (numbers not checked)", "ratio", _is(math.nan), "noise_q90"
+    ),
+    # Gaussian vectors under pure DP: d/alpha^2 + d/(alpha epsilon) + d ln(R)/epsilon records.
+    "depth_alpha": Theorem("HKMN23 (number not checked)", "alpha", _is(1)),
+    "depth_ratio": Theorem("HKMN23, AD20 (numbers not checked)", "ratio", _is(math.nan)),
     # Measured value divided by the exact value of `dpbench.theory.exact.value`.
     "exact_error": Theorem(EXACT, "level", _is(1)),
     "exact_mean_error": Theorem(EXACT, "level", _is(1), "mean_error"),
@@ -283,6 +291,10 @@ THEOREMS = {
     # noisy count has twice this MSE.
     "transformed_noise": Theorem("KSW23 (number not checked)", "level", _is(1), "rmse"),
     "sum_and_count": Theorem("KSW23, G20 (numbers not checked)", "ratio", _is(math.nan), "rmse"),
+    # Hourglass noise: n^2 MSE = V (m^2 + (1-m)^2), with V from the docstring of
+    # `dpbench.privacy.hourglass`. Laplace noise has 2/epsilon^2 in place of V.
+    "hourglass": Theorem("KSW23 (number not checked)", "level", _is(1), "rmse"),
+    "hourglass_gain": Theorem("KSW23, GV14 (numbers not checked)", "ratio", _is(math.nan), "rmse"),
     # Columns under one budget: the docstring of `dpbench.estimators.columns` derives the ratios of
     # the total error for shares of a budget (DR14) and for one noise for the row (HT10).
     "column_shares": Theorem("DR14, HT10 (numbers not checked)", "ratio", _is(math.nan), "rmse"),

@@ -95,6 +95,39 @@ def _two_sums(of_sum: float, of_count: float, of_each: float) -> float:
     return math.hypot(of_sum, (m - 0.5) * of_count) / (of_each * math.hypot(1 - m, m))
 
 
+def _hourglass_gain(epsilon: float) -> float:
+    """Deviation of Laplace noise over the smallest deviation of staircase noise, over all widths.
+
+    A staircase is constant up to the width g, and lower by e^-epsilon each unit.
+    """
+    k = np.arange(60)
+    g = np.linspace(0, 1, 20_001)[:, None]
+    ends, height = np.stack([np.where(k == 0, 0, g + k - 1), g + k]), np.exp(-epsilon * k)
+    variance = np.diff(ends**3, axis=0)[0] @ height / 3 / (np.diff(ends, axis=0)[0] @ height)
+    return float(math.sqrt(2 / variance.min()) / epsilon)
+
+
+def _polyplace_ratio() -> float:
+    """0.9 quantile of Student's t over that of PolyPlace noise, for epsilon = 1 and t = 1/5."""
+    x = np.linspace(0, 100, 2_000_001)
+    density = np.where(x <= 0.2, (1 - np.minimum(x, 0.2)) ** 4, 0.8**4 * (1.2 / (1 + x)) ** 6)
+    mass = integrate.cumulative_simpson(density, x=x, initial=0)
+    student = special.stdtrit(3, 0.95) / (1 - 3 / 5) * 2 / math.sqrt(3)
+    return float(student / (np.interp(0.9 * mass[-1], mass, x) / 0.2))
+
+
+def _depth_ratio() -> float:
+    """0.9 quantile of |(X, Y)| for Laplace X, Y of scale 2, over that of a Gamma(2) radius."""
+    x = np.linspace(0, 60, 200_001)
+
+    def within(r: float) -> float:
+        other = -np.expm1(-np.sqrt(np.maximum(r**2 - x**2, 0)) / 2)
+        return float(np.trapezoid(np.exp(-x / 2) / 2 * other, x))
+
+    radius = optimize.brentq(lambda r: within(r) - 0.9, 1, 50)
+    return float(radius / special.gammaincinv(2, 0.9))
+
+
 def _of_vectors(region: str) -> float:
     """Of Laplace noises at half of epsilon = 1 over joint noise, for d = 16 and |m| = 0.8.
 
@@ -117,11 +150,17 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     # to first order (Z_C - (m - 1/2) Z_count)/n against ((1-m) Z_S - m Z_T)/n, here at m = 0.3
     ("add_remove", "twice_the_mse"): lambda: _two_sums(1.0, 2.0, 1.0),
     ("add_remove", "same_with_gaussians"): lambda: _two_sums(0.5 * 2**0.5, 2**0.5, 1.0),
+    ("add_remove", "gain_at_1"): lambda: _hourglass_gain(1.0),
+    ("add_remove", "gain_at_3"): lambda: _hourglass_gain(3.0),
+    ("add_remove", "middle_gain_at_3"): lambda: _hourglass_gain(3.0),
+    ("add_remove", "gain_at_10"): lambda: _hourglass_gain(10.0),
     ("add_remove", "halves_in_the_ball"): lambda: _of_vectors("ball"),
     ("add_remove", "halves_in_the_cube"): lambda: _of_vectors("cube"),
     ("add_remove", "halves_with_gaussians"): lambda: math.sqrt(2 * (16 + 0.64) / (5 * (4 + 0.64))),
     ("heavy_tail_multivariate", "discard_over_project"): _discard_over_project,
     # steps of half the width, or of all of it, at half of epsilon; beside Gaussian noise at rho
+    ("smooth_sensitivity", "polyplace_ratio"): _polyplace_ratio,
+    ("smooth_sensitivity", "depth_ratio"): _depth_ratio,
     ("smooth_sensitivity", "middle"): lambda: 0.5 / 0.5,
     ("smooth_sensitivity", "ends"): lambda: 1 / 0.5,
     ("smooth_sensitivity", "middle_zcdp"): lambda: math.log(10) / 2 / special.ndtri(0.95),

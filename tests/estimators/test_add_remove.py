@@ -13,8 +13,8 @@ import pytest
 
 from dpbench import release
 from dpbench.audit import audit_pair, noise_times
-from dpbench.distributions import Bernoulli, Distribution, MultivariateGaussian, Pareto
-from dpbench.estimators import Estimator, NormalizedSumMean, TransformedNoiseMean
+from dpbench.distributions import Bernoulli, BoundedZipf, Distribution, MultivariateGaussian, Pareto
+from dpbench.estimators import Estimator, HourglassMean, NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.add_remove import _Bounded
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
@@ -28,13 +28,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpbench.errors.AssumptionWarnin
 
 AR: dict[str, Any] = {"neighbours": "add_remove"}
 BOTH: list[Estimator] = [TransformedNoiseMean(), NormalizedSumMean()]
+ALL = [*BOTH, HourglassMean()]
 
 
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize("estimator", ALL, ids=lambda estimator: type(estimator).__name__)
 @pytest.mark.parametrize("lower", [0.0, -3.0, 1e6])
 def test_without_noise_it_is_the_clipped_mean(estimator: Estimator, lower: float) -> None:
     data = lower + np.array([-5.0, 0.5, 1.0, 1.5, 9.0])  # clipped to [lower, lower + 2]
@@ -43,7 +44,7 @@ def test_without_noise_it_is_the_clipped_mean(estimator: Estimator, lower: float
     assert value == pytest.approx(lower + 1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize("estimator", ALL, ids=lambda estimator: type(estimator).__name__)
 def test_a_release_is_between_the_bounds(estimator: Estimator) -> None:
     releases = np.asarray(
         release(estimator, np.ones(2), PureDP(0.1, **AR), rng=rng(), repeats=1000)
@@ -85,7 +86,7 @@ CASES: list[tuple[Distribution, Budget]] = [
 
 
 @pytest.mark.parametrize(("law", "budget"), CASES)
-@pytest.mark.parametrize("estimator", BOTH, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize("estimator", ALL, ids=lambda estimator: type(estimator).__name__)
 def test_the_exact_error_is_measured(
     estimator: Estimator, law: Distribution, budget: Budget
 ) -> None:
@@ -113,6 +114,31 @@ def test_what_has_no_exact_error() -> None:
     assert np.isnan(exact("rmse", BOTH[1], law, 100, PureDP(1.0, "staircase", **AR)))
     assert np.isnan(exact("rmse", BOTH[0], Pareto(tail_index=1.5), 100, budget))
     assert np.isnan(exact("rmse", BOTH[0], law, 100, PureDP(1.0)))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0, 10.0])
+@pytest.mark.parametrize("m", [0.1, 0.5])
+def test_the_error_of_hourglass_noise_tends_to_the_least_possible(epsilon: float, m: float) -> None:
+    """Compare with the closed form, with Laplace noise, and with the best noise for public n."""
+    n, budget = 10**4, PureDP(epsilon, **AR)
+    ones = BoundedZipf(exponent=0, largest=1)  # no sampling error
+
+    def scaled_mse(kind: Any, m: float) -> float:
+        return (n * exact("rmse", kind(lower=1 - m, upper=2 - m), ones, n, budget)) ** 2
+
+    b, square = np.exp(-epsilon), m**2 + (1 - m) ** 2
+    variance = ((b * (1 + b) / 2) ** (2 / 3) + b) / (1 - b) ** 2  # GV14
+    assert scaled_mse(HourglassMean, m) == pytest.approx(variance * square, rel=2e-3)
+    gain = scaled_mse(TransformedNoiseMean, m) / scaled_mse(HourglassMean, m)
+    assert gain == pytest.approx(2 / epsilon**2 / variance, rel=2e-3)
+    assert gain > 1
+
+
+def test_hourglass_noise_has_no_exact_error_for_small_epsilon_and_vectors() -> None:
+    estimator = HourglassMean()
+    assert np.isnan(exact("rmse", estimator, Bernoulli(p=0.5), 10**4, PureDP(0.01, **AR)))
+    vectors = MultivariateGaussian(d=4, norm=0.5, scale=0.01)
+    assert np.isnan(exact("rmse", estimator, vectors, 10**4, PureDP(1.0, **AR)))
 
 
 # Vectors.

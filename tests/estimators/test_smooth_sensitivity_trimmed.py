@@ -25,8 +25,10 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return a dict with the arguments of the last call of `Ledger.add_smooth_noise`."""
     last: dict[str, Any] = {}
 
-    def kept(ledger: Ledger, values: Floats, sensitivity: Floats, t: float) -> Floats:
-        last.update(mean=values, smooth=sensitivity, t=t)
+    def kept(
+        ledger: Ledger, values: Floats, sensitivity: Floats, t: float, *, noise: str
+    ) -> Floats:
+        last.update(mean=values, smooth=sensitivity, t=t, noise=noise)
         ledger.pay()
         return values
 

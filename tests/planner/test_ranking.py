@@ -54,7 +54,8 @@ def test_no_guess_is_ranked_first_of_a_law_around_0(law: Any) -> None:
     made = dpbench.plan(n=300, epsilon=0.3, law=law)
     found = {row.estimator: row.q90 for row in made.rows}
     assert found["universal_mean"] > made.expected.q90  # it is 0 in doubt
-    assert made.rows[0].estimator == "clipped_mean"
+    # A trimmed mean has less sampling error for heavy tails, and guesses nothing.
+    assert made.rows[0].estimator in ("clipped_mean", "smooth_sensitivity_polyplace")
 
 
 # Estimators that round a radius or a bound to powers.

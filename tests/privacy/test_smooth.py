@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.smooth import _shift, draw, largest_rate, student_shift
+from dpbench.privacy.smooth import SmoothNoise, _shift, draw, largest_rate, student_shift
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting
 from dpbench.theory.exact.instance import _unit_noise
 
@@ -69,13 +69,14 @@ def test_students_noise_is_epsilon_dp(epsilon: float, share: float) -> None:
     assert 0.6 * epsilon < max(losses) <= epsilon
 
 
+@pytest.mark.parametrize("noise", ["by_budget", "polyplace"])
 @pytest.mark.parametrize("budget", [PureDP(0.3), GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.02)])
-def test_noise_has_its_law(budget: Budget) -> None:
+def test_noise_has_its_law(budget: Budget, noise: SmoothNoise) -> None:
     """Compare with the derivation in `dpbench.theory`, by DKW (false alarm 1e-6)."""
     n, share = 40_000, 0.4
-    t, law = _unit_noise(share, ReleaseSetting(1, 1, budget))
-    assert t == pytest.approx(share * largest_rate(budget), rel=1e-12)
-    z = np.sort(draw(np.random.default_rng(0), (n,), budget, t))
+    t, law = _unit_noise(share, ReleaseSetting(1, 1, budget), noise)
+    assert t == pytest.approx(share * largest_rate(budget, noise), rel=1e-12)
+    z = np.sort(draw(np.random.default_rng(0), (n,), budget, t, noise))
     gap = np.abs(law.cdf(z) - np.arange(n) / n).max()
     assert gap < np.sqrt(np.log(2 / 1e-6) / (2 * n)) + 1 / n
 
@@ -88,3 +89,8 @@ def test_a_budget_says_what_t_it_pays_for() -> None:
     ledger.add_smooth_noise(np.zeros(1), np.ones(1), 0.05)
     assert ledger.spent == (0.3,)
     assert "noise for a 0.05-smooth sensitivity" in ledger.receipt()
+    ledger = Ledger(PureDP(0.3), np.random.default_rng(0))
+    with pytest.raises(ValueError, match=r"t is 0\.3; .* asks for 0 < t < 0\.3"):
+        ledger.add_smooth_noise(np.zeros(1), np.ones(1), 0.3, noise="polyplace")
+    ledger.add_smooth_noise(np.zeros(1), np.ones(1), 0.2, noise="polyplace")
+    assert ledger.spent == (0.3,)

@@ -113,8 +113,10 @@ NUMBERS = {
     **dict.fromkeys(
         ["exact_samples", "exact_bias", "exact_rmse", "best_rmse", "minimax_risk"], 1.0
     ),
-    **dict.fromkeys(["exact_miss", "exact_width", "sign_constant", "transformed_noise"], 1.0),
-    **dict.fromkeys(["exact_promise", "exact_tv", "stated_width"], 1.0),
+    **dict.fromkeys(
+        ["exact_miss", "exact_width", "sign_constant", "transformed_noise", "hourglass"], 1.0
+    ),
+    **dict.fromkeys(["exact_promise", "exact_tv", "stated_width", "depth_alpha"], 1.0),
     "unbiased": 0.0,
     "near_optimal": 2.5 / 2,
     "sampling_constant": 1.0,
@@ -129,7 +131,16 @@ NUMBERS = {
         ["discard_ratio", "core_weight", "bounds_share", "sum_and_count", "two_regimes"], math.nan
     ),
     **dict.fromkeys(
-        ["inverse_ratio", "column_shares", "noise_for_vectors", "entry_noise"], math.nan
+        [
+            "inverse_ratio",
+            "column_shares",
+            "noise_for_vectors",
+            "entry_noise",
+            "hourglass_gain",
+            "polyplace_ratio",
+            "depth_ratio",
+        ],
+        math.nan,
     ),
     # equal orders have a rank correlation of 1, and the best estimator loses a factor of 1
     **{

@@ -134,7 +134,8 @@ def average(
 ) -> Atoms | None:
     """Return the distribution of an average of n independent values, if it is nearly normal.
 
-    If a value has only two likely outcomes, the average is a scaled binomial. Otherwise skewness
+    If a value has only two likely outcomes, the average is a scaled binomial, and with one outcome
+    it is constant. Otherwise skewness
     and excess kurtosis of the average plus its noise are computed. The average counts as normal if
     neither of them exceeds `max_skewness` in absolute value. Both are the first corrections to a
     normal distribution in the Edgeworth expansion.
@@ -162,6 +163,8 @@ def average(
     if inside.sum() == 2 and n * weights[~inside].sum() < NEGLIGIBLE_RECORDS * len(weights):
         values, weights = values[inside], weights[inside] / weights[inside].sum()
     mean = float(weights @ values)
+    if len(values) == 1:
+        return values, np.ones(1)
     if len(values) == 2:
         s, shares = binomial(n, float(weights[1]))
         return mean + (s / n - weights[1]) * (values[1] - values[0]), shares

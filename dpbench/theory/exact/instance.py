@@ -139,16 +139,48 @@ class _LogNormalNoise:
         return float(20 * np.exp(5 * self.sigma)) / self.s
 
 
+@dataclass(frozen=True)
+class _PolyPlaceNoise:
+    """PolyPlace noise X/t (HT25) for an epsilon of pure DP and a t-smooth sensitivity of 1.
+
+    With a = epsilon/t, the density of X at x is proportional to (1 - |x|)^(a-1) for |x| <= 1/a. For
+    larger |x| it is proportional to (1 + |x|)^(-a-1), and it is continuous.
+    """
+
+    epsilon: float
+    t: float
+
+    def cdf(self, x: Floats) -> Floats:
+        a, y = self.epsilon / self.t, np.abs(x) * self.t
+        edge = 1 / a
+        near = (1 - (1 - np.minimum(y, edge)) ** a) / a
+        height = (1 - edge) ** (a - 1)  # density at the edge, relative to the centre
+        far = height * (1 + edge) / a
+        beyond = far * ((1 + edge) / (1 + np.maximum(y, edge))) ** a
+        half = (1 - (1 - edge) ** a) / a + far
+        tail = 0.5 * (half - near - far + beyond) / half
+        return np.asarray(np.where(x < 0, tail, 1 - tail))
+
+    @property
+    def upper_end(self) -> float:
+        """Point that the noise exceeds with probability below 1e-6."""
+        return float(np.expm1(2 + 15 * self.t / self.epsilon)) / self.t
+
+
 def _unit_noise(
-    smoothness_share: float, setting: ReleaseSetting
-) -> tuple[float, _StudentNoise | _LogNormalNoise]:
+    smoothness_share: float, setting: ReleaseSetting, noise: str = "by_budget"
+) -> tuple[float, _StudentNoise | _LogNormalNoise | _PolyPlaceNoise]:
     """Return the smoothing rate t of a smooth sensitivity, and the noise for a sensitivity of 1.
 
-    A t-smooth sensitivity changes by a factor of at most e^t between neighbouring data sets. The
-    distributions of the noise are from Bun and Steinke (BS19): Laplace log-normal under zCDP,
-    Student's t otherwise. `dpbench.privacy.smooth` proves the constants. `smoothness_share` is the
-    part of the budget that pays for t.
+    A t-smooth sensitivity changes by a factor of at most e^t between neighbouring data sets. If
+    `noise` is ``polyplace``, the noise is PolyPlace noise. Otherwise the distributions are from Bun
+    and Steinke (BS19): Laplace log-normal under zCDP, Student's t otherwise. The modules
+    `dpbench.privacy.smooth` and `dpbench.privacy.polyplace` prove the constants. `smoothness_share`
+    is t divided by its largest value.
     """
+    if noise == "polyplace":
+        largest = setting.budget.pure_epsilon
+        return smoothness_share * largest, _PolyPlaceNoise(largest, smoothness_share * largest)
     if isinstance(setting.budget, ZCDP):
         root = float(np.sqrt(2 * setting.budget.rho))
         return smoothness_share * root, _LogNormalNoise(
@@ -209,7 +241,7 @@ def _trimmed_error(
        x_(m+1-l))/(n - 2m) over integers u >= -1 and l >= 0. Here t is the smoothing rate.
     """
     (low, high), n = np.sort(points[0]), setting.n
-    t, noise = _unit_noise(e.smoothness_share, setting)
+    t, noise = _unit_noise(e.smoothness_share, setting, e.noise)
     m = (
         min(int(np.ceil(np.log(n) / t)), (n - 1) // 2)
         if e.trimmed_records is None

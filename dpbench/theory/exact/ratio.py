@@ -8,13 +8,16 @@ is positive, R exceeds r under these conditions:
 - for R = S/(S + T) with noisy sums: (1-r) Z_S - r Z_T > n (r - v);
 - for R = 1/2 + C/count with a noisy sum and a noisy count: Z_C - (r - 1/2) Z_n > n (r - v).
 
-The conditions may fail if a noise is below about -n/2. Errors are NaN unless such a noise has a
-negligible probability. R is clipped to [0, 1]. Moments of the error are E|R - target|^j = int_0^inf
-j x^(j-1) P(|R - target| > x) dx.
+Z_S and Z_T are independent, except for hourglass noise (`Hourglass`). The conditions may fail if a
+noise is below about -n/2. Errors are NaN unless such a noise has a negligible probability. R is
+clipped to [0, 1]. Moments of the error are E|R - target|^j = int_0^inf j x^(j-1)
+P(|R - target| > x) dx.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,20 +25,78 @@ from scipy.optimize import brentq
 
 from dpbench import distributions as dist
 from dpbench.arrays import Floats
-from dpbench.estimators import NormalizedSumMean, TransformedNoiseMean
+from dpbench.estimators import HourglassMean, NormalizedSumMean, TransformedNoiseMean
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import average, finite_atoms
 from dpbench.theory.exact.choices import is_isotropic
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
 from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive
 
-__all__ = ["laplaces_above", "ratio_error", "vector_rmse"]
+__all__ = ["Hourglass", "laplaces_above", "ratio_error", "vector_rmse"]
 
 NAN = float("nan")
 MAX_FAILURE_PROBABILITY = 1e-7  # largest probability, for either sum, of noise below -n/2
 MAX_COUNT_VARIANCE = 1e-3  # largest variance of the noise of a count, in units of n^2
 POINTS = 400  # number of errors x in an integral, equally spaced in ln(x)
 LOG_RANGE = 25.0  # range of ln(x)
+MIN_HOURGLASS_EPSILON = 0.05  # below, the noise of the count takes too many values
+NEGLIGIBLE = 1e-18  # relative probability of a value of the count's noise that is left out
+
+
+@dataclass(frozen=True)
+class Hourglass:
+    """Hourglass noise (Kulesza, Suresh and Wang, KSW23; theorem number not checked).
+
+    Let Z be the noise of the sum of records in [-1, 1], and J the noise of their number. The
+    density at (z, j) is proportional to e^(-epsilon L). L is the least integer l >= |j| of the
+    parity of j with |z| <= 2g + l. The width g of Geng and Viswanath (GV14, theorem number not
+    checked) minimises the variance of the staircase noise (Z + J)/2.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+        Privacy parameter.
+    """
+
+    epsilon: float
+
+    @cached_property
+    def _width(self) -> float:
+        """Width g of the first step of the staircase noise."""
+        b = np.exp(-self.epsilon)
+        cube = b - 2 * b**2 + 2 * b**4 - b**5
+        return float(-b / (1 - b) + np.cbrt(cube / 2) / (1 - b) ** 2)
+
+    def cdf(self, x: Floats) -> Floats:
+        """Return P((Z + J)/2 <= x), the distribution function of the noise of S, and of T."""
+        g, b = self._width, np.exp(-self.epsilon)
+        steps = np.maximum(np.ceil(np.abs(x) - g), 0.0)
+        rest = np.where(steps > 0, b**steps * (g + steps - np.abs(x)), g - np.abs(x))
+        rest += b ** (steps + 1) / (1 - b)
+        tail = rest / (2 * g + 2 * b / (1 - b))
+        return np.asarray(np.where(x < 0, tail, 1 - tail))
+
+    def above(self, t: Floats, r: Floats) -> Floats:
+        """Return P((1 - r) Z_S - r Z_T > t), where Z_S = (J + Z)/2 and Z_T = (J - Z)/2.
+
+        The condition is Z > 2t - (1 - 2r) J.
+        """
+        largest = int(np.log(1 / NEGLIGIBLE) / self.epsilon) + 2
+        g, b = self._width, np.exp(-self.epsilon)
+        beyond_shells = 2 * b**2 / (1 - b**2)  # integral of b^(L - |j|) over z > 2g + |j|
+        probability, total = np.zeros(np.broadcast(t, r).shape), 0.0
+        for j in range(-largest, largest + 1):
+            h, z = 2 * g + abs(j), 2 * t - (1 - 2 * r) * j
+            # Of z > h, `shells` is the number of whole shells of length 2 between h and z.
+            shells = np.floor(np.maximum(np.abs(z) - h, 0.0) / 2)
+            far = b ** (2 * shells) * (
+                (2 + h + 2 * shells - np.abs(z)) * b**2 + beyond_shells * b**2
+            )
+            upper = np.where(np.abs(z) <= h, h - np.abs(z) + beyond_shells, far)
+            whole = 2 * (h + beyond_shells)
+            probability += b ** abs(j) * np.where(z < 0, whole - upper, upper)
+            total += b ** abs(j) * whole
+        return np.asarray(probability / total)
 
 
 def laplaces_above(t: Floats, a: Floats, c: Floats) -> Floats:
@@ -73,7 +134,7 @@ def ratio_error(
     ----------
     metric : {'q50', 'q90', 'mean_error', 'rmse'}
         Column; others give NaN.
-    e : NormalizedSumMean or TransformedNoiseMean
+    e : HourglassMean, NormalizedSumMean or TransformedNoiseMean
         Only its class is read.
     means : pair of ndarray of shape (m,)
         Possible means of the n clipped records, and their probabilities. Records are scaled from
@@ -90,8 +151,10 @@ def ratio_error(
     float
         Value on the scale of [0, 1]; NaN if it is not known.
     """
+    if isinstance(e, HourglassMean) and budget.pure_epsilon < MIN_HOURGLASS_EPSILON:
+        return NAN
     first, second = _noises(e, budget)
-    supported = type(first) is type(second) and isinstance(first, Gaussian | Laplace)
+    supported = type(first) is type(second) and isinstance(first, Gaussian | Laplace | Hourglass)
     if (
         not supported
         or max(sum_noise.cdf(np.array(-n / 2)) for sum_noise in (first, second))
@@ -128,12 +191,15 @@ def _moment(x: Floats, beyond: Floats, order: int) -> float:
     return float((order * np.sum(x**order * beyond) * step) ** (1 / order))
 
 
-def _noises(e: Any, budget: Budget) -> tuple[Noise, Noise]:
+def _noises(e: Any, budget: Budget) -> tuple[Noise, Noise] | tuple[Hourglass, Hourglass]:
     """Return the noises of the two quantities that an estimator releases.
 
-    Let u be a record scaled to [0, 1]. `TransformedNoiseMean` releases the sums of u and of 1 - u.
-    `NormalizedSumMean` releases the sum of u - 1/2 and the number of records.
+    Let u be a record scaled to [0, 1]. `TransformedNoiseMean` and `HourglassMean` release the sums
+    of u and of 1 - u. `NormalizedSumMean` releases the sum of u - 1/2 and the number of records.
     """
+    if isinstance(e, HourglassMean):
+        noise_of_both = Hourglass(budget.pure_epsilon)
+        return noise_of_both, noise_of_both
     if isinstance(e, TransformedNoiseMean):
         noise = additive(budget, 1.0, 1.0)
         return noise, noise
@@ -146,6 +212,8 @@ def _exceedance(e: Any, v: Floats, r: Floats, n: int, first: Any, second: Any) -
 
     The ratio has two noisy quantities, and `first` and `second` are their noises (`_noises`).
     """
+    if isinstance(first, Hourglass):
+        return first.above(n * (r - v), r)
     transformed = isinstance(e, TransformedNoiseMean)
     a, c = (1 - r, np.abs(r)) if transformed else (np.ones_like(r), np.abs(r - 0.5))
     t = n * (r - v)
@@ -219,7 +287,7 @@ def _variances(e: Any, d: int, budget: Budget) -> tuple[float, float]:
     )
 
 
-@exact_for(NormalizedSumMean, TransformedNoiseMean)
+@exact_for(HourglassMean, NormalizedSumMean, TransformedNoiseMean)
 def _clipped_ratio_error(
     metric: str, e: Any, law: dist.Distribution, setting: ReleaseSetting
 ) -> float:
@@ -234,7 +302,8 @@ def _clipped_ratio_error(
     width = float(e.upper - e.lower)
     if law.d > 1:
         if (
-            metric != "rmse"
+            isinstance(e, HourglassMean)
+            or metric != "rmse"
             or not isinstance(law, dist.MultivariateGaussian)
             or not is_isotropic(law)
         ):

@@ -151,6 +151,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (PublicRecordMean(sigma=1, public_records=4), VECTORS, 50, PURE, "noise"),
     (PublicRecordMean(sigma=1, rounds=3, public_records=2), VECTORS, 200, MU, "noise"),
     (TRIMMED, RARE, 500, PureDP(0.3), "noise q90"),
+    (replace(TRIMMED, noise="polyplace"), RARE, 500, PureDP(0.3), "noise q90"),
     (TRIMMED, TwoPoint(p=0.05, k=2, sign=-1), 500, RHO, "noise q90"),
     (InverseSensitivity(lower=-1, upper=9), RARE, 500, PureDP(0.1), "noise q90"),
     (InverseSensitivity(lower=0, upper=1, resolution=0.01), Bernoulli(p=0.3), 200, RHO, "noise"),
