@@ -117,7 +117,7 @@ def _normal_factor() -> float:
         return float(top * np.exp(-(z**2) / 2))
 
     def excess(z: float) -> float:
-        return float(2 * (top - density(z)) + 2 * z * ndtr(-z)) - top
+        return float(2 * (top - density(z)) + 2 * z * ndtr(-z) - top)
 
     z = float(brentq(excess, 0, 1, xtol=1e-15))
     inner = 2 * ndtr(z) - 1 - 2 * z * density(z)  # E Z^2 for |Z| < z
@@ -143,4 +143,4 @@ def gaussian_information_bound(n: int, budget: Budget, *, beta: float = BETA) ->
         NaN for other notions.
     """
     privacy = _privacy_variance(n, budget, _normal_factor())
-    return best_quantile(beta) * float(np.sqrt(1 / n + privacy))
+    return float(best_quantile(beta) * np.sqrt(1 / n + privacy))

@@ -56,8 +56,8 @@ def test_numbers(budget: Budget) -> None:
     known = privacy, both, bernoulli_information_bound(few, budget)
     assert class_bound(dist.Bernoulli(p=0.3), few, budget).value == np.nanmax(known)
     scaled = class_bound(dist.Gaussian(location=7, scale=3), few, budget)
-    known = norm.ppf((1 + t) / 2), gaussian_information_bound(few, budget)
-    assert scaled.value == pytest.approx(3 * np.nanmax(known), rel=1e-12)
+    gaussian = norm.ppf((1 + t) / 2), gaussian_information_bound(few, budget)
+    assert scaled.value == pytest.approx(3 * np.nanmax(gaussian), rel=1e-12)
     average = class_bound(dist.Gaussian(scale=3), many, budget)
     assert average.value == pytest.approx(3 * norm.ppf(0.95) / math.sqrt(many))
     assert average.by == "sampling"

@@ -122,10 +122,10 @@ def certify_arcs(width: int, angles: Floats) -> Certificate:
         rise = np.inf
         while rise > 0.01:
             slope, bend = _derivatives(at, width, steps)
-            slope += weight * bound
+            slope = slope + weight * bound
             system = np.block([[bend, fixed[:, None]], [fixed, 0.0]])
             step = np.linalg.solve(system, np.append(slope, 0))[:-1]
-            rise, length = slope @ step, 1.0
+            rise, length = float(slope @ step), 1.0
             least = height(at, weight)
             while height(at + length * step, weight) < least + 0.1 * length * rise:
                 length /= 2
