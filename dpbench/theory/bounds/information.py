@@ -53,7 +53,7 @@ HALF_WIDTHS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)  # values of A t
 
 @cache
 def best_quantile(beta: float = BETA) -> float:
-    """Return c: errors of Fisher information 1 are at least c in size with probability beta.
+    """Return the size c that errors of Fisher information 1 reach with probability beta.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def best_quantile(beta: float = BETA) -> float:
     Returns
     -------
     float
-        The largest number that step 1 of the module's docstring proves.
+        The largest c over all a in step 1 of `dpbench.theory.bounds.information`.
     """
     a = np.linspace(0, np.arctan(np.sqrt((1 - beta) / beta)), 10_001)
     return float(np.sqrt(np.max(4 * a**2 * (1 - beta - beta * np.tan(a) ** 2))))
