@@ -38,8 +38,9 @@ solutions certify them: tests/theory/bounds/test_multi_hypothesis.py solves both
 checks the solution for zCDP in rational arithmetic.
 
 Several stages. Under zCDP the best chains turn more records, of smaller absolute value, in a step
-near their ends than in a step near the middle. For k = 6 and small rho, five or more stages raise
-the bound by 3 to 4 per cent. Under pure DP they would raise it by less than 0.5 per cent.
+near their ends than in a step near the middle. For k = 6 and rho = 5e-5 the bound is 3 per cent
+larger than that of the best chain of one stage that was tried. Under pure DP several stages would
+raise the bound by less than 0.5 per cent.
 
 Comparison with the bound of two distributions (`two_point_lower_bound`). For k <= 4 the bound of
 several distributions is not larger. For small epsilon under pure DP, and at rho = 5e-5 under zCDP,
@@ -52,7 +53,7 @@ the bound of several distributions is larger by
 Unless epsilon or rho is small, the bound of two distributions is larger. The reasons are the bounds
 on the effect of a record, e^epsilon - 1 and e^(2 rho) - 1, which are loose for larger epsilon or
 rho. For k = 4 the reason is that the proof for zCDP uses divergences of order 2 only. With all
-orders, in the limit of small rho, several distributions would be better than two by about 2 per
+orders, in the limit of small rho, several distributions would be better than two by 1 to 2 per
 cent (computed, not proved).
 
 Proof: docs/theory/several_distributions.md.
