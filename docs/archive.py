@@ -44,6 +44,7 @@ PROOFS = {
     "two laws": "numbers",
     "coins": "bernoulli",
     "several laws": "multi_hypothesis",
+    "information": "information",
     "sampling": "class_bound",
     "directions": "vectors",
     "two laws of views": "local",

@@ -150,7 +150,15 @@ def test_the_index_has_the_words_and_the_authors_of_kinds() -> None:
 
 def test_bounds_have_their_oracles() -> None:
     pages = dict(modules._theory())
-    for name in ("bernoulli", "class_bound", "local", "multi_hypothesis", "numbers", "vectors"):
+    for name in (
+        "bernoulli",
+        "class_bound",
+        "information",
+        "local",
+        "multi_hypothesis",
+        "numbers",
+        "vectors",
+    ):
         assert "Checked by" in pages[f"theory.bounds.{name}"]
     at = "tests/theory/bounds/test_multi_hypothesis.py::"
     assert at in pages["theory.bounds.multi_hypothesis"]

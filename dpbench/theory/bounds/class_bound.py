@@ -29,6 +29,10 @@ from dpbench.theory.bounds.bernoulli import (
     bernoulli_chain_lower_bound,
     rare_bernoulli_chain_lower_bound,
 )
+from dpbench.theory.bounds.information import (
+    bernoulli_information_bound,
+    gaussian_information_bound,
+)
 from dpbench.theory.bounds.local import local_distance, local_lower_bound
 from dpbench.theory.bounds.multi_hypothesis import multi_hypothesis_lower_bound
 from dpbench.theory.bounds.numbers import (
@@ -218,6 +222,7 @@ def _cached_bernoulli_bound(n: int, budget: Budget, local: bool) -> ErrorBound:
     return largest_bound(
         two_laws=NAN if local else bernoulli_lower_bound(n, budget),
         coins=NAN if local else bernoulli_chain_lower_bound(n, budget),
+        information=NAN if local else bernoulli_information_bound(n, budget),
         two_laws_of_views=bernoulli_chain_half_step(distance) if local else NAN,
         sampling=bernoulli_sampling_lower_bound(n),
     )
@@ -231,6 +236,7 @@ def _gaussian_bound(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> 
     local_tv = local_distance(n, budget, beta=BETA / 2)  # e = beta/2 in a long chain
     unit_bound = largest_bound(
         two_laws=NAN if local else gaussian_lower_bound(n, budget),
+        information=NAN if local else gaussian_information_bound(n, budget),
         two_laws_of_views=float(ndtri((1 + local_tv) / 2)) if local else NAN,
         sampling=float(-ndtri(BETA / 2) / np.sqrt(n)),
     )
