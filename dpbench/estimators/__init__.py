@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 from dpbench.estimators.add_remove import NormalizedSumMean, TransformedNoiseMean
 from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.berger_boos import BergerBoosInterval
 from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, L2ClippedMean
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
@@ -34,6 +35,7 @@ from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_tournament import KSU20TournamentMean
 from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
+from dpbench.estimators.private_bootstrap import PrivateBootstrapInterval
 from dpbench.estimators.privunit import PrivUnitMean
 from dpbench.estimators.quantile_clipped import QuantileClippedMean
 from dpbench.estimators.randomized_response_sign import RandomizedResponseSignMean
@@ -57,6 +59,7 @@ __all__ = [
     "AdaSSP",
     "AffineInvariantMean",
     "ApproximateBoundsMean",
+    "BergerBoosInterval",
     "BinaryMean",
     "BinaryMinimax",
     "BoundedContributionMean",
@@ -97,6 +100,7 @@ __all__ = [
     "ParametricBootstrapInterval",
     "PlanMean",
     "PrivUnitMean",
+    "PrivateBootstrapInterval",
     "QuantileClippedMean",
     "RandomizedResponseSignMean",
     "ShrinkingIntervals",

@@ -32,6 +32,7 @@ def row(notions: str, kind: str, how: dict[str, Any] | None = None, **parameters
 
 CLIPPED = {"kind": "clipped_mean", "lower": -2.0, "upper": 3.0}
 OUTPUTS: dict[str, Any] = {"buckets": 9, "lower": -4.0, "upper": 5.0}
+BOUNDS = {"lower": -2.0, "upper": 3.0}
 SUMS = {"kind": "transformed_noise_mean", "lower": -2.0, "upper": 3.0}
 VECTORS = {"d": 3}
 FOLLOWS = {"translation": True, "scale": True}
@@ -43,6 +44,8 @@ THOUSANDS = {"records": np.random.default_rng(2).standard_normal((10_000, 2)), "
 ROWS = [
     row("zga", "adassp", VECTORS, feature_bound=2.0, response_bound=1.5),
     row("a", "affine_invariant_mean", {**THOUSANDS, "scale": True}),
+    row("pzga", "berger_boos_interval", lower=-2.0, upper=3.0),
+    row("pzga", "berger_boos_interval", lower=-1e150, upper=1e150, sigma=0.5),
     row("pzga", "binary_mean"),
     row("pa", "binary_minimax"),
     row("pzga", "l2_clipped_mean", radius=2.5),
@@ -141,6 +144,9 @@ ROWS = [
     row("pzga", "subsample_aggregate", **OUTPUTS),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),
+    row("a", "private_bootstrap_interval", **BOUNDS, resamples=9),
+    row("a", "private_bootstrap_interval", **BOUNDS, resamples=5, method="deconvolution"),
+    row("pzga", "private_bootstrap_interval", **BOUNDS, resamples=8, weights="halves"),
     row("pzga", "subsample_interval", parts=5, base=CLIPPED),
     row("pzga", "subsample_interval", HUNDREDS, parts=300, base="median_of_means", **ENDS),
     row("a", "subsample_aggregate", buckets=9, aggregate="friendly_core", friends_within=2.0),
