@@ -43,7 +43,7 @@ def test_with_a_known_sigma_a_tenth_misses_under_a_clip(budget: Budget, n: int) 
 
 
 def test_it_survives_a_clip_at_which_the_parametric_bootstrap_always_misses() -> None:
-    """N(0.8, 1) clipped to [0, 1] has mean 0.61; neither mean nor variance is that of the records."""
+    """N(0.8, 1) clipped to [0, 1] has the mean 0.61 and a smaller variance."""
     law = Gaussian(location=0.8)
     rate, width, value = missed(BergerBoosInterval(lower=0, upper=1), law, GDP(1.0), 1000)
     assert rate <= 0.1
@@ -113,6 +113,6 @@ def test_ends_stay_within_the_bounds() -> None:
 
 
 def test_one_record_makes_no_pair() -> None:
-    with pytest.raises(ValueError, match="^n: 1: one record makes no pair"):
+    with pytest.raises(ValueError, match=r"^n: 1: one record makes no pair"):
         run(BergerBoosInterval(lower=0, upper=1), np.zeros((2, 1)), PureDP(1.0))
     assert run(TIGHT, np.zeros((2, 1)), PureDP(1.0)).interval is not None

@@ -23,7 +23,7 @@ from dpbench.distributions import Gaussian
 from dpbench.estimators import PrivateBootstrapInterval
 from dpbench.estimators.deconvolution import _spline_basis, deconvolve
 from dpbench.estimators.intervals import clipped_normal_moments
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpbench.privacy.resampling import resampled_sd
 from dpbench.samples import DenseSample
 from tests.support import Floats, rng, run
@@ -125,7 +125,7 @@ def test_only_halves_serve_other_notions() -> None:
     ]
     with pytest.raises(ValueError, match="resamples: 21: must be even for weights: halves"):
         replace(HALVES, resamples=21)
-    with pytest.raises(ValueError, match="^n: 1: one record has no variance"):
+    with pytest.raises(ValueError, match=r"^n: 1: one record has no variance"):
         run(BOOTSTRAP, np.zeros((2, 1)), APPROX)
 
 
