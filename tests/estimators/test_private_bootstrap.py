@@ -21,7 +21,6 @@ from scipy import stats
 from dpbench.audit import noise_times
 from dpbench.distributions import Gaussian
 from dpbench.estimators import PrivateBootstrapInterval
-from dpbench.estimators.deconvolution import _spline_basis, deconvolve
 from dpbench.estimators.intervals import clipped_normal_moments
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpbench.privacy.resampling import resampled_sd
@@ -107,6 +106,21 @@ def test_intervals_miss_at_most_as_often_as_stated(weights: Any, noise: float) -
     assert usual < np.median(high - low) < (1.7 if noise < root else 6) * usual
 
 
+@pytest.mark.parametrize("estimator", [BOOTSTRAP, HALVES])
+def test_half_widths_by_hand(estimator: Any) -> None:
+    """Equal noisy means leave the noise of their average, which is N(0, s^2/B).
+
+    Otherwise the squares are divided by the 0.01 quantile of chi-squared, of 19 degrees.
+    """
+    z = stats.norm.isf(0.045)
+    low, high = estimator.ends(np.full((1, 20), 0.3), 0.2, 50)
+    assert (low[0], high[0]) == pytest.approx((0.3 - 0.2 * z / 20**0.5, 0.3 + 0.2 * z / 20**0.5))
+    low, high = estimator.ends(np.tile([[1.0, -1.0]], 10), 0.2, 50)
+    excess = 20 / stats.chi2.ppf(0.01, 19) - 0.04
+    scale = 50 / 49 * 21 / 20 if estimator is BOOTSTRAP else 19 / 20
+    assert high[0] == pytest.approx(z * math.sqrt(excess * scale + 0.04 / 20))
+
+
 def test_the_interval_is_for_the_mean_of_clipped_records() -> None:
     """N(0.8, 1) clipped to [0, 1] has the mean 0.61: the interval contains it, and misses 0.8."""
     estimator = PrivateBootstrapInterval(lower=0, upper=1, resamples=20)
@@ -127,26 +141,6 @@ def test_only_halves_serve_other_notions() -> None:
         replace(HALVES, resamples=21)
     with pytest.raises(ValueError, match=r"^n: 1: one record has no variance"):
         run(BOOTSTRAP, np.zeros((2, 1)), APPROX)
-
-
-# Deconvolution.
-
-
-def test_natural_splines_are_linear_at_the_ends_and_have_norm_1() -> None:
-    basis = _spline_basis()
-    np.testing.assert_allclose(basis.sum(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(np.linalg.norm(basis, axis=0), 1)
-    bends = np.diff(basis, 2, axis=0)
-    assert np.abs(bends[[0, -1]]).max() < 0.02 * np.abs(bends).max()
-    line = np.linspace(-1, 1, len(basis))  # splines contain all straight lines
-    assert np.linalg.lstsq(basis, line, rcond=None)[1][0] < 1e-12
-
-
-def test_deconvolution_takes_the_noise_off() -> None:
-    """N(0, 4) behind N(0, 1): quantiles are -+3.29, those of the noisy values -+3.68."""
-    values = math.sqrt(5) * stats.norm.ppf((np.arange(4000) + 0.5) / 4000)
-    low, high = deconvolve(values, 0.1)
-    assert (low, high) == pytest.approx((-3.29, 3.29), abs=0.06)
 
 
 # Public results.

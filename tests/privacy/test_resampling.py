@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -15,6 +17,7 @@ from dpbench.privacy.resampling import resampled_delta, resampled_sd
 from tests.support import Floats
 
 N = 10_000
+PAGE = Path(__file__).parents[2] / "docs" / "theory" / "private_bootstrap.md"
 LIMIT = math.sqrt(2 - 2 / math.e)  # WCA22
 
 
@@ -86,7 +89,7 @@ def test_the_limit_of_many_resamples_is_that_of_the_paper() -> None:
 def test_noise_of_the_limit_is_not_private_for_few_resamples() -> None:
     """1.125 sqrt(B) w/(n mu) is called mu-GDP in experiments of WCA22, from B = 5 on.
 
-    At mu = 1 and B = 5 a pair of datasets has a delta of 2.9 times that of 1-GDP at epsilon = 3.
+    At mu = 1 and B = 5 a pair of datasets has three times the delta of 1-GDP at epsilon = 3.
     """
     allowed = gaussian_delta(1.0, 3.0)
     assert exact_delta(3.0, 1 / (1.125 * math.sqrt(5)), 5) > 2.9 * allowed
@@ -98,6 +101,16 @@ def test_the_noise_is_the_smallest_that_the_bound_allows(epsilon: float, delta: 
     sd = resampled_sd(epsilon, delta, 300, 10)
     assert resampled_delta(epsilon, 1 / sd, 300, 10) <= delta
     assert resampled_delta(epsilon, 1.001 / sd, 300, 10) > delta
+
+
+def test_the_documented_noise_is_computed() -> None:
+    """The table of docs/theory/private_bootstrap.md, at delta = 1e-6 and n = 1000."""
+    rows = re.findall(r"(?m)^\| ([\d.]+) \| (1.\d{3}|2.\d{3}) \| (.*) \|$", PAGE.read_text("utf-8"))
+    assert [row[0] for row in rows] == ["0.1", "1", "5"]
+    epsilon, few, others = rows[1]
+    for b, factor in zip((5, 100), (few, others.split(" | ")[3]), strict=True):
+        noise = resampled_sd(float(epsilon), 1e-6, 1000, b) / math.sqrt(b)
+        assert noise / analytic_sd(float(epsilon), 1e-6) == pytest.approx(float(factor), abs=6e-4)
 
 
 def test_too_small_a_delta_is_refused() -> None:
