@@ -147,13 +147,15 @@ class BergerBoosInterval(_ClippingEstimator):
         step, root = 2 * middle / squares.n, float(np.sqrt(squares.n))
         quantile = _noisy_quantile(SPREAD_SHARE * self.beta / 2, middle / root, ledger.budget, step)
 
-        def excess(log_scale: Floats, sign: int) -> Bools:
-            mean, sd = _clipped_square_moments(np.exp(log_scale), 2 * middle)
-            return np.asarray(mean + sign * quantile(sd / root) >= release)
+        def reaches(sign: int) -> Callable[[Floats], Bools]:
+            def reached(log_scale: Floats) -> Bools:
+                mean, sd = _clipped_square_moments(np.exp(log_scale), 2 * middle)
+                return np.asarray(mean + sign * quantile(sd / root) >= release)
+
+            return reached
 
         ends = float(np.log(width / RANGE)), float(np.log(width * RANGE)), sample.trials
-        logs = [_first_reached(lambda x, s=sign: excess(x, s), *ends) for sign in (1, 0, -1)]
-        return [np.exp(log_scale) for log_scale in logs]
+        return [np.exp(_first_reached(reaches(sign), *ends)) for sign in (1, 0, -1)]
 
 
 def _first_reached(
@@ -200,7 +202,7 @@ def _noisy_quantile(
     standard deviations up to `largest_sd`.
     """
     if budget.gaussian(step, step):
-        noise_sd = float(budget.noise_tail(ndtr(-1.0), step, step))
+        noise_sd = float(budget.noise_tail(np.asarray(ndtr(-1.0)), step, step))
         return lambda sd: -float(ndtri(upper)) * np.hypot(sd, noise_sd)
     spread, table = _quantile_table(upper, largest_sd / step, budget, current_noise_factor())
     return lambda sd: np.asarray(step * np.interp(sd / step, spread, table))

@@ -46,7 +46,7 @@ def deconvolve(values: Floats, beta: float) -> tuple[float, float]:
     first, third = np.quantile(values, [0.25, 0.75])
     reach = REACH * (third - first)
     grid = np.linspace(first - reach, third + reach, POINTS)
-    edges = np.linspace(*np.round([values.min(), values.max()], 1), BINS + 1)
+    edges = np.linspace(round(values.min(), 1), round(values.max(), 1), BINS + 1)
     counts = np.histogram(values, edges)[0]
     kept = counts > 0
     within = -np.diff(ndtr(grid - edges[:, None]), axis=0)[kept]

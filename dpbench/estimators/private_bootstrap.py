@@ -185,7 +185,7 @@ class PrivateBootstrapInterval(_ClippingEstimator):
         l2, l1 = float(np.sqrt(2 * b)) * width, b * width
         noisy = ledger.add_noise(means, l2, l1=l1)
         if ledger.budget.gaussian(l1, l2):
-            return means, noisy, float(ledger.budget.noise_tail(ndtr(-1.0), l1, l2))
+            return means, noisy, float(ledger.budget.noise_tail(np.asarray(ndtr(-1.0)), l1, l2))
         return means, noisy, ROOT2 * ledger.noise_factor * l1 / ledger.budget.pure_epsilon
 
     def _clipped(self, sample: Sample, trial: int, rng: np.random.Generator) -> Floats:

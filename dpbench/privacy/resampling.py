@@ -82,7 +82,7 @@ def resampled_delta(epsilon: float, m: float, n: int, releases: int) -> float:
     h = m / STEPS
     points = 256
     while True:
-        loss = h * np.arange(points + 1)
+        loss = h * np.arange(points + 1, dtype=float)
         mass, infinite = _loss_distribution(loss, m, n)
         beyond = _chernoff(loss, mass, releases)
         if beyond + releases * infinite <= TAIL or points >= MAX_POINTS:
@@ -93,8 +93,8 @@ def resampled_delta(epsilon: float, m: float, n: int, releases: int) -> float:
     cyclic[: points + 1] += mass
     cyclic[: -points - 1 : -1] += mass[1:] * np.exp(-loss[1:])
     total = np.fft.irfft(np.fft.rfft(cyclic) ** releases, 2 * points)[: points + 1]
-    above = np.maximum(total, 0.0) @ -np.expm1(np.minimum(epsilon - loss, 0.0))
-    return float(min(1.0, above + beyond + releases * infinite + ROUNDING))
+    above = float(np.maximum(total, 0.0) @ -np.expm1(np.minimum(epsilon - loss, 0.0)))
+    return min(1.0, above + beyond + releases * infinite + ROUNDING)
 
 
 @cache
@@ -148,7 +148,7 @@ def _loss_distribution(loss: Floats, m: float, n: int) -> tuple[Floats, float]:
 
     The loss -k h, which is not listed, has e^(-k h) times the probability of k h.
     """
-    copies = np.arange(1, min(n, MAX_COPIES) + 1)
+    copies = np.arange(1.0, min(n, MAX_COPIES) + 1)
     chances = _chances(copies, n)
     # (1) at g' = e^loss, with g = 1 + (g' - 1)/eta
     at = np.logaddexp(0.0, _log_expm1(loss) - np.log(1 - _chances(np.zeros(1), n)[0]))

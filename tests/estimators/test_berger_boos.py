@@ -104,6 +104,7 @@ def test_quantiles_of_a_normal_variable_and_noise(budget: Budget, upper: float) 
 def test_ends_stay_within_the_bounds() -> None:
     """Under a tiny budget nothing is known, so the interval is [lower, upper]."""
     estimate = run(BergerBoosInterval(lower=-1, upper=6), np.zeros((50, 20)), ApproxDP(1e-6, 1e-9))
+    assert estimate.interval is not None
     low, high = estimate.interval
     inside = (np.abs(estimate.before_noise) < 1e-9) & (low == -1)
     assert inside.mean() > 0.8

@@ -32,7 +32,7 @@ def row(notions: str, kind: str, how: dict[str, Any] | None = None, **parameters
 
 CLIPPED = {"kind": "clipped_mean", "lower": -2.0, "upper": 3.0}
 OUTPUTS: dict[str, Any] = {"buckets": 9, "lower": -4.0, "upper": 5.0}
-BOUNDS = {"lower": -2.0, "upper": 3.0}
+BOUNDS: dict[str, Any] = {"lower": -2.0, "upper": 3.0}
 SUMS = {"kind": "transformed_noise_mean", "lower": -2.0, "upper": 3.0}
 VECTORS = {"d": 3}
 FOLLOWS = {"translation": True, "scale": True}

@@ -120,7 +120,7 @@ def test_too_small_a_delta_is_refused() -> None:
 
 def test_sums_beyond_the_period_are_counted() -> None:
     """The Chernoff bound is above the share of sums of simulated losses above R."""
-    loss = 0.1 * np.arange(9)
+    loss = 0.1 * np.arange(9.0)
     mass = np.exp(-loss)
     mass /= mass.sum() + mass[1:] @ np.exp(-loss[1:])
     bound = resampling._chernoff(loss, mass, 3)
