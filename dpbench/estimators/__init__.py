@@ -15,6 +15,7 @@ from dpbench.estimators.add_remove import (
 from dpbench.estimators.affine_invariant import AffineInvariantMean
 from dpbench.estimators.balloon import BalloonMean
 from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.berger_boos import BergerBoosInterval
 from dpbench.estimators.binary_interval import BinaryInterval
 from dpbench.estimators.binary_minimax import BinaryMinimax
 from dpbench.estimators.binary_tests import binary_p_value
@@ -41,6 +42,7 @@ from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_tournament import KSU20TournamentMean
 from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
+from dpbench.estimators.private_bootstrap import PrivateBootstrapInterval
 from dpbench.estimators.privunit import PrivUnitMean
 from dpbench.estimators.public_record import PublicRecordMean
 from dpbench.estimators.quantile_clipped import QuantileClippedMean
@@ -67,6 +69,7 @@ __all__ = [
     "AffineInvariantMean",
     "ApproximateBoundsMean",
     "BalloonMean",
+    "BergerBoosInterval",
     "BinaryInterval",
     "BinaryMean",
     "BinaryMinimax",
@@ -109,6 +112,7 @@ __all__ = [
     "ParametricBootstrapInterval",
     "PlanMean",
     "PrivUnitMean",
+    "PrivateBootstrapInterval",
     "PublicRecordMean",
     "QuantileClippedMean",
     "RandomizedResponseSignMean",

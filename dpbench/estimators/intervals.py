@@ -31,7 +31,7 @@ from dpbench.registry import Probability, validated
 from dpbench.samples import Sample
 from dpbench.samples.binned import MAX_WHOLE_RECORDS
 
-__all__ = ["NoisyvarInterval", "ParametricBootstrapInterval"]
+__all__ = ["NoisyvarInterval", "ParametricBootstrapInterval", "clipped_normal_moments"]
 
 End = Annotated[float, Field(ge=-1e150, le=1e150)]  # squares do not overflow
 Draws = Annotated[int, Field(ge=1, le=10**5)]
@@ -166,15 +166,34 @@ class ParametricBootstrapInterval(_SimulatedInterval):
     stream_name: ClassVar[str] = "BootstrapInterval"
 
     def _moments(self, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
-        sd = np.maximum(sd, 1e-150)
-        near = np.clip(mean, self.lower - MAX_DEVIATIONS * sd, self.upper + MAX_DEVIATIONS * sd)
-        u, v = (
-            np.clip((end - near) / sd, -MAX_DEVIATIONS, MAX_DEVIATIONS)
-            for end in (self.lower, self.upper)
-        )
-        below, above = ndtr(u), ndtr(-v)
-        at_u, at_v = (np.exp(-(end**2) / 2) / np.sqrt(2 * np.pi) for end in (u, v))
-        bias = u * below + v * above + at_u - at_v
-        square = u**2 * below + v**2 * above + (1 - above - below) + u * at_u - v * at_v
-        variance = np.maximum(square - bias**2, 0.0)
-        return near - mean + sd * bias, sd * np.sqrt(variance)
+        return clipped_normal_moments(mean, sd, self.lower, self.upper)
+
+
+def clipped_normal_moments(
+    mean: Floats, sd: Floats, lower: float, upper: float
+) -> tuple[Floats, Floats]:
+    """Return the bias and the standard deviation of clipped normal variables.
+
+    `ParametricBootstrapInterval` has the formulas.
+
+    Parameters
+    ----------
+    mean, sd : ndarray of shape (m,)
+        Means and standard deviations before the clip.
+    lower, upper : float
+        Bounds of the clip, lower < upper.
+
+    Returns
+    -------
+    tuple of two ndarray of shape (m,)
+        Mean after the clip minus the mean before, and standard deviation after the clip.
+    """
+    sd = np.maximum(sd, 1e-150)
+    near = np.clip(mean, lower - MAX_DEVIATIONS * sd, upper + MAX_DEVIATIONS * sd)
+    u, v = (np.clip((end - near) / sd, -MAX_DEVIATIONS, MAX_DEVIATIONS) for end in (lower, upper))
+    below, above = ndtr(u), ndtr(-v)
+    at_u, at_v = (np.exp(-(end**2) / 2) / np.sqrt(2 * np.pi) for end in (u, v))
+    bias = u * below + v * above + at_u - at_v
+    square = u**2 * below + v**2 * above + (1 - above - below) + u * at_u - v * at_v
+    variance = np.maximum(square - bias**2, 0.0)
+    return near - mean + sd * bias, sd * np.sqrt(variance)

@@ -171,6 +171,13 @@ THEOREMS = {
     "median_bias_coverage": Theorem(
         "KBW24 (number not checked)", "limit", _is(0.1), "miss_rate", at_most=True
     ),
+    "inverted_coverage": Theorem(
+        "BB94 (number not checked)", "limit", _is(0.1), "miss_rate", at_most=True
+    ),
+    # for the mean of clipped records, so the bounds must clip next to nothing
+    "bootstrap_coverage": Theorem(
+        "WCA22 (number not checked)", "limit", _is(0.1), "miss_rate", at_most=True
+    ),
     "exact_miss": Theorem(EXACT, "level", _is(1), "miss_rate"),
     "exact_width": Theorem(EXACT, "level", _is(1), "width_ratio_q50"),
     "stated_width": Theorem(EXACT, "level", _is(1), "width_q50"),

@@ -51,6 +51,8 @@ WRONG = {
     ("intervals", "parts_coverage"): 0.37,  # ends of the next rank
     ("intervals", "parts_coverage_few"): 0.37,
     ("intervals", "parts_coverage_mean"): 0.31,  # no error of the ranks
+    ("intervals", "inverted_coverage"): 1.0,  # no quantiles
+    ("intervals", "resampled_coverage"): 0.31,  # no variance of resamples
     ("shrinking_intervals", "coverage"): 0.14,  # tails that are not divided by the rounds
 }
 

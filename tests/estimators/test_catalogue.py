@@ -32,6 +32,7 @@ def row(notions: str, kind: str, how: dict[str, Any] | None = None, **parameters
 
 CLIPPED = {"kind": "clipped_mean", "lower": -2.0, "upper": 3.0}
 OUTPUTS: dict[str, Any] = {"buckets": 9, "lower": -4.0, "upper": 5.0}
+BOUNDS: dict[str, Any] = {"lower": -2.0, "upper": 3.0}
 SUMS = {"kind": "transformed_noise_mean", "lower": -2.0, "upper": 3.0}
 VECTORS = {"d": 3}
 FOLLOWS = {"translation": True, "scale": True}
@@ -45,6 +46,8 @@ ROWS = [
     row("a", "affine_invariant_mean", {**THOUSANDS, "scale": True}),
     row("zga", "balloon_mean", VECTORS, radius=3.0, sigma=0.5),
     row("zga", "balloon_mean", {"d": 1}, radius=1e100, sigma=1.0, inside=[0.5], growth=10.0),
+    row("pzga", "berger_boos_interval", lower=-2.0, upper=3.0),
+    row("pzga", "berger_boos_interval", lower=-1e150, upper=1e150, sigma=0.5),
     row("pzga", "binary_mean"),
     row("pzga", "binary_interval"),
     row("pzga", "binary_minimax"),
@@ -151,6 +154,9 @@ ROWS = [
     row("pzga", "subsample_aggregate", **OUTPUTS),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mean", base=spreads),
     row("pzga", "subsample_aggregate", **OUTPUTS, aggregate="mode", base="median_of_means"),
+    row("a", "private_bootstrap_interval", **BOUNDS, resamples=9),
+    row("a", "private_bootstrap_interval", **BOUNDS, resamples=5, method="deconvolution"),
+    row("pzga", "private_bootstrap_interval", **BOUNDS, resamples=8, weights="halves"),
     row("pzga", "subsample_interval", parts=5, base=CLIPPED),
     row("pzga", "subsample_interval", HUNDREDS, parts=300, base="median_of_means", **ENDS),
     row("a", "subsample_aggregate", buckets=9, aggregate="friendly_core", friends_within=2.0),

@@ -46,8 +46,8 @@ def exact_interval(metric: str, e: Any, law: dist.Distribution, setting: Release
     -------
     float
         Value. NaN unless the records are Gaussian and the estimator is `KarwaVadhanInterval`,
-        `NoisyvarInterval`, `ParametricBootstrapInterval`, or `SubsampleInterval` with base
-        `ClippedMean`.
+        `NoisyvarInterval`, `ParametricBootstrapInterval`, `BergerBoosInterval` with the true sigma,
+        or `SubsampleInterval` with base `ClippedMean`.
     """
     interval: tuple[float, float] | None = None
     mean, sd = float(law.mean), float(np.sqrt(law.variance))
@@ -56,6 +56,8 @@ def exact_interval(metric: str, e: Any, law: dist.Distribution, setting: Release
     simulated = isinstance(e, est.NoisyvarInterval | est.ParametricBootstrapInterval)
     if isinstance(law, dist.Gaussian) and simulated:
         interval = _simulated_interval(e, mean, sd, setting)
+    if isinstance(law, dist.Gaussian) and isinstance(e, est.BergerBoosInterval) and e.sigma == sd:
+        interval = _inverted_interval(e, mean, setting)
     if isinstance(law, dist.Gaussian) and isinstance(e, est.SubsampleInterval):
         interval = _subsample_interval(e, mean, sd, setting)
     if interval is None:
@@ -195,6 +197,33 @@ def _simulated_interval(
         miss_rates.append(1 - high + low)
         half_widths.append(float(np.interp(centre, values, half_width)))
     return float(np.mean(miss_rates)), float(np.median(half_widths))
+
+
+@cache
+def _inverted_interval(
+    e: est.BergerBoosInterval, mean: float, setting: ReleaseSetting
+) -> tuple[float, float]:
+    """Return the miss rate and the half-width of an interval that inverts tests, for known sigma.
+
+    The release A is the mean of clipped records plus noise Z. A mean m is in the interval if A is
+    within q(m) of M(m). Here M(m) is the mean of a clipped record, and q(m) the 1 - beta quantile
+    of |N(0, variance(m)/n) + Z|. So the ends solve M(m) + q(m) = A and M(m) - q(m) = A in
+    [lower, upper]. The width grows or falls with A near its median M(mean), so its median is the
+    width there.
+    """
+    assert e.sigma is not None
+    step, root = (e.upper - e.lower) / setting.n, float(np.sqrt(setting.n))
+    noise = additive(setting.budget, step, step)
+    m = np.linspace(e.lower, e.upper, 801)
+    centres, variances = _moments(m, e.sigma, e.lower, e.upper)
+    spread, q = _quantiles(e.sigma / root, noise, e.beta)
+    reach = np.interp(np.sqrt(np.maximum(variances, 0.0)) / root, spread, q)
+    (centre,), (variance,) = _moments(np.array([mean]), e.sigma, e.lower, e.upper)
+    error = float(np.sqrt(variance)) / root
+    half = float(np.interp(error, spread, q))
+    low, high = noisy_gaussian_cdf(np.array([-half, half]), 0.0, error, noise)
+    ends = [float(np.interp(centre, centres + sign * reach, m)) for sign in (1, -1)]
+    return float(1 - high + low), (ends[1] - ends[0]) / 2
 
 
 def _quantiles(largest_sd: float, noise: Noise, beta: float) -> tuple[Floats, Floats]:
