@@ -311,7 +311,7 @@ THEOREMS = {
         "HT10, GV14, AS18 (numbers not checked)", "ratio", _is(math.nan), "rmse"
     ),
     # Equal noise over noise for the Frobenius norm, for the entries of a covariance.
-    "entry_noise": Theorem("BDKU20 (derived here)", "ratio", _is(math.nan), "noise_q90"),
+    "entry_noise": Theorem("BDKU20 (number not checked)", "ratio", _is(math.nan), "noise_q90"),
     "minimax_risk": Theorem("GRS09, GS10, AV23 (numbers not checked)", "level", _is(1), "rmse"),
     "exact_noise": Theorem(EXACT, "level", _is(1), "noise_q90"),
     "exact_private_part": Theorem(EXACT, "level", _is(1), "private_q90"),

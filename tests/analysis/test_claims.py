@@ -310,7 +310,8 @@ def test_grids_that_do_not_vary_enough_are_refused(
         ({"theorem": "range_outside"},
          r"c: predicted is only for .*: within, range_outside, analytic_delta, noise_ratio, "
          r"discard_ratio, core_weight, bounds_share, inverse_ratio, polyplace_ratio, depth_ratio, "
-         r"sum_and_count, hourglass_gain, column_shares, noise_for_vectors, two_regimes"),
+         r"sum_and_count, hourglass_gain, column_shares, noise_for_vectors, entry_noise, "
+         r"two_regimes"),
     ],
 )  # fmt: skip
 def test_claims_that_say_too_little_or_too_much_are_refused(

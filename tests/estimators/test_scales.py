@@ -49,6 +49,9 @@ CASES: list[tuple[Estimator, Budget, int]] = [
     (est.UnbiasedMean(sigma=1), APPROX, 0),
     (est.CoinPressMean(radius=20, sigma=1), RHO, 3),
     (est.FriendlyCoreMean(sigma=1), APPROX, 3),
+    (est.BalloonMean(radius=20, sigma=1, inside=[0.5, 0.5]), RHO, 3),
+    (est.PublicRecordMean(sigma=1), PURE, 0),
+    (est.PublicRecordMean(sigma=1, rounds=2), RHO, 3),
     (est.PlanMean(radius=20, sigma_low=0.1, sigma_high=10), RHO, 3),
 ]
 LENGTHS = ("radius", "sigma", "scale", "threshold", "sigma_low", "sigma_high")
@@ -106,7 +109,11 @@ def test_every_kind_with_a_scale_is_tested() -> None:
         for field in fields(kind)  # type: ignore[arg-type]
         if field.name in ("scale", "sigma", "sigma_high") and kind.__module__.startswith("dpbench")
     }
-    known_or_estimated = {est.NoisyvarInterval, est.ParametricBootstrapInterval}
+    known_or_estimated = {
+        est.BergerBoosInterval,
+        est.NoisyvarInterval,
+        est.ParametricBootstrapInterval,
+    }
     assert needing - known_or_estimated == tested
 
 

@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dpbench.analysis.kinds import KINDS
-from dpbench.estimators import KarwaVadhanInterval, ShrinkingIntervals, SubsampleInterval
+from dpbench.estimators import (
+    BergerBoosInterval,
+    KarwaVadhanInterval,
+    PrivateBootstrapInterval,
+    ShrinkingIntervals,
+    SubsampleInterval,
+)
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
@@ -123,6 +129,8 @@ NUMBERS = {
     "heavy_tail_guarantee": 1.0,  # the error over alpha
     "interval_coverage": KarwaVadhanInterval(radius=1.0).beta,
     "median_bias_coverage": SubsampleInterval(parts=5, base={"kind": "binary_mean"}).beta,
+    "inverted_coverage": BergerBoosInterval(lower=-1.0, upper=1.0).beta,
+    "bootstrap_coverage": PrivateBootstrapInterval(lower=-1.0, upper=1.0, resamples=100).beta,
     "coverage": ShrinkingIntervals(radius=1.0, sigma=1).beta,
     "range_margin": 2.0 / 2.0,  # within 3r of the middle and r inside: 2r over 2r
     "covariance_alpha": 2.0,
