@@ -23,9 +23,17 @@ MAX_PLACEHOLDER_RECORDS = 1_000_000  # 8 MB
 
 
 def describe_object(described: Any) -> str:
-    """Return the class of a distribution or estimator, and its parameters that are not None."""
-    values = {field.name: getattr(described, field.name) for field in fields(described)}
-    parameters = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    """Return the class of a distribution or estimator, and its parameters that are not None.
+
+    A named option, such as a mechanism, is left out at its default.
+    """
+    values = {
+        field.name: value
+        for field in fields(described)
+        if (value := getattr(described, field.name)) is not None
+        and not (isinstance(value, str) and value == field.default)
+    }
+    parameters = ", ".join(f"{name}={value}" for name, value in values.items())
     return f"{type(described).__name__}({parameters})"
 
 

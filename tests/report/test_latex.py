@@ -50,9 +50,12 @@ names: {binary: Laplace, mean: the mean, pure: pure_ & 5%}
 FAST = [
     "trials=60", "seed=3", "n_jobs=1", "sweep.parts.all.n={low: 10, high: 1e7, points: 4}",
     "sweep.budgets.pure.epsilon=[0.001,0.1,1]", "sweep.budgets.zcdp.rho=[5e-5,0.5]",
-    "~sweep.budgets.staircase", "~sweep.budgets.approx", "~sweep.parts.few",
-    "~sweep.parts.thousand", "~sweep.estimators.minimax", "sweep.parts.all.estimators=*",
-    "sweep.figures.error.estimators=*",
+    *(f"~sweep.budgets.{name}" for name in ("staircase", "approx", "gdp", "approx_few")),
+    "~sweep.budgets.approx_thousand", "~sweep.families.rare",
+    *(f"~sweep.estimators.{name}" for name in ("minimax", "exact", "noisyvar")),
+    *(f"~sweep.parts.{name}" for name in ("few", "thousand", "interval", "simulated")),
+    "sweep.parts.all.budgets=*", "~sweep.figures.width",
+    *(f"~sweep.names.{name}" for name in ("exact", "noisyvar", "rare", "bernoulli")),
     "~sweep.sample_complexity", "~sweep.figures.sample_complexity",
     "sweep.claims.sampling_regime.n_min=100", "paper=true", "font=serif",
 ]  # fmt: skip
