@@ -207,9 +207,9 @@ def _largest_power(sizes: Floats, rho: float) -> Floats:
 def _divergence_excess(a: Floats, b: Floats, rho: float) -> Floats:
     """Return the largest excess of a Renyi divergence over its limit, for each pair (a, b).
 
-    The excess is at most 0 if release by three values is rho-zCDP. For successive orders p < q of
-    a grid, it is D_q - p rho, between the distributions at -1, 0 and 1 in both directions. The last
-    excess is the largest |log-likelihood ratio| less the last order times rho.
+    Release by three values is rho-zCDP if the excess is at most 0. For successive orders p < q of a
+    grid, the excess is D_q - p rho, between the distributions at -1, 0 and 1 in both directions.
+    The last order is the largest |log-likelihood ratio| over rho, so no larger order needs a check.
     """
     log = np.log(np.maximum([[b, 1 - a - b, a], [a, 1 - 2 * a, a], [a, 1 - a - b, b]], 1e-300))
     largest = float(np.max(np.abs([log[0] - log[1], log[0] - log[2]])))
