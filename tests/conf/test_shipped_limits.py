@@ -150,7 +150,6 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
     # to first order (Z_C - (m - 1/2) Z_count)/n against ((1-m) Z_S - m Z_T)/n, here at m = 0.3
     ("add_remove", "twice_the_mse"): lambda: _two_sums(1.0, 2.0, 1.0),
     ("add_remove", "same_with_gaussians"): lambda: _two_sums(0.5 * 2**0.5, 2**0.5, 1.0),
-    ("add_remove", "gain_at_1"): lambda: _hourglass_gain(1.0),
     ("add_remove", "gain_at_3"): lambda: _hourglass_gain(3.0),
     ("add_remove", "middle_gain_at_3"): lambda: _hourglass_gain(3.0),
     ("add_remove", "gain_at_10"): lambda: _hourglass_gain(10.0),
