@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr
 
 from dpbench.arrays import Bools, Floats
-from dpbench.privacy.budgets import ApproxDP, Budget, PureDP
+from dpbench.privacy.budgets import ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.noise_factor import noise_times
@@ -37,6 +38,7 @@ __all__ = [
     "noise_on_all_bins",
     "private_mode_bin",
     "stability_threshold",
+    "wrong_bin_probability",
 ]
 
 MISS_PROBABILITY = 0.1  # probability of a wrong bin at which two histograms are compared
@@ -71,8 +73,7 @@ def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
         If there are infinitely many bins and the budget has no delta.
     """
     budget = ledger.budget
-    # Both histograms under (epsilon, delta)-DP have Laplace noise.
-    added = PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
+    added = _noise_budget(budget)
     if added is budget and not np.all(np.isfinite(bins.count)):
         raise ValueError(f"a {budget.notion} histogram needs finitely many bins: give a radius")
     ledger.pay("fullest bin of a noisy histogram")
@@ -142,6 +143,43 @@ def noise_on_all_bins(budget: Budget, number: float | Floats, n: float) -> Bools
     few_bins = log_rivals < np.log(RIVALS_AT_MISS)  # step 3
     enough = half - np.log(4 * budget.delta * NEGLIGIBLE_MISS)
     return np.asarray(few_bins & (n / 4 * half < enough))
+
+
+def wrong_bin_probability(budget: Budget, wrong: float | Floats, lead: float | Floats) -> Floats:
+    """Return an upper bound on the probability that a bin of `wrong` bins has the top noisy count.
+
+    Some right bin holds at least `lead` >= 0 records more than each of the `wrong` bins, which may
+    be empty. Let Z be the noise of the right bin, and Z' the noise of a wrong bin. They are
+    independent and have one distribution. The wrong bin wins only if Z' - Z >= lead.
+
+    - Laplace noise of scale b: Z' - Z has the density (b + |v|) e^(-|v|/b)/(4 b^2), so that
+      P(Z' - Z >= v) = (2 + v/b) e^(-v/b)/4 for v >= 0.
+    - Gaussian noise of standard deviation s: Z' - Z is Gaussian with variance 2 s^2, so that
+      P(Z' - Z >= v) = Phi(-v/(s sqrt(2))).
+
+    The bound is the union bound over the wrong bins, and at most 1. It depends on public numbers
+    only. Under (epsilon, delta)-DP it is for Laplace noise, as in both histograms. A
+    stability-based histogram releases no empty bin, so that there only occupied bins count as
+    wrong bins.
+    """
+    added = _noise_budget(budget)
+    lead = np.asarray(lead, dtype=float)
+    with np.errstate(divide="ignore", over="ignore"):  # no wrong bin; hardly any noise
+        log_wrong = np.log(np.asarray(wrong, dtype=float))
+        if isinstance(added, NonPrivate):
+            log_wins = np.where(lead > 0, -np.inf, 0.0)
+        elif added.gaussian(L1, L2):
+            sd = added.noise_tail(ndtr(np.asarray(-1.0)), L1, L2)
+            log_wins = log_ndtr(-lead / (np.sqrt(2) * sd))
+        else:
+            scale = added.noise_tail(np.exp(np.asarray(-1.0)) / 2, L1, L2)
+            log_wins = np.log((2 + lead / scale) / 4) - lead / scale
+    return np.asarray(np.exp(np.minimum(log_wrong + log_wins, 0.0)))
+
+
+def _noise_budget(budget: Budget) -> Budget:
+    """Return the budget of the noise: under (epsilon, delta) both histograms have Laplace noise."""
+    return PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget
 
 
 def stability_threshold(budget: ApproxDP) -> float:

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP, histogram
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, PureDP, histogram
 from dpbench.privacy.histogram import (
     largest_noise,
     noise_on_all_bins,
     private_mode_bin,
     stability_threshold,
+    wrong_bin_probability,
 )
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample
 from tests.support import Floats, assert_follows, assert_frequencies, name, noise_law, rng
@@ -340,3 +341,33 @@ def test_the_number_of_rivals_at_which_a_histogram_misses() -> None:
     c = histogram.RIVALS_AT_MISS
     miss = 1 - (-np.expm1(-c) / c + special.expn(2, c)) / 2
     assert miss == pytest.approx(histogram.MISS_PROBABILITY, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "budget", [PureDP(0.5), ApproxDP(0.5, 1e-6), ZCDP(0.02), GDP(0.3)], ids=name
+)
+@pytest.mark.parametrize("lead", [0.0, 3.0, 20.0, 60.0])
+def test_the_bound_on_a_wrong_bin(budget: Budget, lead: float) -> None:
+    # The exact probabilities by quadrature: one wrong bin reaches the bound, and several do not
+    # exceed it. The difference of two noises is symmetric, so that P(difference >= 0) = 1/2.
+    law = noise_of(budget)
+    grid = np.linspace(-60 * law.std(), 60 * law.std(), 400_001)  # has 0, where Laplace bends
+    for wrong in (1, 2, 30):
+        wins = -np.expm1(wrong * law.logcdf(grid + lead)) * law.pdf(grid)
+        exact = float(np.sum((wins[1:] + wins[:-1]) / 2) * (grid[1] - grid[0]))
+        bound = float(wrong_bin_probability(budget, wrong, lead))
+        assert exact <= bound * (1 + 1e-6)
+        if wrong == 1:
+            assert bound == pytest.approx(exact, rel=1e-6)
+
+
+def test_the_bound_on_a_wrong_bin_at_its_ends() -> None:
+    assert wrong_bin_probability(PureDP(1.0), 0, 5.0) == 0
+    assert wrong_bin_probability(ZCDP(1.0), np.inf, 5.0) == 1
+    assert wrong_bin_probability(NonPrivate(), 1e300, 1.0) == 0
+    # 1e300 bins: 2 ln(1e300) records of lead are not enough at epsilon = 1, and twice that are
+    few, many = 2 * 300 * np.log(10) * np.array([1.0, 2.0])
+    assert wrong_bin_probability(PureDP(1.0), 1e300, np.array([few, many])).tolist() == [
+        1.0,
+        pytest.approx((2 + many / 2) / 4 * 1e300 * np.exp(-many / 2), rel=1e-9),
+    ]
