@@ -148,7 +148,7 @@ MISSING = PEOPLE.assign(age=PEOPLE["age"].where(PEOPLE["age"] > 22))
         (PEOPLE, {"by": None}, "groups: give the column of the groups, too, as by"),
         (PEOPLE, {"by": "regions"}, "by: 'regions': no such column; did you mean 'region'"),
         (PEOPLE, {"columns": {"ages": PUBLIC["age"]}}, "columns: 'ages': no such column"),
-        (PEOPLE, {"columns": {"region": PUBLIC["age"]}}, "columns: 'region': its values are not"),
+        (PEOPLE, {"columns": {"region": PUBLIC["age"]}}, "columns: 'region': its values are of"),
         (PEOPLE, {"group_sizes": None}, "group_sizes: a replaced record may change its group"),
         (PEOPLE, {"group_sizes": "known"}, "group_sizes: 'known': give 'public' or 'private'"),
         (PEOPLE, {"budget": ADD_REMOVE}, "group_sizes: 'public': neighbours: add_remove changes"),
@@ -160,8 +160,8 @@ MISSING = PEOPLE.assign(age=PEOPLE["age"].where(PEOPLE["age"] > 22))
         (PEOPLE, {"group_sizes": "private"}, "take one that keeps n private, such as Transformed"),
         (PEOPLE, {"columns": PRIVATE}, "columns: income: TransformedNoiseMean does not support"),
         (PEOPLE, {"split": {"age": 1}}, "split: give a weight for each column"),
-        (MISSING, {}, "age: 3 of 80 values are missing or infinite; fill them with a public"),
-        (PEOPLE.assign(income=np.inf), {}, "income: 80 of 80 values are missing or infinite"),
+        (MISSING, {}, "columns: 'age': 3 of 80 values are missing; fill them with a public"),
+        (PEOPLE.assign(income=np.inf), {}, "'income': 80 of 80 values are infinite or"),
         (PEOPLE.assign(region=None), {}, "by: 80 of 80 records have no group"),
         (PEOPLE[:0], {}, "frame: the table has no record"),
         (PEOPLE, {"bye": "region"}, "bye"),
@@ -177,7 +177,7 @@ def test_tables_that_are_refused(frame: Any, options: dict[str, Any], text: str)
 
 def test_types_that_are_refused() -> None:
     for options, text in (
-        ({"frame": {"age": [1.0]}}, "frame: expected a pandas DataFrame, got dict"),
+        ({"frame": {"age": [1.0]}}, "frame: expected a table of pandas, .* got dict; .* to_pandas"),
         ({"budget": 1.0}, r"the budget is 1\.0; give one such as PureDP"),
         ({"rng": 0}, "rng is 0; give a generator"),
     ):
