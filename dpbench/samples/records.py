@@ -57,7 +57,7 @@ ADVICE = {
     "time": "subtract a public time, and divide by a unit, such as one hour",
     "period": "subtract a public period, and give the number of periods",
     "interval": "give one number for each interval, such as its middle",
-    "str": "convert it to numbers, such as by pandas.to_numeric",
+    "str": "give numbers such as 1.5, or convert it, such as by pandas.to_numeric",
     "byte": "decode it, and convert it to numbers, such as by pandas.to_numeric",
     "binary": "decode it, and convert it to numbers, such as by pandas.to_numeric",
     "list": "give rows of equal length, or one number for each record",
