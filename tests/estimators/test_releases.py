@@ -166,7 +166,7 @@ def test_the_check_of_estimators_takes_intervals() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (["1.5", "east"], "data: 2 of 2 values are of type str; convert it to numbers"),
+        (["1.5", "east"], "data: 2 of 2 values are of type str; give numbers such as 1.5"),
         ([1.0, np.nan, np.inf], "data: 1 of 3 values are missing; fill them with"),
     ],
 )

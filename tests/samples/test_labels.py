@@ -118,9 +118,9 @@ def test_an_unknown_person_is_refused(unknown: Any) -> None:
     "column",
     [
         np.array([1.0, np.nan]), np.array(["2020-01-01", "NaT"], "M8[D]"),
-        np.ma.array([1, 2], mask=[0, 1]), np.ma.array(["a", "b"], mask=[0, 1]),
+        np.ma.array([1, 2], mask=[False, True]), np.ma.array(["a", "b"], mask=[False, True]),
         pd.Series([1, None], dtype="Int64"), pd.Series(["a", None]), pd.Categorical(["a", None]),
-        pd.Series(["a", None], dtype="string"), pd.to_datetime(["2020-01-01", None]),
+        pd.Series(["a", None], dtype="string"), pd.DatetimeIndex(["2020-01-01", "NaT"]),
         pl.Series(["a", None]), pl.Series([1, None]), pa.array(["a", None]), pa.nulls(2),
         pa.array(["a", None]).dictionary_encode(), pl.Series(["a", None], dtype=pl.Categorical),
     ],

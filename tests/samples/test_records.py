@@ -356,11 +356,13 @@ def test_messages_have_no_n_where_it_is_private(data: Any) -> None:
 def test_a_refused_dataset_draws_nothing() -> None:
     state = rng()
     before = state.bit_generator.state
-    for call in (
+    missing: Any = [1.0, None]
+    calls: list[Callable[[], object]] = [
         lambda: release(CLIP, [1j], PureDP(1.0), rng=state),
         lambda: person_rows([1.0, 2.0], ["a", None], state),
-        lambda: person_rows([1.0, None], ["a", "b"], state),
-    ):
+        lambda: person_rows(missing, ["a", "b"], state),
+    ]
+    for call in calls:
         with pytest.raises(ValueError, match=": "):
             call()
     assert state.bit_generator.state == before
