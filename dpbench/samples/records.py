@@ -3,24 +3,18 @@
 `release`, `release_table`, `check_estimator`, `person_rows`, `Empirical` and `plan data=` read
 records with this module. The type decides, not the value:
 
-=============================================  ====================================================
-type                                           result
-=============================================  ====================================================
-integers, floats of every width, booleans,     float64, rounded to nearest: integers above 2^53 lose
-``Decimal``, ``Fraction``                      digits; True is 1, False is 0
-complex numbers, text (also digits), bytes,    refused, with the type and how to convert it
-dates, durations, periods, intervals,
-categories, sparse, structured and all other
-types
-None, NaN of every width, ``pandas.NA``,       missing: refused
-NaT, null, masked entries
-infinite, or above the largest float64         refused
-=============================================  ====================================================
+- Numbers are integers, floats of every width, booleans, ``Decimal`` and ``Fraction``, of Python,
+  numpy, pandas, polars or pyarrow. They become float64, rounded to nearest: integers above 2^53
+  lose digits, True is 1.
+- All other types are refused, with the type and how to convert it: complex numbers, text (also
+  digits), bytes, dates, durations, periods, intervals, categories, sparse and structured arrays.
+- None, NaN of every width, ``pandas.NA``, NaT, null and masked entries are missing, and refused. So
+  are infinite numbers, and numbers above the largest float64.
 
-The container may be a numpy array (masked, or of objects), a Series, Index or extension array of
-pandas, a column of polars or pyarrow, a sequence or another iterable of numbers. Lists of rows, and
-tables, are vectors. Sets and mappings are refused, because their values have no order or have keys.
-A CSV file has no types: its fields are numbers if they are decimal numbers in ASCII.
+The container may be an array (masked, or of objects), a column, a sequence or another iterable of
+numbers. Lists of rows, and tables, are vectors. Sets and mappings are refused, because their values
+have no order or have keys. A CSV file has no types: its fields are numbers if they are decimal
+numbers in ASCII. ``docs/howto/library.md`` has a table for users.
 
 Messages never contain a value. They contain numbers of records only if n is public.
 """
