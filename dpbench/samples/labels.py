@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterable, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Any
@@ -53,7 +54,10 @@ def read_labels(labels: Any, key: str) -> list[Hashable]:
         raise ValueError(f"{key}: a table; give one column")
     if is_unordered(labels):
         raise ValueError(f"{key}: a {type(labels).__name__} has no order; give a list")
-    read = [_normalise(label) for label in _list_values(labels)]
+    values = _list_values(labels)
+    if set(map(type, values)) <= {str, int, bool, bytes}:  # Python values with a hash
+        return values
+    read = [_normalise(label) for label in values]
     # A frozenset has a hash, but its text has no order.
     if bad := [label for label in read if not _has_hash(label) or isinstance(label, Set)]:
         types = type_names(bad)
@@ -84,8 +88,6 @@ def _list_values(labels: Any) -> list[Any]:
 
 def _normalise(label: Any) -> Any:
     """Return a label as a Python value, and None if it is missing."""
-    if isinstance(label, str | int) and type(label) in {str, int, bool}:
-        return label
     if isinstance(label, tuple):
         return tuple(map(_normalise, label))
     if is_missing(label):
@@ -152,7 +154,7 @@ def index_labels(labels: Any, key: str) -> tuple[list[Hashable], Ints]:
 
 
 def match_labels(labels: Any, names: Sequence[Hashable], key: str) -> Ints:
-    """Return the index of each label in a list of distinct names; -1 if it is unknown or not there.
+    """Return the index of each label in a list of distinct, known names; -1 if it is not there.
 
     Raises
     ------
@@ -161,7 +163,7 @@ def match_labels(labels: Any, names: Sequence[Hashable], key: str) -> Ints:
     """
     index = {name: i for i, name in enumerate(names)}
     read = read_labels(labels, key)
-    found = [-1 if _is_unknown(label) else index.get(label, -1) for label in read]
+    found = [index.get(label, -1) for label in read]
     pairs = [(label, names[i]) for label, i in zip(read, found, strict=True) if i >= 0]
     _check_types([label for label, _ in pairs], [name for _, name in pairs], key)
     return np.array(found, dtype=np.int64)
@@ -169,6 +171,9 @@ def match_labels(labels: Any, names: Sequence[Hashable], key: str) -> Ints:
 
 def _check_types(labels: list[Hashable], equals: list[Hashable], key: str) -> None:
     """Raise ValueError if a label and the label that equals it in value differ in type."""
+    kinds = set(map(type, itertools.chain(labels, equals)))
+    if len(kinds) == 1 and kinds != {tuple}:
+        return
     for label, equal in zip(labels, equals, strict=True):
         if label is not equal and _kind(label) != _kind(equal):
             types = f"{type(label).__name__} and {type(equal).__name__}"
