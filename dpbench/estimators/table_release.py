@@ -243,7 +243,8 @@ def _read_groups(
     codes = match_labels(column, names, "by")
     if lost := int((codes < 0).sum()):
         count = f"{lost} of {len(codes)}" if show_counts else "some"
-        types = type_names(read_labels(column, "by")), type_names(names)
+        known = (label for label in read_labels(column, "by") if label is not None)
+        types = type_names(known) or type_names(names), type_names(names)
         told = "" if types[0] == types[1] else f" (their types: {types[0]}; groups: {types[1]})"
         raise ValueError(
             f"by: {count} records have no group or one that is not in groups{told}; add a group "
