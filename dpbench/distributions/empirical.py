@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
+import re
 import warnings
 import zlib
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -21,13 +21,12 @@ from dpbench.distributions.base import Distribution
 from dpbench.distributions.value_table import ValueTable
 from dpbench.registry import validated
 from dpbench.samples import CountedSample, DenseSample
+from dpbench.samples.records import read_numbers
 from dpbench.samples.rows import norms
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    # Names of all columns of a file, and values of the requested columns that exist.
-    _ReadColumns = tuple[list[str], dict[str, pd.Series[Any]]]
+    # Names of all columns of a file, and values of the requested columns that exist once.
+    _ReadColumns = tuple[list[str], dict[str, Any]]
 
 __all__ = ["Empirical"]
 
@@ -38,8 +37,16 @@ FORMATS = (".csv", ".csv.gz", ".parquet")
 MAX_COUNTED_ATOMS = 64
 # Limits of a file: columns, bytes of unpacked text, records.
 MAX_FILE_COLUMNS, MAX_FILE_BYTES, MAX_FILE_RECORDS = 10_000, 1 << 30, 10_000_000
-# Columns that a message names, and characters of a value that it quotes.
-MAX_NAMED_COLUMNS, MAX_QUOTED_LENGTH = 8, 40
+MAX_NAMED_COLUMNS = 8  # columns that a message names
+LFS_POINTER = b"version https://git-lfs"
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+# Parts of messages of pandas, and what we say instead.
+EXPLANATIONS = {
+    "Length of header": "rows have more fields than the header; quote fields with commas",
+    "EOF inside string": "a quotation mark is not closed",
+    "No columns to parse": "the file is empty; it needs a header with names of columns",
+    "codec can't decode": "it is not UTF-8 text; save it as UTF-8",
+}
 
 
 @validated
@@ -52,12 +59,13 @@ class Empirical(Distribution):
     Parameters
     ----------
     path : str
-        Data file that ends in .csv, .csv.gz or .parquet. A relative path in a configuration file
-        starts at the folder of the configuration file. A relative path from the command line or
-        Python starts at the working folder. If there is no such data file, the package's data sets
-        are searched.
+        Data file that ends in .csv, .csv.gz or .parquet; ``~`` is the home folder. A relative path
+        in a configuration file starts at the folder of the configuration file. A relative path from
+        the command line or Python starts at the working folder. If there is no such data file, the
+        package's data sets are searched.
     column : str, optional
-        Name of a column of finite numbers without missing values.
+        Name of a column of finite numbers without missing values; `dpbench.samples.records` lists
+        the types of numbers. No other column may have this name.
     columns : list of str, optional
         Names of the columns that are the coordinates of vectors; instead of `column`.
     """
@@ -146,14 +154,18 @@ class Empirical(Distribution):
         return ValueTable.of(self._values)
 
 
-def _invalid(key: str, value: Any, reason: str) -> ValidationError:
-    """Return a validation error for the invalid value of a configuration key, `key`.
+def invalid_key(cls: type, key: str, value: Any, reason: str) -> ValidationError:
+    """Return a validation error for the invalid value of a configuration key, `key`, of a class.
 
     Callers raise it in place of a ValueError, because a ValueError does not name the key.
     """
     problem = PydanticCustomError("refused", "{line}", {"line": " ".join(reason.split())})
     details = InitErrorDetails(type=problem, loc=(key,), input=value)
-    return ValidationError.from_exception_data(Empirical.__name__, [details])
+    return ValidationError.from_exception_data(cls.__name__, [details])
+
+
+def _invalid(key: str, value: Any, reason: str) -> ValidationError:
+    return invalid_key(Empirical, key, value, reason)
 
 
 def _read_columns(path: str, columns: list[str], key: str) -> list[Floats]:
@@ -165,23 +177,26 @@ def _read_columns(path: str, columns: list[str], key: str) -> list[Floats]:
 
     file = _find_file(path)
     try:
-        names, series = (_read_parquet if path.lower().endswith(FORMATS[-1]) else _read_csv)(
+        _check_pointer(file)
+        names, found = (_read_parquet if path.lower().endswith(FORMATS[-1]) else _read_csv)(
             file, columns
         )
     except (OSError, EOFError, ValueError, ArrowException, Warning, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _invalid("path", path, f"cannot be read: {reason}") from error
+        raise _invalid("path", path, f"cannot be read: {_explain(reason)}") from error
     values = []
     for column in columns:
-        if column not in series:
-            listed = ", ".join(names[:MAX_NAMED_COLUMNS])
-            rest = f", ... ({len(names)} in all)" if len(names) > MAX_NAMED_COLUMNS else ""
-            reason = f"no such column in {path}; choose from {listed}{rest}"
-            raise _invalid(key, column, reason)
+        if (count := names.count(column)) != 1:
+            told = (
+                _list_names(names) if not count else f"{count} columns have this name; rename them"
+            )
+            raise _invalid(
+                key, column, f"{'no such column in ' if not count else ''}{path}; {told}"
+            )
         try:
-            values.append(_as_float64(series[column]))
+            values.append(read_numbers(found[column], path))
         except ValueError as error:
-            raise _invalid(key, column, f"{error} in {path}") from error
+            raise _invalid(key, column, str(error)) from error
     return values
 
 
@@ -190,17 +205,39 @@ def _find_file(path: str) -> Path:
         raise _invalid("path", path, f"expected a file that ends in one of {', '.join(FORMATS)}")
     try:
         # Joining an absolute path to a folder returns the absolute path.
-        file = next(
-            (candidate for candidate in (Path(path), SHIPPED / path) if candidate.exists()), None
-        )
-    except (OSError, ValueError):  # not a valid file name
+        candidates = (Path(path).expanduser(), SHIPPED / path)
+        file = next((candidate for candidate in candidates if candidate.exists()), None)
+    except (OSError, RuntimeError, ValueError):  # not a valid file name, or no such home folder
         file = None
     if file is None:
-        where = "" if Path(path).is_absolute() else " in the working folder, nor in dpbench/data"
+        elsewhere = path.startswith("~") or Path(path).is_absolute()
+        where = "" if elsewhere else " in the working folder, nor in dpbench/data"
         raise _invalid("path", path, f"no such file{where}")
     if not file.is_file():
         raise _invalid("path", path, "not a file")
     return file
+
+
+def _list_names(names: list[str]) -> str:
+    """Return "choose from A, B" for the names of columns, quoted where spaces surround them."""
+    shown = [name if name == name.strip() else repr(name) for name in names[:MAX_NAMED_COLUMNS]]
+    rest = f", ... ({len(names)} in all)" if len(names) > MAX_NAMED_COLUMNS else ""
+    return f"choose from {', '.join(shown)}{rest}"
+
+
+def _check_pointer(file: Path) -> None:
+    """Raise ValueError if the file is what Git stores in place of a large file."""
+    with file.open("rb") as opened:
+        if opened.read(len(LFS_POINTER)) == LFS_POINTER:
+            raise ValueError("it is a pointer of Git LFS, not the data; run git lfs pull")
+
+
+def _explain(reason: str) -> str:
+    """Return the reason why a file cannot be read, in our words for errors of pandas."""
+    if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason):
+        fields, line, more = found.groups()
+        return f"line {line} has {more} fields, and the header {fields}; quote fields with commas"
+    return next((ours for theirs, ours in EXPLANATIONS.items() if theirs in reason), reason)
 
 
 def _check_text(file: Path) -> None:
@@ -224,23 +261,38 @@ def _read_csv(file: Path, columns: list[str]) -> _ReadColumns:
     import pandas as pd
 
     _check_text(file)
+    # Read text, because versions of pandas round numbers differently. Keep blank lines, because
+    # they are missing values in a file with one column.
+    options: Any = {"dtype": str, "index_col": False, "skip_blank_lines": False}
+    # Without this line, pandas renames the second of two columns of one name.
+    header = pd.read_csv(file, header=None, nrows=1, keep_default_na=False, **options)
+    names = [str(name) for name in header.iloc[0]]
+    if len(names) == 1 and names[0] not in columns:
+        for separator, word in SEPARATORS.items():
+            if separator in names[0]:
+                raise ValueError(f"its fields are separated by {word}; save it with commas")
     with warnings.catch_warnings():
         # Without this, pandas only warns if a row has too many fields, and drops the last fields.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        # Read text, because versions of pandas round numbers differently. Keep blank lines, because
-        # they are missing values in a file with one column.
-        frame = pd.read_csv(
-            file, dtype=str, index_col=False, skip_blank_lines=False, nrows=MAX_FILE_RECORDS + 1
-        )
+        frame = pd.read_csv(file, nrows=MAX_FILE_RECORDS + 1, **options)
     _check_records(len(frame))
-    names = [str(name) for name in frame.columns]
-    present = [name for name in columns if name in names]
-    return names, {name: frame[name].map(_parse_number, na_action="ignore") for name in present}
+    names = [name or str(made) for name, made in zip(names, frame.columns, strict=True)]
+    present = [name for name in columns if names.count(name) == 1]
+    read = {name: frame.iloc[:, names.index(name)] for name in present}
+    return names, {
+        name: [
+            _parse_number(text) if present else None
+            for text, present in zip(texts, texts.notna(), strict=True)
+        ]
+        for name, texts in read.items()
+    }
 
 
 def _parse_number(text: str) -> float | str:
+    """Return the number that a field of a CSV file contains, or the field if it is no number."""
     try:
-        return float(text)
+        # `float` also reads digits of other scripts, and 1_0.
+        return float(text) if text.isascii() and "_" not in text else text
     except ValueError:
         return text
 
@@ -250,7 +302,7 @@ def _read_parquet(file: Path, columns: list[str]) -> _ReadColumns:
 
     with pq.ParquetFile(file) as opened:
         names = list(opened.schema_arrow.names)
-        present = [name for name in columns if name in names]
+        present = [name for name in dict.fromkeys(columns) if names.count(name) == 1]
         for name in present:
             groups = (opened.metadata.row_group(i) for i in range(opened.metadata.num_row_groups))
             chunks = (group.column(i) for group in groups for i in range(group.num_columns))
@@ -260,28 +312,4 @@ def _read_parquet(file: Path, columns: list[str]) -> _ReadColumns:
             )
             _check_records(sum(chunk.num_values for chunk in leaves))
         table = opened.read(columns=present)
-        return names, {name: table.column(name).to_pandas() for name in present}
-
-
-def _as_float64(values: pd.Series[Any]) -> Floats:
-    """Return `values` as float64; raise ValueError unless all are finite numbers."""
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    if not (size := len(values)):
-        raise ValueError("no records")
-    if is_bool_dtype(values) or not is_numeric_dtype(values):
-        present = values[values.notna()].tolist()
-        numeric = (int, float, Decimal)
-        # Booleans are integers in Python: without this test True would count as 1.
-        not_numbers = [v for v in present if isinstance(v, bool) or not isinstance(v, numeric)]
-        if not_numbers:
-            shown = repr(not_numbers[0])
-            shown = shown[:MAX_QUOTED_LENGTH] + "..." * (len(shown) > MAX_QUOTED_LENGTH)
-            raise ValueError(
-                f"{len(not_numbers)} of {size} values are no numbers, such as {shown},"
-            )
-    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    for problem, bad in (("missing", np.isnan(numbers)), ("infinite", np.isinf(numbers))):
-        if np.any(bad):
-            raise ValueError(f"{np.count_nonzero(bad)} of {size} values are {problem}")
-    return numbers
+        return names, {name: table.column(name) for name in present}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache, cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from dpbench.arrays import Floats, Ints
 from dpbench.distributions.base import Distribution
-from dpbench.distributions.empirical import MAX_COUNTED_ATOMS, SHIPPED
+from dpbench.distributions.empirical import MAX_COUNTED_ATOMS, SHIPPED, invalid_key
 from dpbench.distributions.value_table import ValueTable
 from dpbench.errors import choose_from
 from dpbench.registry import validated
@@ -20,6 +20,7 @@ from dpbench.seeds import stream
 
 __all__ = ["RealColumn", "column_names"]
 
+OWN_FILE = "take kind: empirical, with path and column, for a file of your own"
 FOLDER = SHIPPED / "columns"
 # Smallest n, per distinct value, from which on samples store counts. With fewer records a list is
 # cheaper, because splitting counts into buckets costs time per distinct value and bucket.
@@ -36,7 +37,7 @@ def column_names() -> list[str]:
 
 def _check_name(name: str) -> str:
     if name not in (names := column_names()):
-        raise ValueError(f"no such column; {choose_from(name, names)}")
+        raise ValueError(f"no such column; {choose_from(name, names)}, or {OWN_FILE}")
     return name
 
 
@@ -77,6 +78,14 @@ class RealColumn(Distribution):
     location: float = 0.0
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     fixed: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_path(cls, given: Any) -> Any:
+        keys = getattr(given, "kwargs", given) or {}
+        if "path" in keys:
+            raise invalid_key(cls, "path", keys["path"], f"no such key; {OWN_FILE}")
+        return given
 
     @field_validator("scale")
     @classmethod

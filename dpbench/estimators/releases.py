@@ -15,6 +15,7 @@ from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimator
 from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.samples import DenseSample
+from dpbench.samples.records import read_numbers
 
 __all__ = ["Interval", "Intervals", "release"]
 
@@ -174,8 +175,8 @@ def release(
     estimator : Estimator
         The mechanism, with its parameters.
     data : (n,) or (n, d) array_like
-        Finite numbers, one row per record. Integers are converted to float64; the array is never
-        written to.
+        Finite numbers, one row per record. `dpbench.samples.records` lists the types that are
+        numbers; they are converted to float64. The array is never written to.
     budget : Budget or None
         Privacy budget of one release; None for an estimator that is not private.
     rng : Generator
@@ -194,8 +195,8 @@ def release(
     Raises
     ------
     ValueError
-        If the data are empty, NaN or infinite, if `repeats` is below 1, or if the estimator does
-        not support the data or the budget.
+        If the data are empty, missing, infinite or no numbers, if `repeats` is below 1, or if the
+        estimator does not support the data or the budget.
     TypeError
         If the budget is a number, or `rng` a seed.
 
@@ -226,11 +227,10 @@ def release(
     True
     """
     reject_unknown_keywords(unknown, release)
-    array = _read_numbers(data)
-    if array.ndim not in (1, 2) or array.size == 0:
-        raise ValueError(f"expected non-empty data of shape (n,) or (n, d), got {array.shape}")
     if not isinstance(budget, Budget | None):
         raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
+    n_is_private = budget is not None and budget.neighbours == "add_remove"
+    array = read_numbers(data, "data", vectors=True, show_counts=not n_is_private)
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least one is needed")
     warn_of_contradictions(estimator, array, stacklevel=2)
@@ -243,17 +243,3 @@ def release(
     if ends is not None:
         return Interval(ends[0][0], ends[1][0], value[0], estimate.miss)
     return float(value[0]) if value.ndim == 1 else value[0]
-
-
-def _read_numbers(data: ArrayLike) -> Floats:
-    """Return data as float64; raise ValueError if a value is no number, is missing or infinite."""
-    try:
-        array = np.asarray(data, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"data: {error}; give numbers") from error
-    if bad := int(np.count_nonzero(~np.isfinite(array))):
-        raise ValueError(
-            f"data: {bad} of {array.size} values are NaN or infinite; fill them with a public "
-            "constant (a dropped record changes n)"
-        )
-    return array

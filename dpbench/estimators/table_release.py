@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 
 import numpy as np
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Floats, Ints
 from dpbench.errors import ConfigError, choose_from, reject_unknown_keywords
 from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.tables import Cell, TableMean
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import DenseSample
+from dpbench.samples.labels import index_labels, match_labels, read_labels, type_names
+from dpbench.samples.records import read_numbers, table_of
 
 if TYPE_CHECKING:  # slow to load
     import pandas as pd
@@ -91,9 +93,10 @@ def release_table(
     Parameters
     ----------
     frame : DataFrame
-        Records. Missing values in the released columns and in `by` are an error. A missing number
-        may be filled with a public constant; dropping its record is a removal, for which n has to
-        be private.
+        Records: a table of pandas, polars or pyarrow. `dpbench.samples.records` lists the types of
+        columns that are numbers. Missing values in the released columns and in `by` are an error. A
+        missing number may be filled with a public constant; dropping its record is a removal, for
+        which n has to be private.
     columns : mapping of str to Estimator
         Private estimator of numbers for each released column.
     budget : Budget
@@ -101,9 +104,11 @@ def release_table(
     by : str, optional
         Column with the group of each record. By default all records form one group, ``all``.
     groups : iterable, optional
-        All groups, in the order of the result, from public knowledge. By default the categories of
-        the column `by`, which then must be a pandas Categorical. (``astype("category")`` reads the
-        categories from the records, so list public groups in that case.)
+        All groups, in the order of the result, from public knowledge: text, numbers, or tuples of
+        them. A record is in the group that equals its value in `by` in value and type. By default
+        the categories of the column `by`, which then must be a pandas Categorical.
+        (``astype("category")`` reads the categories from the records, so list public groups in that
+        case.)
     group_sizes : {'public', 'private'}, optional
         Required with `by` if neighbours replace a record, see above. If neighbours add or remove a
         record, sizes are private.
@@ -167,18 +172,19 @@ def release_table(
             "units: split='sensitivity' compares errors of different columns; give the size of an "
             "error that counts as 1 for each column, such as units={'income': 1000, 'age': 1}"
         )
-    labels, names = _read_groups(frame, by, groups)
+    show_counts = budget.neighbours != "add_remove"  # else n is private
+    labels, names = _read_groups(frame, by, groups, show_counts)
     sizes_are_public = _sizes_are_public(budget, by, group_sizes)
     table = TableMean(
         columns=dict(columns),
-        groups=[str(name) for name in names],
+        groups=_receipt_names(names),
         labels=labels.tolist() if sizes_are_public else None,
         split=split if isinstance(split, str) else dict(split),
         units=dict(units or {}),
     )
     if reason := table.refusal(budget):
         raise ConfigError(f"columns: {reason}")
-    values = _read_columns(frame, columns)
+    values = _read_columns(frame, columns, show_counts)
     for group in np.unique(labels):
         for column, name in zip(values.T, columns, strict=True):
             place = f"{name}, {names[group]}: "
@@ -213,61 +219,79 @@ def _sizes_are_public(budget: Budget, by: str | None, group_sizes: str | None) -
 
 
 def _read_groups(
-    frame: pd.DataFrame, by: str | None, groups: Iterable[Any] | None
-) -> tuple[np.ndarray[Any, np.dtype[np.int_]], list[Any]]:
+    frame: Any, by: str | None, groups: Iterable[Any] | None, show_counts: bool
+) -> tuple[Ints, list[Any]]:
     """Return the index of the group of each record, shape (n,), and the list of all groups."""
     import pandas as pd
 
-    if not isinstance(frame, pd.DataFrame):
-        raise TypeError(f"frame: expected a pandas DataFrame, got {type(frame).__name__}")
+    _read_table(frame)
     if by is None:
         if groups is not None:
             raise ConfigError("groups: give the column of the groups, too, as by")
-        return np.zeros(len(frame), dtype=int), ["all"]
+        return np.zeros(len(frame), dtype=np.int64), ["all"]
     column = _column(frame, by, "by")
-    if groups is None and not isinstance(column.dtype, pd.CategoricalDtype):
+    if groups is None and isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+        groups = column.cat.categories
+    if groups is None:
         raise ConfigError(
             f"groups: the values of {by!r} would show which groups have records; list all groups "
             "from public knowledge, as groups=[...], or make the column a pandas Categorical"
         )
-    names = list(column.cat.categories if groups is None else groups)
-    if not names or len(set(names)) < len(names):
+    names = read_labels(groups, "groups")
+    if not names or len(index_labels(names, "groups")[0]) < len(names):
         raise ConfigError(f"groups: {names}: list at least one group, and each group once")
-    codes = pd.Index(names).get_indexer(column.to_numpy(dtype=object))
+    codes = match_labels(column, names, "by")
     if lost := int((codes < 0).sum()):
+        count = f"{lost} of {len(codes)}" if show_counts else "some"
+        known = (label for label in read_labels(column, "by") if label is not None)
+        types = type_names(known) or type_names(names), type_names(names)
+        told = "" if types[0] == types[1] else f" (their types: {types[0]}; groups: {types[1]})"
         raise ValueError(
-            f"by: {lost} of {len(codes)} records have no group or one that is not in groups; add a "
-            "group for them, such as 'other'"
+            f"by: {count} records have no group or one that is not in groups{told}; add a group "
+            "for them, such as 'other'"
         )
-    return np.asarray(codes, dtype=int), names
+    return codes, names
 
 
-def _column(frame: pd.DataFrame, name: str, argument: str) -> Any:
+def _receipt_names(groups: Sequence[Any]) -> list[str]:
+    """Return a text for each group; groups such as 1 and "1" have different texts."""
+    texts = [str(group) for group in groups]
+    return texts if len(set(texts)) == len(texts) else [repr(group) for group in groups]
+
+
+def _read_table(frame: Any) -> tuple[list[Any], list[Any]]:
+    """Return the names and columns of a table; raise TypeError for other types."""
+    if (table := table_of(frame)) is None:
+        kind = f"{type(frame).__module__}.{type(frame).__qualname__}".removeprefix("builtins.")
+        raise TypeError(
+            f"frame: expected a table of pandas, polars or pyarrow, got {kind}; convert it, such "
+            "as by its to_pandas()"
+        )
+    return table
+
+
+def _column(frame: Any, name: str, argument: str) -> Any:
     """Return a column of the table; raise ConfigError unless exactly one has this name."""
-    if list(frame.columns).count(name) != 1:
-        names = [str(column) for column in frame.columns]
-        raise ConfigError(f"{argument}: {name!r}: no such column; {choose_from(str(name), names)}")
-    return frame[name]
+    names, columns = _read_table(frame)
+    if (count := names.count(name)) > 1:
+        raise ConfigError(f"{argument}: {name!r}: {count} columns have this name; rename them")
+    if not count:
+        known = [str(column) for column in names]
+        raise ConfigError(f"{argument}: {name!r}: no such column; {choose_from(str(name), known)}")
+    return columns[names.index(name)]
 
 
-def _read_columns(frame: pd.DataFrame, names: Iterable[str]) -> Floats:
+def _read_columns(frame: Any, names: Iterable[str], show_counts: bool) -> Floats:
     """Return the released columns as an array (n, d); raise ValueError if a value is not finite."""
-    arrays = []
-    for name in names:
-        column = _column(frame, name, "columns")
-        try:
-            values = column.to_numpy(dtype=float, na_value=np.nan)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"columns: {name!r}: its values are not numbers") from error
-        if bad := int(np.count_nonzero(~np.isfinite(values))):
-            raise ValueError(
-                f"{name}: {bad} of {len(values)} values are missing or infinite; fill them with a "
-                "public constant (a dropped record changes n)"
-            )
-        arrays.append(values)
+    columns = {name: _column(frame, name, "columns") for name in names}
     if not len(frame):
         raise ValueError("frame: the table has no record")
-    return np.column_stack(arrays)
+    return np.column_stack(
+        [
+            read_numbers(column, f"columns: {name!r}", show_counts=show_counts)
+            for name, column in columns.items()
+        ]
+    )
 
 
 def _as_frame(
@@ -289,4 +313,6 @@ def _as_frame(
         if taken := parts.keys() & released.keys():
             raise ConfigError(f"columns: {min(taken)!r}: this is an end of an interval; rename it")
         released |= parts
-    return pd.DataFrame(released, index=pd.Index(groups, name=by))
+    # Without a type of objects, pandas would turn groups such as 1 and 2.5 into one type.
+    kept = object if len({type(group) for group in groups}) > 1 else None
+    return pd.DataFrame(released, index=pd.Index(groups, name=by, dtype=kept, tupleize_cols=False))

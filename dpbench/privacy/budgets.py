@@ -46,6 +46,8 @@ MIN_CONVERTED_EPSILON = 1e-9  # smallest epsilon of a converted budget
 ROUNDING = 1e-10  # relative rounding error of conversions, below the tolerance of accounts
 Relation = Literal["replace", "add_remove"]
 Positive = Annotated[float, Field(gt=0, ge=MIN_AMOUNT, le=1e6)]
+# A delta below the smallest normal double has few digits, and its reciprocal may be infinite.
+Delta = Annotated[float, Field(gt=0, ge=float(np.finfo(float).tiny), lt=1)]
 
 
 class Budget(Registered):
@@ -466,7 +468,7 @@ class ApproxDP(Budget):
     """
 
     epsilon: Positive
-    delta: Annotated[float, Field(gt=0, lt=1)]
+    delta: Delta
     noise_by: Literal["best", "analytic", "classical", "ksu20", "laplace", "tulap"] = "best"
     neighbours: Relation = "replace"
     notion: ClassVar[str] = "approx"

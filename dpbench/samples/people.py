@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.dense import DenseSample
+from dpbench.samples.labels import index_labels, sort_labels
+from dpbench.samples.records import read_numbers
 
 __all__ = ["PeopleSample", "people_in", "person_rows"]
 
@@ -92,7 +94,7 @@ class PeopleSample(DenseSample):
         return DenseSample(self.values).half_squared_differences(rng)
 
 
-def person_rows(values: ArrayLike, persons: Sequence[Hashable], rng: np.random.Generator) -> Floats:
+def person_rows(values: ArrayLike, persons: Iterable[Hashable], rng: np.random.Generator) -> Floats:
     """Arrange a table with one row per record as a table with one row per person.
 
     The row of a person holds the number m of the person's records, then the m records in a random
@@ -101,9 +103,11 @@ def person_rows(values: ArrayLike, persons: Sequence[Hashable], rng: np.random.G
     Parameters
     ----------
     values : array_like of shape (records,)
-        Finite records.
+        Finite records, of a type that `dpbench.samples.records` lists.
     persons : sequence of shape (records,)
-        Person to whom each record belongs; any values that can be compared.
+        Identifier of the person to whom each record belongs: text, numbers, or tuples of them.
+        Identifiers are one person if they are equal in value and type; `dpbench.samples.labels`
+        states the rule.
     rng : Generator
         Source of the random order. Estimators may keep only the first records of a row, so the
         order must not depend on the values.
@@ -116,7 +120,8 @@ def person_rows(values: ArrayLike, persons: Sequence[Hashable], rng: np.random.G
     Raises
     ------
     ValueError
-        If there are no records, or `persons` has another length.
+        If a record is missing, infinite or no number, if a person is unknown, or if there are no
+        records or another number of them than of `persons`. Nothing is drawn.
 
     Examples
     --------
@@ -124,12 +129,12 @@ def person_rows(values: ArrayLike, persons: Sequence[Hashable], rng: np.random.G
     >>> rows.tolist()
     [[1.0, 5.0, 0.0], [2.0, 7.0, 7.0]]
     """
-    numbers = np.asarray(values, dtype=float)
-    _, person = np.unique(np.asarray(persons), return_inverse=True)
-    if numbers.ndim != 1 or not numbers.size or person.shape != numbers.shape:
-        raise ValueError(
-            f"persons: {person.size} entries for {numbers.size} records; give one for each record"
-        )
+    numbers = read_numbers(values, "values", show_counts=False)
+    identifiers, index = index_labels(persons, "persons")
+    if index.shape != numbers.shape:
+        raise ValueError("persons: there are more or fewer than records; give one for each record")
+    rank = {one: i for i, one in enumerate(sort_labels(identifiers, "persons"))}
+    person = np.array([rank[one] for one in identifiers])[index]
     shuffled = rng.permutation(numbers.size)
     order = shuffled[np.argsort(person[shuffled], kind="stable")]
     sizes = np.bincount(person)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
@@ -21,6 +20,7 @@ from dpbench.errors import AssumptionWarning
 from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimator
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.samples.records import read_numbers
 from dpbench.testing import neighbours, promises
 from dpbench.testing.case import Case, fresh_rng
 
@@ -60,9 +60,9 @@ def check_estimator(
     estimator : Estimator
         Estimator to check.
     records : array_like of shape (n,) or (n, d), optional
-        Dataset within the estimator's assumptions, with as many records as the estimator needs. By
-        default 60 standard normal numbers and, if the estimator takes vectors, also 60 standard
-        normal vectors of 3 coordinates.
+        Dataset within the estimator's assumptions, with as many records as the estimator needs, of
+        a type that `dpbench.release` takes. By default 60 standard normal numbers and, if the
+        estimator takes vectors, also 60 standard normal vectors of 3 coordinates.
     d : int, optional
         If given, check only on 60 vectors of d coordinates. Not used if `records` are given.
     budgets : sequence of Budget, optional
@@ -134,7 +134,7 @@ def _datasets(estimator: Estimator, records: ArrayLike | None, d: int | None) ->
     rng = fresh_rng()
     shapes = [(RECORDS,), (RECORDS, DIMENSION)] if estimator.multivariate else [(RECORDS,)]
     if records is not None:
-        datasets = [np.array(records, dtype=float)]
+        datasets = [read_numbers(records, "records", vectors=True, show_counts=False).copy()]
     else:
         datasets = [
             rng.standard_normal(shape) for shape in (shapes if d is None else [(RECORDS, d)])

@@ -159,7 +159,7 @@ def test_as_many_values_as_are_counted() -> None:
 SAME: list[Any] = [
     *(pd.Series([1, 2, 4], dtype=kind) for kind in ("Int64", "uint8", "float32")),
     pd.Series([Decimal("1.0"), Decimal(2), Decimal(4)]),
-    pd.Series([1.0, 2.0, 4.0]).astype("category"),
+    pd.Series([1.0, 2.0, 4.0]).astype("category"),  # Parquet stores its numbers
 ]
 
 
@@ -224,6 +224,7 @@ def test_the_heights_that_come_with_the_package() -> None:
 
 
 FORMATS = "expected a file that ends in one of .csv, .csv.gz, .parquet"
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 CUT = gzip.compress(b"x\n" + b"1\n" * 999, mtime=0)[:-12]
 
 
@@ -235,10 +236,16 @@ CUT = gzip.compress(b"x\n" + b"1\n" * 999, mtime=0)[:-12]
         ("p\0.csv", None, "no such file in the working folder"),
         ("folder.csv", None, "not a file"),
         ("p.pkl", pickle.dumps([1]), FORMATS),
-        ("p.csv", "", "cannot be read: No columns to parse from file"),
-        ("p.csv", b"\x89PNG\r\n\x1a\n\xff\xfe", "cannot be read: 'utf-8' "),
-        ("p.csv", 'x\n"1\n2\n', "cannot be read: Error tokenizing data."),
-        ("p.csv", "x,y\n1,2,3\n4,5,6\n", "cannot be read: Length of header"),
+        ("p.csv", "", "cannot be read: the file is empty; it needs a header"),
+        ("p.csv", b"\x89PNG\r\n\x1a\n\xff\xfe", "cannot be read: it is not UTF-8 text; save it"),
+        ("p.csv", 'x\n"1\n2\n', "cannot be read: a quotation mark is not closed"),
+        ("p.csv", "x,y\n1,2,3\n4,5,6\n", "cannot be read: rows have more fields than the header"),
+        ("p.csv", "x,y\n1,2\n4,5,6\n", "cannot be read: line 3 has 3 fields, and the header 2"),
+        ("p.csv", "y;x\n1;2,5\n", "cannot be read: its fields are separated by semicolons; save"),
+        ("p.csv", "y\tx\n1\t2\n", "cannot be read: its fields are separated by tabs; save"),
+        ("p.csv", LFS, "cannot be read: it is a pointer of Git LFS, not the data; run git lfs"),
+        ("p.csv.gz", LFS, "cannot be read: it is a pointer of Git LFS"),
+        ("p.parquet", LFS, "cannot be read: it is a pointer of Git LFS"),
         ("p.csv.gz", "x\n1\n", "cannot be read: Not a gzipped"),
         ("p.csv.gz", CUT, "cannot be read: Compressed file ended"),
         ("p.parquet", "x\n1\n", "cannot be read: "),
@@ -256,16 +263,16 @@ def test_a_file_that_is_refused(path: str, content: str | bytes | None, reason: 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("x\n1.5\ntall\n2\nshort\n", "2 of 4 values are no numbers, such as 'tall',"),
-        (f"x\n{'ab' * 400}\n", f"1 of 1 values are no numbers, such as '{'ab' * 19}a...,"),
-        ('x\n"a\nb"\n', r"1 of 1 values are no numbers, such as 'a\nb',"),
-        ("x,y\n1,1\n,1\nNA,1\nnan,1\n", "3 of 4 values are missing"),
+        ("x\n1.5\ntall\n2\nshort\n", "2 of 4 values are of type str; give numbers such as 1.5"),
+        ("x\n1_0\n\u0663\n2\n\uff11\n", "3 of 4 values are of type str"),  # digits for `float`
+        ("x,y\n1,1\n,1\nNA,1\nnan,1\n", "3 of 4 values are missing; fill them with a public"),
         ("x\n1\ninf\n-inf\n1e999\n", "3 of 4 values are infinite"),
         ("x,y\n", "no records"),
-        ("x\nTrue\nFalse\n", "2 of 2 values are no numbers, such as 'True',"),
+        ("x\nTrue\nFalse\n", "2 of 2 values are of type str"),
         ("x\n1e200\n-1e200\n", "the variance of its values overflows"),
-        ([True, False, False], "3 of 3 values are no numbers, such as True,"),
-        (pd.to_datetime(["2020-01-01"]), "1 of 1 values are no numbers, such as Timestamp("),
+        (["1", "2"], "its values are of type "),
+        (pd.to_datetime(["2020-01-01"]), "its values are of type timestamp"),
+        (pd.Categorical(["1", "2"]), "its values are of type dictionary"),
         (pd.array([1, None, 3], dtype="Int64"), "1 of 3 values are missing"),
         ([Decimal(1), None, None], "2 of 3 values are missing"),
     ],
@@ -277,9 +284,8 @@ def test_a_column_that_is_refused(content: Any, reason: str) -> None:
     else:
         path = "p.parquet"
         pd.DataFrame({"x": content}).to_parquet(path)
-    text = refusal(path)
-    assert text.startswith(f"{WHERE}.column: 'x': {reason}")
-    assert "overflow" in text or text.endswith(f" in {path}")
+    named = "" if "overflow" in reason else f"{path}: "
+    assert refusal(path).startswith(f"{WHERE}.column: 'x': {named}{reason}")
 
 
 @pytest.mark.parametrize("path", ["p.csv", "p.parquet"])
@@ -291,6 +297,45 @@ def test_an_absent_column_is_told_with_those_there_are(path: str) -> None:
     assert refusal("p.csv").endswith("choose from c0, c1, c2, c3, c4, c5, c6, c7, ... (30 in all)")
     raw("x,y\n1,2,\n4,5,\n")  # a last comma is no field
     assert Empirical(path="p.csv", column="x").mean == 2.5
+
+
+@pytest.mark.parametrize("path", ["p.csv", "p.parquet"])
+@pytest.mark.parametrize("keys", [{"column": "x"}, {"columns": ["y", "x"]}])
+def test_two_columns_of_one_name_are_refused(path: str, keys: dict[str, Any]) -> None:
+    """Others of the file can be read; pandas' name for the second is not its name."""
+    raw("x,y,x\n1,2,3\n4,5,6\n")
+    table = pa.table([pa.array([1, 4]), pa.array([2, 5]), pa.array([3, 6])], names=["x", "y", "x"])
+    pq.write_table(table, "p.parquet")
+    with pytest.raises(ConfigError, match=rf"'x': {path}; 2 columns have this name; rename them"):
+        Empirical(path=path, **keys)
+    assert Empirical(path=path, column="y").mean == 3.5
+    with pytest.raises(ConfigError, match="no such column"):
+        Empirical(path=path, column="x.1")
+
+
+def test_the_header_of_a_csv_file() -> None:
+    """A space is part of a name, and shown; a mark of byte order and a blank name are not."""
+    raw("id, x\n1, 2\n1, 3\n")
+    assert refusal("p.csv").endswith("no such column in p.csv; choose from id, ' x'")
+    assert Empirical(path="p.csv", column=" x").mean == 2.5
+    raw(b"\xef\xbb\xbfx\n1\n2\n")
+    assert Empirical(path="p.csv", column="x").mean == 1.5
+    raw(",x\n7,1\n8,2\n")
+    assert Empirical(path="p.csv", column="Unnamed: 0").mean == 7.5
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    law([1.0, 4.0], str(home / "p.csv"))
+    assert Empirical(path="~/p.csv", column="x").mean == 2.5
+    assert refusal("~/q.csv").endswith("'~/q.csv': no such file")
+
+
+def test_booleans_of_a_parquet_file_are_numbers() -> None:
+    assert law([True, False, False], "p.parquet").mean == pytest.approx(1 / 3)
 
 
 def test_a_file_that_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,12 @@ def test_memory_of_a_trial() -> None:
     ("parameters", "line"),
     [
         ({"column": "wind"}, "x.column: 'wind': no such column; did you mean 'wind_speed'? choose"),
+        (
+            {"path": "a.csv"},
+            "x.path: 'a.csv': no such key; take kind: empirical, with path and col",
+        ),
+        ({"column": "pay", "path": "a.csv"}, "x.path: 'a.csv': no such key; take kind: empirical"),
+        ({"column": "pay"}, "x.column: 'pay': no such column; choose from arrival_delay"),
         ({"column": "wind_speed", "scale": 0}, "x.scale: 0: a factor of 0 makes all records equal"),
     ],
 )
@@ -139,5 +145,6 @@ def test_wrong_parameters_are_refused(parameters: dict[str, object], line: str) 
     with pytest.raises(ConfigError) as caught:
         Distribution.build({"kind": "real_column", **parameters}, "x")
     assert str(caught.value).startswith(line)
-    if parameters["column"] == "wind":
+    if parameters.get("column") == "wind":
+        assert "take kind: empirical" in str(caught.value)
         assert all(name in str(caught.value) for name in NAMES)

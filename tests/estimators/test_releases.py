@@ -166,8 +166,8 @@ def test_the_check_of_estimators_takes_intervals() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (["1.5", "east"], "data: could not convert string to float: 'east'; give numbers"),
-        ([1.0, np.nan, np.inf], "data: 2 of 3 values are NaN or infinite; fill them with"),
+        (["1.5", "east"], "data: 2 of 2 values are of type str; give numbers such as 1.5"),
+        ([1.0, np.nan, np.inf], "data: 1 of 3 values are missing; fill them with"),
     ],
 )
 def test_data_that_are_no_numbers_are_told(data: Any, told: str) -> None:

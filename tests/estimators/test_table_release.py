@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import dpbench
@@ -148,7 +150,7 @@ MISSING = PEOPLE.assign(age=PEOPLE["age"].where(PEOPLE["age"] > 22))
         (PEOPLE, {"by": None}, "groups: give the column of the groups, too, as by"),
         (PEOPLE, {"by": "regions"}, "by: 'regions': no such column; did you mean 'region'"),
         (PEOPLE, {"columns": {"ages": PUBLIC["age"]}}, "columns: 'ages': no such column"),
-        (PEOPLE, {"columns": {"region": PUBLIC["age"]}}, "columns: 'region': its values are not"),
+        (PEOPLE, {"columns": {"region": PUBLIC["age"]}}, "columns: 'region': its values are of"),
         (PEOPLE, {"group_sizes": None}, "group_sizes: a replaced record may change its group"),
         (PEOPLE, {"group_sizes": "known"}, "group_sizes: 'known': give 'public' or 'private'"),
         (PEOPLE, {"budget": ADD_REMOVE}, "group_sizes: 'public': neighbours: add_remove changes"),
@@ -160,8 +162,8 @@ MISSING = PEOPLE.assign(age=PEOPLE["age"].where(PEOPLE["age"] > 22))
         (PEOPLE, {"group_sizes": "private"}, "take one that keeps n private, such as Transformed"),
         (PEOPLE, {"columns": PRIVATE}, "columns: income: TransformedNoiseMean does not support"),
         (PEOPLE, {"split": {"age": 1}}, "split: give a weight for each column"),
-        (MISSING, {}, "age: 3 of 80 values are missing or infinite; fill them with a public"),
-        (PEOPLE.assign(income=np.inf), {}, "income: 80 of 80 values are missing or infinite"),
+        (MISSING, {}, "columns: 'age': 3 of 80 values are missing; fill them with a public"),
+        (PEOPLE.assign(income=np.inf), {}, "'income': 80 of 80 values are infinite or"),
         (PEOPLE.assign(region=None), {}, "by: 80 of 80 records have no group"),
         (PEOPLE[:0], {}, "frame: the table has no record"),
         (PEOPLE, {"bye": "region"}, "bye"),
@@ -177,7 +179,7 @@ def test_tables_that_are_refused(frame: Any, options: dict[str, Any], text: str)
 
 def test_types_that_are_refused() -> None:
     for options, text in (
-        ({"frame": {"age": [1.0]}}, "frame: expected a pandas DataFrame, got dict"),
+        ({"frame": {"age": [1.0]}}, "frame: expected a table of pandas, .* got dict; .* to_pandas"),
         ({"budget": 1.0}, r"the budget is 1\.0; give one such as PureDP"),
         ({"rng": 0}, "rng is 0; give a generator"),
     ):
@@ -192,3 +194,73 @@ def test_columns_that_contradict_their_estimator_are_named() -> None:
     assert [str(warning.message).split(", but")[0] for warning in warned] == [
         f"age, {region}: ClippedMean: it assumes records in [0, 50]" for region in REGIONS[:2]
     ]
+
+
+PAIRS = [("north", "f"), ("north", "m"), ("south", "f")]
+
+
+def test_groups_that_are_pairs() -> None:
+    frame = pd.DataFrame({"region": PAIRS * 20, "age": [10.0, 20.0, 30.0] * 20})
+    columns, budget = {"age": PRIVATE["age"]}, ADD_REMOVE
+    released = table(frame, columns, budget, groups=PAIRS, group_sizes=None)
+    assert released.estimates.index.tolist() == PAIRS
+    assert released.estimates["age"].tolist() == pytest.approx([10, 20, 30], abs=0.1)
+    assert "in parallel: ('north', 'm'): " in released.receipt
+
+
+def test_groups_are_equal_in_value_and_type() -> None:
+    """Groups 1 and "1" have a row and a line of the receipt each; 1 and True are refused."""
+    frame = pd.DataFrame({"region": [1, "1", 2.5] * 20, "age": [10.0, 20.0, 30.0] * 20})
+    options: dict[str, Any] = {"columns": {"age": PRIVATE["age"]}, "budget": ADD_REMOVE}
+    released = table(frame, groups=["1", 1, 2.5], group_sizes=None, **options)
+    assert [*map(repr, released.estimates.index)] == ["'1'", "1", "2.5"]
+    assert released.estimates["age"].tolist() == pytest.approx([20, 10, 30], abs=0.1)
+    assert "parallel: '1': " in released.receipt
+    assert "parallel: 1: " in released.receipt
+
+
+NUMBERED = PEOPLE.assign(region=[1, 2] * 40)
+
+
+@pytest.mark.parametrize(
+    ("frame", "groups", "text"),
+    [
+        (PEOPLE, {"north", "south"}, "groups: a set has no order; give a list"),
+        (PEOPLE, "north", "groups: of type str; give a list"),
+        (PEOPLE, ["north", "south", None], "groups: some labels are missing"),
+        (PEOPLE, [["north"], ["south"]], "groups: some labels are list"),
+        (NUMBERED, ["1", "2"], r"by: 80 of 80 .*\(their types: int; groups: str\)"),
+        (NUMBERED, [1, 2, True], "groups: labels of the types bool and int are equal in value"),
+        (NUMBERED, [1.0, 2.0], "by: labels of the types int and float are equal in value"),
+        (pd.concat([PEOPLE, PEOPLE[["region"]]], axis=1), REGIONS, "by: 'region': 2 columns have"),
+        (pd.concat([PEOPLE, PEOPLE[["age"]]], axis=1), REGIONS, "columns: 'age': 2 columns have"),
+    ],
+)
+def test_groups_that_are_refused(frame: Any, groups: Any, text: str) -> None:
+    state = rng()
+    before = state.bit_generator.state
+    with pytest.raises(ValueError, match=text):
+        table(frame, groups=groups, rng=state)
+    assert state.bit_generator.state == before
+
+
+def test_tables_of_other_libraries() -> None:
+    wanted = table().estimates
+    for frame in (pl.from_pandas(PEOPLE), pa.Table.from_pandas(PEOPLE)):
+        pd.testing.assert_frame_equal(table(frame).estimates, wanted)
+    with pytest.raises(TypeError, match=r"got polars\..*LazyFrame; convert it"):
+        table(pl.from_pandas(PEOPLE).lazy())
+    for hidden in (pl.from_pandas(MISSING), pa.Table.from_pandas(MISSING)):
+        with pytest.raises(ValueError, match="columns: 'age': 3 of 80 values are missing"):
+            table(hidden)
+    doubled = pa.table([pa.array([1.0]), pa.array([2.0])], names=["age", "age"])
+    with pytest.raises(ConfigError, match="columns: 'age': 2 columns have this name; rename them"):
+        table(doubled, {"age": PUBLIC["age"]}, by=None, groups=None)
+
+
+def test_private_sizes_are_not_printed() -> None:
+    options: dict[str, Any] = {"columns": PRIVATE, "budget": ADD_REMOVE, "group_sizes": None}
+    for frame, groups in ((PEOPLE, ["north"]), (MISSING, REGIONS)):
+        with pytest.raises(ValueError, match=r"some (records|values)") as caught:
+            table(frame, groups=groups, **options)
+        assert not any(character.isdigit() for character in str(caught.value))

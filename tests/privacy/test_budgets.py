@@ -171,11 +171,20 @@ def test_no_privacy_is_no_noise() -> None:
 @pytest.mark.parametrize(
     ("notion", "amounts"),
     [(PureDP, (0.0,)), (PureDP, (math.inf,)), (ZCDP, (-1.0,)), (ZCDP, (math.nan,))]
-    + [(ApproxDP, (1.0, *rest)) for rest in ((0.0,), (1.0,), (), (1e-6, "uniform"))],
+    + [
+        (ApproxDP, (1.0, *rest))
+        for rest in ((0.0,), (1.0,), (), (1e-6, "uniform"), (5e-324,), (2.2e-308,))
+    ],
 )
 def test_amounts_that_are_no_guarantee_are_refused(notion: Any, amounts: tuple[Any, ...]) -> None:
     with pytest.raises(ConfigError, match=r"^(epsilon|rho|delta|noise_by): "):
         notion(*amounts)
+
+
+@pytest.mark.parametrize("noise", ["best", "analytic", "classical", "laplace", "tulap"])
+def test_the_smallest_delta_has_finite_noise(noise: Any) -> None:
+    budget = ApproxDP(1.0, float(np.finfo(float).tiny), noise)
+    assert np.isfinite(budget.noise(rng(), (5,), 1.0, 1.0)).all()
 
 
 @pytest.mark.parametrize(

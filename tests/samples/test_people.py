@@ -75,5 +75,5 @@ def test_numbers_of_records_are_moved_into_their_range() -> None:
 def test_what_is_no_dataset_of_people_is_refused(records: list[float], sizes: list[int]) -> None:
     with pytest.raises(ValueError, match="sizes"):
         PeopleSample(records, sizes)
-    with pytest.raises(ValueError, match="persons: 1 entries for 2 records"):
+    with pytest.raises(ValueError, match="persons: there are more or fewer than records"):
         person_rows([1.0, 2.0], ["a"], np.random.default_rng(0))
