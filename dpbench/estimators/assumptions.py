@@ -36,19 +36,21 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, betainc, ndtr
+from scipy.special import bdtr, bdtrc, betainc, betaincinv, ndtr, ndtri
 
 from dpbench.arrays import Floats
 from dpbench.errors import AssumptionWarning, to_one_line
 
 __all__ = [
-    "Assumption", "GaussianSpread", "MeanInBox", "MeanWithin", "MedianInBox", "MomentSpread",
-    "MostWithin", "RecordsInBall", "RecordsInBox", "warn_of_contradictions",
+    "Assumption", "GaussianShape", "GaussianSpread", "ManyDifferences", "MeanInBox", "MeanWithin",
+    "MedianInBox", "MomentSpread", "MostWithin", "RecordsInBall", "RecordsInBox",
+    "warn_of_contradictions",
 ]  # fmt: skip
 
 FALSE_ALARM = 1e-6  # largest probability of an alarm for data that satisfy an assumption
 SLACK = 2.0  # factor on the sigma of Gaussians up to which there is no alarm
 MAX_OUTSIDE = 0.1  # share of records outside of public bounds up to which there is no warning
+MIN_DIFFERENCES = 40.0  # least n P(X != X') at which errors of a mean are taken as normal
 MAX_TESTED = 10_000  # records that are tested, drawn at random from larger data
 
 
@@ -99,6 +101,60 @@ class GaussianSpread:
 
     def contradiction(self, records: Floats) -> str | None:
         return _describe_spread(self, records)
+
+
+@dataclass(frozen=True)
+class GaussianShape(GaussianSpread):
+    """Gaussian coordinates of an unknown standard deviation; `name` states who assumes it.
+
+    The median of m differences |X - X'| bounds sigma from above. Let j be its place from below. The
+    j-th of m uniform variables is below u with probability `FALSE_ALARM`, for a quantile u of the
+    beta distribution. Otherwise the median is at least sqrt(2) sigma Phi^-1((1 + u)/2). Then the
+    differences are tested as for this largest sigma. Because of `SLACK`, a false alarm of this
+    second test is far rarer than one of the first.
+    """
+
+    sigma: float = np.inf
+    name: str = "beta"
+
+    def contradiction(self, records: Floats) -> str | None:
+        lengths = _differences(records)
+        m, d = lengths.shape
+        if not m:
+            return None
+        place = (m + 1) // 2
+        u = float(betaincinv(place, m - place + 1, FALSE_ALARM / (2 * d)))
+        middle = np.sort(lengths, axis=0)[place - 1].max()
+        largest = float(middle / (np.sqrt(2) * ndtri((1 + u) / 2)))
+        found = _first_alarm(lengths, GaussianSpread(largest), pairs=True)
+        if found is None:
+            return super().contradiction(records)
+        return (
+            f"{self.name} assumes Gaussian records, but of {m:,} pairs of records half are within "
+            f"{_number(float(middle))}, and {found[0]:,} at least {_number(found[1])} apart"
+        )
+
+
+@dataclass(frozen=True)
+class ManyDifferences:
+    """Two of n records differ with a probability of at least min(1, `MIN_DIFFERENCES`/n).
+
+    If records differ more rarely, their mean hangs on a few records, and its error is not normal.
+    Of more than `MAX_TESTED` records only a part is tested, so large data give fewer alarms.
+    """
+
+    n: int
+    name: str = "beta"
+
+    def contradiction(self, records: Floats) -> str | None:
+        differ = np.asarray((_differences(records) > 0).any(axis=1))
+        count, pairs = int(differ.sum()), len(differ)
+        if bdtr(count, pairs, min(1.0, MIN_DIFFERENCES / self.n)) > FALSE_ALARM:
+            return None
+        return (
+            f"{self.name} assumes that the error of the mean is nearly normal, but only {count:,} "
+            f"of {pairs:,} pairs of records differ"
+        )
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,10 @@ distribution of min(sigma^2 Z^2, c) with Z = N(0, 1), so V does not depend on mu
 
 AW25 inverts such tests by simulation, for any private release (repro samples). Here the quantiles
 are computed, because means of n clipped records are normal up to an error of order 1/sqrt(n). This
-error, and records that are not Gaussian, are not covered. The released value is the estimate by
-indirect inference (WCA25): it solves M(mu, sigma) = A at the sigma that V suggests.
+error, and records that are not Gaussian, are not covered. Zeros and ones in [0, 1] are an example:
+with 1 in 50 records a one, n = 5000 and mu = 1 of Gaussian DP, every interval misses. The released
+value is the estimate by indirect inference (WCA25): it solves M(mu, sigma) = A at the sigma that V
+suggests.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ import numpy as np
 from scipy.special import erf, erfc, ndtr, ndtri
 
 from dpbench.arrays import Bools, Floats
-from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanInBox
+from dpbench.estimators.assumptions import Assumption, GaussianShape, GaussianSpread, MeanInBox
 from dpbench.estimators.base import Estimate
 from dpbench.estimators.clipped import _ClippingEstimator, noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive
@@ -69,6 +71,7 @@ RANGE = 1e6  # sigma is searched from (b - a)/RANGE to (b - a) RANGE
 class BergerBoosInterval(_ClippingEstimator):
     """Confidence interval for a Gaussian mean by inverted tests of a clipped mean (BB94, AW25).
 
+    The records must be Gaussian: on other records, intervals may always miss.
     `dpbench.estimators.berger_boos` derives the coverage; the docstring of
     `dpbench.estimators.intervals` has the sensitivities. The estimate is corrected for the bias of
     the clip.
@@ -82,8 +85,8 @@ class BergerBoosInterval(_ClippingEstimator):
         Known standard deviation of a record; the mean then has the whole budget. By default the
         standard deviation is estimated.
     beta : float in (0, 1)
-        Nominal probability that the interval misses the mean: exact for a known sigma, and an upper
-        bound otherwise.
+        Probability that the interval misses the mean of Gaussian records, up to the error of a
+        normal approximation: exact for a known sigma, and an upper bound otherwise.
     share : float in (0, 1)
         Share of the budget for the mean if the standard deviation is estimated.
     """
@@ -95,9 +98,9 @@ class BergerBoosInterval(_ClippingEstimator):
     share: Probability = 0.8
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
-        """Return the assumptions on the mean and, if sigma is known, on the spread."""
-        spread = [] if self.sigma is None else [GaussianSpread(self.sigma)]
-        return [MeanInBox(self.lower, self.upper), *spread]
+        """Return the assumptions on the mean, and on the spread or the shape of records."""
+        known = GaussianShape() if self.sigma is None else GaussianSpread(self.sigma)
+        return [MeanInBox(self.lower, self.upper), known]
 
     @property
     def most_at_once(self) -> int | None:

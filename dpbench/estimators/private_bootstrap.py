@@ -28,6 +28,13 @@ distances from C.
 3. Hence C -+ the half-width misses the mean of clipped records with probability at most beta, up
    to the two approximations by normal distributions.
 
+**Where it holds.** The approximations are good if the noise is larger than the spread of the mean,
+or if n is large. They fail for rare events with little noise: records without an event tell nothing
+of its frequency, and the error of the mean is skewed. In 4,000 simulations of zeros and ones, with
+halves and beta = 0.05, 7.8 per cent of the intervals missed at n = 2000, 1 in 1000 records a one
+and mu = 10 of Gaussian DP. At n = 50, 1 in 50 records a one and mu = 1000, 35 per cent missed. An
+`AssumptionWarning` is given if too few records differ. Skewed records at small n give no warning.
+
 WCA22 plugs in an estimate of v, and deconvolves the noisy means. Its interval lies between two
 quantiles of the deconvolved distribution, which does not include the noise of C.
 
@@ -38,6 +45,7 @@ N(1/2, 1) clipped to [0, 1], has no bias, because it is symmetric.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -45,6 +53,7 @@ from pydantic import Field, model_validator
 from scipy.special import chdtri, ndtr, ndtri
 
 from dpbench.arrays import Floats
+from dpbench.estimators.assumptions import Assumption, ManyDifferences
 from dpbench.estimators.base import Estimate
 from dpbench.estimators.clipped import _ClippingEstimator
 from dpbench.estimators.deconvolution import deconvolve
@@ -65,8 +74,9 @@ ROOT2 = float(np.sqrt(2))
 class PrivateBootstrapInterval(_ClippingEstimator):
     """Confidence interval from noisy means of bootstrap resamples (WCA22).
 
-    The interval is for the mean of clipped records; `dpbench.estimators.private_bootstrap` derives
-    its privacy and its coverage. The estimate is the average of the noisy means.
+    The interval is for the mean of clipped records. Its coverage is approximate, and fails for rare
+    events with little noise: `dpbench.estimators.private_bootstrap` derives privacy and coverage,
+    and has measured rates. The estimate is the average of the noisy means.
 
     Parameters
     ----------
@@ -76,7 +86,8 @@ class PrivateBootstrapInterval(_ClippingEstimator):
         Number B of resamples. Each has noise in proportion to sqrt(B), but the variance is
         estimated from B numbers.
     beta : float in (0, 1)
-        Nominal probability that the interval misses the mean.
+        Nominal probability that the interval misses the mean of clipped records, up to the
+        approximations.
     weights : {'multinomial', 'halves'}
         Weights of records in a resample. ``multinomial``: draws with replacement, under
         (epsilon, delta)-DP only, with delta >= 1e-8. ``halves``: one record of each pair, under
@@ -101,6 +112,9 @@ class PrivateBootstrapInterval(_ClippingEstimator):
                 f"resamples: {self.resamples}: must be even for weights: halves; add one"
             )
         return self
+
+    def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
+        return [*super().assumptions(n, d), ManyDifferences(n)]
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:

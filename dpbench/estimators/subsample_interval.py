@@ -97,7 +97,7 @@ class SubsampleInterval(Estimator):
         Estimator of the mean, its kind or its configuration, private or not. A private base has the
         whole budget on each part.
     beta : float in (0, 1)
-        Largest probability that the interval misses the mean.
+        Largest probability that the interval misses the mean, if `median_bias` is a bound.
     median_bias : float in [0, 0.5)
         Bound D: an output is below the mean with a probability of at most 1/2 + D, and above it
         too. A larger D allows for clipping and skewness, but needs more parts.

@@ -42,10 +42,11 @@ __all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP
 AMOUNTS = ("epsilon", "delta", "rho", "mu")
 
 MIN_AMOUNT = 1e-12  # smallest amount of a budget
+MAX_AMOUNT = 1e6  # largest amount of a budget
 MIN_CONVERTED_EPSILON = 1e-9  # smallest epsilon of a converted budget
 ROUNDING = 1e-10  # relative rounding error of conversions, below the tolerance of accounts
 Relation = Literal["replace", "add_remove"]
-Positive = Annotated[float, Field(gt=0, ge=MIN_AMOUNT, le=1e6)]
+Positive = Annotated[float, Field(gt=0, ge=MIN_AMOUNT, le=MAX_AMOUNT)]
 # A delta below the smallest normal double has few digits, and its reciprocal may be infinite.
 Delta = Annotated[float, Field(gt=0, ge=float(np.finfo(float).tiny), lt=1)]
 
@@ -343,14 +344,17 @@ class ZCDP(Budget):
         from scipy.optimize import brentq
 
         def excess(log_rho: float) -> float:
-            return cls(rho=np.exp(log_rho)).to_approx(budget.delta).epsilon - budget.epsilon
+            implied = approx_of_rho(float(np.exp(log_rho)), budget.delta)
+            return max(implied, MIN_CONVERTED_EPSILON) - budget.epsilon
 
         # The lower end is below epsilon^2/(16 ln(1/delta)), which the classical conversion allows
         # for epsilon <= ln(1/delta). The result is near epsilon unless delta is large.
         low = np.log(min(budget.epsilon, 1.0) ** 2 / (100 * np.log(np.e / budget.delta)))
         high = np.log(budget.epsilon)
         while excess(high) < 0:
-            high += 1
+            if high >= np.log(MAX_AMOUNT):
+                return cls(MAX_AMOUNT, neighbours=budget.neighbours)
+            high = min(high + 1, np.log(MAX_AMOUNT))
         low = max(low, np.log(MIN_AMOUNT))
         if excess(low) > 0:
             raise ValueError(f"no rho >= {MIN_AMOUNT:g} is within {budget}")

@@ -58,6 +58,7 @@ TAIL = 1e-11  # largest probability of sums of losses beyond the period
 MAX_COPIES = 30  # more copies of a record in a resample count as a sure failure
 STEPS = 16  # points of the privacy loss within one m
 MAX_POINTS = 1 << 20
+MAX_M = 8.0  # of the search: the standard deviation of noise is at least w/(8 n)
 
 
 def resampled_delta(epsilon: float, m: float, n: int, releases: int) -> float:
@@ -116,12 +117,14 @@ def resampled_sd(epsilon: float, delta: float, n: int, releases: int) -> float:
     -------
     float
         Standard deviation of the noise of each mean, for records in an interval of width n. For
-        another width w, multiply by w/n.
+        another width w, multiply by w/n. It is at least 1/`MAX_M`, also where less noise would do.
 
     Raises
     ------
     ValueError
-        If delta is below `MIN_DELTA`.
+        If delta is below `MIN_DELTA`, or so large that means without noise have it. All resamples
+        miss a record with probability (1 - 1/n)^(n B). So no noise has a delta above 1 minus this
+        probability, and there is no smallest noise.
     """
     from scipy.optimize import brentq
 
@@ -129,13 +132,21 @@ def resampled_sd(epsilon: float, delta: float, n: int, releases: int) -> float:
         raise ValueError(
             f"delta: {delta:g}: too small for noise of bootstrap means; at least {MIN_DELTA:g}"
         )
+    without_noise = float(-np.expm1(releases * binom.logpmf(0, n, 1 / n)))
+    if delta >= without_noise:
+        raise ValueError(
+            f"delta: {delta}: {releases} resamples of {n} records have this delta without noise; "
+            f"give a delta below {without_noise:g}"
+        )
 
     def excess(log_m: float) -> float:
         return float(np.log(resampled_delta(epsilon, float(np.exp(log_m)), n, releases) / delta))
 
     high = np.log(min(epsilon, 5.0) / np.sqrt(releases))
     while excess(high) < 0:
-        high += 1
+        if high >= np.log(MAX_M):
+            return 1 / MAX_M
+        high = min(high + 1, np.log(MAX_M))
     low = high - 1
     while excess(low) > 0:
         low -= 1

@@ -41,6 +41,7 @@ __all__ = ["draw", "upper_quantile", "upper_tail"]
 
 # A larger epsilon is replaced by this value, because b would underflow.
 MAX_EPSILON = 200.0
+TINY = 1e-200  # below, u + g may underflow, and a ratio to it overflow
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, ...], epsilon: float, delta: float) -> Floats:
@@ -82,7 +83,12 @@ def upper_quantile(upper: Floats, epsilon: float, delta: float) -> Floats:
     ndarray
     """
     epsilon, lost, c, g, centre = _constants(epsilon, delta)
-    r = np.log1p(np.maximum(c - upper, 0.0) / (upper + g))
+    small = np.asarray(upper + g < TINY)
+    r = np.log1p(np.maximum(c - upper, 0.0) / np.where(small, 1.0, upper + g))
+    if small.any():  # r is large, so that a difference of logarithms loses no digits
+        with np.errstate(divide="ignore"):
+            log_g = np.log(delta) - epsilon - np.log(lost)
+            r = np.where(small, np.log(c + g) - np.logaddexp(np.log(upper), log_g), r)
     k = np.floor(r / epsilon)
     outer = 0.5 + k - np.expm1(k * epsilon - r) / lost
     return np.asarray(np.where(upper < c, outer, (0.5 - upper) / centre))

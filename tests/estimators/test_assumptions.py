@@ -12,7 +12,14 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.errors import AssumptionWarning
 from dpbench.estimators import Estimator, assumptions, release
-from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanWithin, MomentSpread
+from dpbench.estimators.assumptions import (
+    Assumption,
+    GaussianShape,
+    GaussianSpread,
+    ManyDifferences,
+    MeanWithin,
+    MomentSpread,
+)  # fmt: skip
 from dpbench.estimators.catalogue import catalogue
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.testing import check_estimator
@@ -20,6 +27,7 @@ from dpbench.testing import check_estimator
 PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
 ADDED = PureDP(1.0, neighbours="add_remove")
 INCOMES = np.random.default_rng(0).lognormal(10.5, 0.6, 5000)  # their mean is 43,285
+RARE = np.repeat([0.0, 1.0], [490, 10])[np.random.default_rng(0).permutation(500)]
 VECTORS = np.random.default_rng(0).normal(5.0, 3.0, (2000, 3))
 
 
@@ -47,6 +55,11 @@ CONTRADICTED: list[tuple[Estimator, Floats, Budget, list[str]]] = [
      ["the median is assumed in [0, 10]"]),
     (est.SubsampleAggregate(buckets=50, lower=0, upper=9), INCOMES, PURE, ["all records"]),
     (est.NoisyvarInterval(lower=0, upper=1e6, sigma=1), INCOMES, PURE, ["sigma = 1"]),
+    (est.NoisyvarInterval(lower=0, upper=1e12), INCOMES**2, PURE, ["beta assumes Gaussian"]),
+    (est.ParametricBootstrapInterval(lower=0, upper=1), RARE, PURE, ["beta assumes Gaussian"]),
+    (est.BergerBoosInterval(lower=0, upper=1), RARE, PURE, ["beta assumes Gaussian records"]),
+    (est.PrivateBootstrapInterval(lower=0, upper=1, weights="halves"), RARE[:100], PURE,
+     ["only 1 of 50 pairs of records differ"]),
     (est.BinaryMean(), INCOMES, PURE, ["[0, 1]"]),
     (est.CoordinateWise(base=est.ClippedMean(lower=0, upper=1)), VECTORS, PURE, ["[0, 1]"]),
     (est.CoinPressMean(radius=1, sigma=1), VECTORS, RHO, ["sigma = 1", "radius = 1"]),
@@ -94,6 +107,11 @@ def test_an_estimator_without_bounds_assumes_nothing() -> None:
 
 def draw(tail: Assumption, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
     """Draw records at the edge of an assumption: heavy tails for a moment, twice a sigma."""
+    if isinstance(tail, GaussianShape):
+        return np.asarray(1e-3 * rng.standard_normal(shape))
+    if isinstance(tail, ManyDifferences):  # two records differ with probability MIN_DIFFERENCES/n
+        rate = min(1.0, assumptions.MIN_DIFFERENCES / tail.n)
+        return np.where(rng.random((shape[0], 1)) < np.sqrt(1 - rate), 0.0, rng.random(shape))
     if isinstance(tail, GaussianSpread):
         return 2 * tail.sigma * rng.standard_normal(shape)
     assert isinstance(tail, MomentSpread)
@@ -104,7 +122,16 @@ def draw(tail: Assumption, shape: tuple[int, ...], rng: np.random.Generator) -> 
     )
 
 
-@pytest.mark.parametrize("tail", [MomentSpread(2, 3), MomentSpread(4, 3), GaussianSpread(3)])
+@pytest.mark.parametrize(
+    "tail",
+    [
+        MomentSpread(2, 3),
+        MomentSpread(4, 3),
+        GaussianSpread(3),
+        GaussianShape(),
+        ManyDifferences(1000),
+    ],
+)
 @pytest.mark.parametrize("n", [1, 2, 3, 40, 1000])
 def test_false_alarms_are_as_rare_as_stated(
     monkeypatch: pytest.MonkeyPatch, tail: Any, n: int
@@ -115,7 +142,8 @@ def test_false_alarms_are_as_rare_as_stated(
     for _ in range(400):
         records = draw(tail, (n, 2), rng) + 7.0
         # The mean is at the end of its range.
-        both = tail, MeanWithin(7.0, tail)
+        located = not isinstance(tail, GaussianShape | ManyDifferences)
+        both = (tail, MeanWithin(7.0, tail)) if located else (tail, tail)
         found += [one.contradiction(records) is not None for one in both]
     assert (found <= stats.binom.isf(1e-6, 400, 0.05)).all()
 

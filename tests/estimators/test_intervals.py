@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -22,7 +23,7 @@ from dpbench.estimators import (
     ParametricBootstrapInterval,
 )
 from dpbench.jobs.composition import compose
-from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
+from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
 from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting
@@ -227,3 +228,21 @@ def test_the_noise_of_a_variance_has_its_sensitivity() -> None:
     scales = _scales(NOISY, 1e-9, setting)
     assert np.quantile(scales, 0.9) == pytest.approx(np.sqrt(sd * stats.norm.ppf(0.9)), rel=0.01)
     assert np.mean(scales == 0) == pytest.approx(0.5)  # where the noise is below 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "budget", "n", "stated"),
+    [
+        (NoisyvarInterval, GDP(1.0), 500, "8.9"),
+        (NoisyvarInterval, PureDP(1.0), 500, "6.9"),
+        (ParametricBootstrapInterval, PureDP(0.1), 10, "19"),
+        (ParametricBootstrapInterval, PureDP(0.1), 50, "11"),
+    ],
+)
+def test_docstrings_state_how_often_intervals_miss(
+    kind: Any, budget: Budget, n: int, stated: str
+) -> None:
+    """At the stated rate, 4000 intervals miss so rarely or often with probability 1e-6."""
+    assert re.search(rf"\b{stated}\s+per\s+cent", kind.__doc__)
+    rate, _ = _missed(kind(lower=-6, upper=6, beta=0.05, draws=399), budget, n, seed=8)
+    assert stats.binomtest(round(4000 * rate), 4000, float(stated) / 100).pvalue > 1e-6

@@ -20,7 +20,7 @@ from scipy import stats
 
 from dpbench.audit import noise_times
 from dpbench.distributions import Gaussian
-from dpbench.estimators import PrivateBootstrapInterval
+from dpbench.estimators import PrivateBootstrapInterval, private_bootstrap
 from dpbench.estimators.intervals import clipped_normal_moments
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
 from dpbench.privacy.resampling import resampled_sd
@@ -104,6 +104,23 @@ def test_intervals_miss_at_most_as_often_as_stated(weights: Any, noise: float) -
     assert np.mean((low > 0.5) | (high < 0.5)) < 0.124
     usual = 2 * stats.norm.isf(0.05) * math.hypot(root, noise / math.sqrt(b))
     assert usual < np.median(high - low) < (1.7 if noise < root else 6) * usual
+
+
+@pytest.mark.parametrize(
+    ("p", "n", "mu", "stated"), [(0.001, 2000, 10.0, "7.8"), (0.02, 50, 1000.0, "35")]
+)
+def test_the_stated_shares_of_rare_events_are_missed(
+    p: float, n: int, mu: float, stated: str
+) -> None:
+    """At the stated share, 500 intervals miss so rarely or often with probability 1e-6."""
+    assert f"{stated} per cent" in private_bootstrap.__doc__
+    estimator = PrivateBootstrapInterval(lower=0, upper=1, beta=0.05, weights="halves")
+    sample = DenseSample((rng().random((500, n)) < p).astype(float))
+    interval = estimator.run(sample, Ledger(GDP(mu), rng())).interval
+    assert interval is not None
+    low, high = interval
+    missed = int(((low > p) | (high < p)).sum())
+    assert stats.binomtest(missed, 500, float(stated) / 100).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("estimator", [BOOTSTRAP, HALVES])

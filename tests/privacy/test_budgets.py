@@ -13,7 +13,13 @@ from scipy import integrate, special, stats
 
 from dpbench.errors import ConfigError
 from dpbench.privacy import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.privacy.conversions import analytic_sd, gaussian_delta, mu_of_pure, rho_of_pure
+from dpbench.privacy.conversions import (
+    analytic_sd,
+    approx_of_rho,
+    gaussian_delta,
+    mu_of_pure,
+    rho_of_pure,
+)  # fmt: skip
 from tests.support import assert_follows, name, noise_law, rng
 
 PRIVATE: list[Budget] = [
@@ -215,3 +221,11 @@ def test_what_the_exponential_mechanism_may_choose_by_under_gdp(mu: float) -> No
     half, x = GDP(mu).exponential_epsilon / 2, np.linspace(-8, 8, 16_001)
     after, before = (stats.norm.ppf(special.expit(x + sign * half)) for sign in (1, -1))
     assert np.max(after - before) == pytest.approx(mu, rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.5, 1 - 2.0**-53])
+def test_a_large_epsilon_has_a_rho_within_its_range(delta: float) -> None:
+    """The largest rho of a budget is 1e6, and the search for it does not leave this range."""
+    rho = ZCDP.within(ApproxDP(1e6, delta)).rho
+    assert 9e5 < rho <= 1e6
+    assert approx_of_rho(rho, delta) <= 1e6 * (1 + 1e-9)

@@ -129,3 +129,21 @@ def test_sums_beyond_the_period_are_counted() -> None:
     sums = np.add.outer(np.add.outer(values, values), values)
     chances = np.multiply.outer(np.multiply.outer(weights, weights), weights)
     assert 0 < chances[sums > loss[-1] + 1e-9].sum() <= bound < 1
+
+
+@pytest.mark.parametrize(
+    ("delta", "n", "releases"), [(0.99, 2, 2), (0.87, 100, 2), (1 - 2.0**-53, 7, 9)]
+)
+def test_a_delta_of_means_without_noise_is_refused(delta: float, n: int, releases: int) -> None:
+    """Means without noise tell nothing of a record that is in none of the n B draws."""
+    assert delta > 1 - (1 - 1 / n) ** (n * releases)
+    with pytest.raises(ValueError, match=rf"^delta: {delta}: {releases} resamples .* give a delta"):
+        resampled_sd(1.0, delta, n, releases)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-12, 0.5), (1e6, 1e-8)])
+def test_the_search_ends_for_extreme_budgets(epsilon: float, delta: float) -> None:
+    with mock.patch.object(resampling, "MAX_POINTS", 1 << 14):  # 64 times faster
+        sd = resampled_sd.__wrapped__(epsilon, delta, 2, 2)
+        assert resampled_delta(epsilon, 1 / sd, 2, 2) <= delta
+    assert sd >= 1 / resampling.MAX_M

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, getcontext
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,27 @@ def test_names_of_streams_are_what_they_were() -> None:
     stream = 'ApproxDP{"delta": 0.1, "epsilon": 1.0, "noise_by": "best"}'
     assert canonical(ApproxDP(1.0, 0.1)) == stream
     assert ApproxDP(1.0, 0.1, "tulap").label == "approx_tulap"
+
+
+def exact_end(epsilon: float, delta: float) -> float:
+    """Return the largest Tulap noise in 450 digits, by adding steps of the density until 1/2."""
+    getcontext().prec = 450
+    b, c = (-Decimal(epsilon)).exp(), (1 - Decimal(delta)) / (1 + Decimal(epsilon).exp())
+    height, tail, end = 1 - 2 * c, c, Decimal("0.5")
+    while height * b < tail:
+        height *= b
+        tail, end = tail - height, end + 1
+    return float(end + tail / (height * b))
+
+
+@pytest.mark.parametrize("delta", [5e-324, 1e-300, 1e-200, 1e-20, 1e-6, 0.5, 1 - 2.0**-53])
+@pytest.mark.parametrize("epsilon", [1.0, 5.0, 36.0, 120.0, 200.0, 1e4, 1e6])
+def test_the_noise_ends_at_a_finite_point_for_every_budget(epsilon: float, delta: float) -> None:
+    """Products and ratios of e^-epsilon and delta underflow and overflow; the end does not."""
+    noise = ApproxDP(epsilon, delta).canonical_noise
+    expected = exact_end(min(epsilon, 200.0), delta)
+    assert noise.end == pytest.approx(expected, rel=1e-9)
+    points = noise.upper_quantile(np.array([5e-324, 1e-300, 1e-20, 0.4]))
+    assert (np.diff(points) <= 0).all()
+    assert 0 < points[-1] <= points[0] <= noise.end * (1 + 1e-12)
+    assert np.isfinite(noise.draw(rng(0), (100,))).all()
