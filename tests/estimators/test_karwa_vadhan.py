@@ -362,7 +362,7 @@ def exact_wrong_power(
 @pytest.mark.parametrize("budget", [PureDP(0.5), PureDP(5.0), ZCDP(0.02)], ids=name)
 @pytest.mark.parametrize("spare", [0, 2])
 def test_the_bound_on_a_wrong_power(budget: Budget, spare: int) -> None:
-    """The bound holds at every place of sigma^2 between two powers, and vanishes with many pairs."""
+    """The bound holds at every place of sigma^2 between two powers."""
     for pairs in (3, 100, 500, 1500):
         bound = wrong_power_probability(budget, pairs, 30.0, spare, 1.0)
         shares = [
