@@ -15,11 +15,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 from pydantic import Field
+from scipy.special import betaincinv
 
 from dpbench.analysis.claims import POINT, Claim, Curves, region
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.oracle import check_exact, exact_n, exact_values, first_n
-from dpbench.analysis.resample import Measurement, interval, replicates
+from dpbench.analysis.resample import LEVEL, Measurement, interval, replicates
 from dpbench.analysis.results import CURVE, Results, select_held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
 from dpbench.analysis.transfer import Transfer
@@ -443,7 +444,8 @@ class Limit(Claim):
 
     Each budget has its own worst case. It is chosen on one half of the trials and measured on the
     other half, because a maximum over noisy values is too high. If the metric has a sign, the worst
-    value is the value farthest from 0.
+    value is the value farthest from 0. The interval of a rate is that of Clopper and Pearson, which
+    is exact for every number of trials.
     """
 
     @property
@@ -457,6 +459,15 @@ class Limit(Claim):
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         row = [*CURVE, "distribution", "n"]
         return self._worst_curves(select_held_out(chosen, self.statement.metric, BUDGET, row))
+
+    def _interval(self, curve: pd.DataFrame, draws: Floats) -> Measurement:
+        if METRICS[self.statement.metric].statistic != "rate":
+            return super()._interval(curve, draws)
+        rate, trials, tail = float(draws[0][0]), int(curve["trials"].iloc[0]), (1 - LEVEL) / 2
+        events = round(rate * trials)
+        low = betaincinv(events, trials - events + 1, tail) if events else 0.0
+        high = betaincinv(events + 1, trials - events, 1 - tail) if events < trials else 1.0
+        return Measurement(rate, float(low), float(high))
 
     def _number(self, curve: pd.DataFrame, draws: Floats) -> Floats:
         return np.asarray(draws[0])

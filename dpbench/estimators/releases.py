@@ -233,7 +233,7 @@ def release(
     array = read_numbers(data, "data", vectors=True, show_counts=not n_is_private)
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least one is needed")
-    warn_of_contradictions(estimator, array, stacklevel=2)
+    warn_of_contradictions(estimator, array, stacklevel=2, budget=budget)
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
     estimate = estimator.run(sample, Ledger(budget or NonPrivate(), rng))

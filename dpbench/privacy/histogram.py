@@ -10,7 +10,9 @@ function of the noise, and M the number of empty bins. The largest noise of the 
 distribution function F^M, and its bin is uniform among the empty bins.
 
 Under (epsilon, delta)-DP there are two histograms, and `noise_on_all_bins` chooses one of them from
-public numbers. The first is the histogram of epsilon-DP, which leaves delta unused. The second is
+public numbers. With noise on all bins a failure is a wrong bin, and nothing shows it. So its
+probability is bounded by `wrong_bin_probability`, and a caller states the largest that it accepts.
+The first is the histogram of epsilon-DP, which leaves delta unused. The second is
 stability-based (KV18, Lemma 2.3; KSU20, Lemma 2.9): only the occupied bins get Laplace noise of
 scale 2/epsilon, and only noisy counts above a threshold are released. A bin that is occupied in
 only one of two neighbours holds one record. Its noisy count exceeds the threshold
@@ -20,6 +22,8 @@ threshold, the release is "no bin".
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,21 +38,29 @@ from dpbench.samples import Bins, Occupied, Sample
 
 __all__ = [
     "audit_pairs",
+    "failure_probability",
     "largest_noise",
     "noise_on_all_bins",
+    "overtaking_probability",
     "private_mode_bin",
+    "smallest_passing",
     "stability_threshold",
     "wrong_bin_probability",
 ]
 
-MISS_PROBABILITY = 0.1  # probability of a wrong bin at which two histograms are compared
-# The c at which this probability is reached, see `noise_on_all_bins`, step 2.
-RIVALS_AT_MISS = 0.051104
 NEGLIGIBLE_MISS = 1e-9  # probability of no release below which the stability histogram is kept
+MAX_RECORDS = 2**60  # numbers of records that are searched
 L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of the counts
 
 
-def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
+def private_mode_bin(
+    sample: Sample,
+    bins: Bins,
+    ledger: Ledger,
+    *,
+    held: float | None = None,
+    miss: float = 1.0,
+) -> Floats:
     """Release the left end of the histogram bin with the largest noisy count; spend the ledger.
 
     Parameters
@@ -60,11 +72,20 @@ def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
         must be public or computed from paid releases.
     ledger : Ledger
         Ledger, spent completely.
+    held : float, optional
+        Public lower bound on the records of a right bin, where all other bins with records are
+        right, too. By default a quarter of all records: if each bin has twice the width sqrt(2)
+        sd, for standard deviation sd, Chebyshev's inequality puts half of the records into two
+        bins.
+    miss : float in (0, 1]
+        Largest acceptable probability that an empty bin is released. By default any probability is
+        acceptable, for callers whose result may be an arbitrary bin.
 
     Returns
     -------
     ndarray of shape (trials,)
-        Left ends. With a stability-based histogram, NaN if no noisy count exceeds the threshold
+        Left ends. NaN where an empty bin might be released with a probability above `miss`. With a
+        stability-based histogram, also NaN if no noisy count exceeds the threshold
         `stability_threshold`.
 
     Raises
@@ -77,72 +98,92 @@ def private_mode_bin(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
     if added is budget and not np.all(np.isfinite(bins.count)):
         raise ValueError(f"a {budget.notion} histogram needs finitely many bins: give a radius")
     ledger.pay("fullest bin of a noisy histogram")
-    held = sample.occupied(bins)
-    starts = np.searchsorted(held.trial, np.arange(sample.trials))
-    noisy = held.count + ledger.noise_factor * added.noise(ledger.rng, held.count.shape, L1, L2)
+    full = sample.occupied(bins)
+    starts = np.searchsorted(full.trial, np.arange(sample.trials))
+    noisy = full.count + ledger.noise_factor * added.noise(ledger.rng, full.count.shape, L1, L2)
     largest = np.maximum.reduceat(noisy, starts)
     # Find the first occupied bin of each trial with the trial's largest noisy count.
-    at_top = np.flatnonzero(noisy == largest[held.trial])
-    best = held.index[at_top[np.searchsorted(held.trial[at_top], np.arange(sample.trials))]]
-    on_all = noise_on_all_bins(budget, bins.count, sample.n)
+    at_top = np.flatnonzero(noisy == largest[full.trial])
+    best = full.index[at_top[np.searchsorted(full.trial[at_top], np.arange(sample.trials))]]
+    held = sample.n / 4 if held is None else held
+    on_all = noise_on_all_bins(budget, bins.count, held, miss)
     if isinstance(budget, ApproxDP):
         best = np.where(on_all | (largest > stability_threshold(budget)), best, np.nan)
     if on_all.any():
-        empty = np.where(on_all, bins.count - np.diff(starts, append=held.trial.size), 0.0)
+        empty = np.where(on_all, bins.count - np.diff(starts, append=full.trial.size), 0.0)
         with noise_times(ledger.noise_factor):
             rival = largest_noise(added, empty, ledger.rng)
-        best = np.where(rival > largest, _empty_bin(held, starts, bins, empty, ledger.rng), best)
+        best = np.where(rival > largest, _empty_bin(full, starts, bins, empty, ledger.rng), best)
+        refused = on_all & (wrong_bin_probability(budget, bins.count - 1, held) > miss)
+        best = np.where(refused, np.nan, best)
     return ledger.record_output(bins.left(best))
 
 
-def noise_on_all_bins(budget: Budget, number: float | Floats, n: float) -> Bools:
+def noise_on_all_bins(
+    budget: Budget, number: float | Floats, held: float | Floats, miss: float = 1.0
+) -> Bools:
     """Return whether all bins of a histogram get noise, not only the occupied ones.
 
     Without a delta, all bins do. Under (epsilon, delta)-DP the choice depends on public numbers
-    only. Let b = 2/epsilon be the scale of the noise, M the number of bins, and s the number of
-    records in the fullest bin. Let p = 0.1 (`MISS_PROBABILITY`). Other occupied bins are neglected,
-    because they compete with the fullest bin in both histograms.
+    only. Let s (`held`) be the records of a right bin, and p the bound `wrong_bin_probability` on a
+    wrong bin for the lead s. Let b = 2/epsilon be the scale of the noise.
 
-    1. The stability-based histogram releases nothing if the noisy count is at most the threshold
-       1 + b ln(1/(2 delta)). Above the threshold this has the probability
-       e^(-(s - threshold)/b)/2. It is p for the s with s/b = epsilon/2 + ln(1/(4 p delta)).
-    2. With noise on all bins, let c = (M - 1) e^(-s/b)/2 be the expected number of empty bins with
-       a noise above s. Let Z be the noise of the fullest bin. Given Z, the number of empty bins
-       with a noise above s + Z is nearly Poisson with mean c e^(-Z/b). So an empty bin wins with
-       the probability 1 - E exp(-c e^(-Z/b)) = 1 - ((1 - e^-c)/c + E_2(c))/2, because e^(-Z/b) is
-       uniform on [0, 1], or the reciprocal of a uniform number, with probability 1/2 each. E_2 is
-       the exponential integral of order 2. The probability is p at c = 0.0511 (`RIVALS_AT_MISS`).
-    3. At the s of step 1, c is 2 p (M - 1) delta e^(-epsilon/2). If it is below 0.0511, which means
-       (M - 1) delta < 0.2555 e^(epsilon/2), noise on all bins needs fewer records for a right bin
-       with probability 1 - p. Then it is used, unless step 4 applies.
-    4. If there are many records, both histograms are right. The stability-based histogram is then
-       kept, because it releases no empty bin. The condition is that a bin with n/4 records is not
-       released with a probability of at most 1e-9 (`NEGLIGIBLE_MISS`). A bin near the mean holds a
-       quarter of the records, for example, if each bin has twice the width sqrt(2) sd, for
-       standard deviation sd. Chebyshev's inequality then puts half of the records into two bins.
+    The stability-based histogram releases nothing if no noisy count exceeds the threshold t. For a
+    right bin alone this has the probability q. It is 1 - e^(-(t - s)/b)/2 for s < t, and
+    e^(-(s - t)/b)/2 for s >= t. All bins get noise if p <= `miss`, p < q and q > 1e-9
+    (`NEGLIGIBLE_MISS`). Otherwise the stability-based histogram is used, because its failures show.
 
     Parameters
     ----------
     budget : Budget
         Budget of the histogram.
     number : float or ndarray of shape (trials,)
-        Number M of bins; may be infinite.
-    n : float
-        Number of records in the histogram, public.
+        Number of bins; may be infinite.
+    held : float or ndarray of shape (trials,)
+        Public lower bound on the records of a right bin, at least 0.
+    miss : float in (0, 1]
+        Largest acceptable probability of a wrong bin.
 
     Returns
     -------
-    ndarray of bool, in the shape of `number`
+    ndarray of bool, in the broadcast shape of `number` and `held`
     """
-    count = np.asarray(number, dtype=float)
+    wrong = wrong_bin_probability(budget, np.asarray(number, dtype=float) - 1, held)
     if not isinstance(budget, ApproxDP):
-        return np.ones(count.shape, dtype=bool)
-    half = budget.epsilon / 2
-    with np.errstate(divide="ignore"):  # a single bin has no rivals
-        log_rivals = np.log(2 * MISS_PROBABILITY * (count - 1)) + np.log(budget.delta) - half
-    few_bins = log_rivals < np.log(RIVALS_AT_MISS)  # step 3
-    enough = half - np.log(4 * budget.delta * NEGLIGIBLE_MISS)
-    return np.asarray(few_bins & (n / 4 * half < enough))
+        return np.ones(wrong.shape, dtype=bool)
+    nothing = _no_bin_probability(budget, held)
+    return np.asarray((wrong <= miss) & (wrong < nothing) & (nothing > NEGLIGIBLE_MISS))
+
+
+def failure_probability(budget: Budget, number: float | Floats, held: float | Floats) -> Floats:
+    """Return a bound on the probability that no right bin with `held` records is released.
+
+    Other bins with records are right, too. Under (epsilon, delta)-DP the bound is that of the
+    better histogram: the release is a wrong bin of `number` bins, or it is no bin.
+    """
+    wrong = wrong_bin_probability(budget, np.asarray(number, dtype=float) - 1, held)
+    if isinstance(budget, ApproxDP):
+        return np.minimum(wrong, _no_bin_probability(budget, held))
+    return wrong
+
+
+def smallest_passing(fails: Callable[[int], bool]) -> int:
+    """Return the smallest n >= 1 with `fails(n)` false, for a test that stays false from there."""
+    high = 1
+    while high < MAX_RECORDS and fails(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fails(middle) else (low, middle)
+    return high
+
+
+def _no_bin_probability(budget: ApproxDP, held: float | Floats) -> Floats:
+    """Return the probability that a stability-based histogram does not release one given bin."""
+    above = np.asarray(held, dtype=float) - stability_threshold(budget)
+    far = np.exp(-np.abs(above) * (budget.pure_epsilon / L1)) / 2
+    return np.where(above < 0, 1 - far, far)
 
 
 def wrong_bin_probability(budget: Budget, wrong: float | Floats, lead: float | Floats) -> Floats:
@@ -162,19 +203,55 @@ def wrong_bin_probability(budget: Budget, wrong: float | Floats, lead: float | F
     stability-based histogram releases no empty bin, so that there only occupied bins count as
     wrong bins.
     """
-    added = _noise_budget(budget)
+    scale, gaussian = _noise_scale(budget)
     lead = np.asarray(lead, dtype=float)
-    with np.errstate(divide="ignore", over="ignore"):  # no wrong bin; hardly any noise
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # no wrong bin; no noise
         log_wrong = np.log(np.asarray(wrong, dtype=float))
-        if isinstance(added, NonPrivate):
-            log_wins = np.where(lead > 0, -np.inf, 0.0)
-        elif added.gaussian(L1, L2):
-            sd = added.noise_tail(ndtr(np.asarray(-1.0)), L1, L2)
-            log_wins = log_ndtr(-lead / (np.sqrt(2) * sd))
-        else:
-            scale = added.noise_tail(np.exp(np.asarray(-1.0)) / 2, L1, L2)
-            log_wins = np.log((2 + lead / scale) / 4) - lead / scale
+        scales = np.where(lead > 0, np.minimum(lead / scale, np.finfo(float).max), 0.0)
+        log_wins = np.log(0.5 + scales / 4) - scales
+        if gaussian:
+            log_wins = log_ndtr(-scales / np.sqrt(2))
     return np.asarray(np.exp(np.minimum(log_wrong + log_wins, 0.0)))
+
+
+def overtaking_probability(budget: Budget, n: float, right: float, wrong: Floats) -> Floats:
+    """Return upper bounds on P(a wrong bin has a noisy count as large as a right bin).
+
+    The n records are independent. The right bin holds a record with probability at least `right`,
+    and wrong bin j with probability at most w_j (`wrong`). Let D be the difference of their counts,
+    wrong minus right, and Z' - Z the difference of their noises. By Chernoff's bound, for all
+    theta > 0,
+
+        P(D + Z' - Z >= 0) <= (1 + right (e^-theta - 1) + w_j (e^theta - 1))^n M(theta).
+
+    M is the moment generating function of Z' - Z. It is e^(theta^2 s^2) for Gaussian noise of
+    standard deviation s. It is (1 - theta^2 b^2)^-2 for Laplace noise of scale b, if theta < 1/b.
+    The right side falls with `right` and grows with w_j. The smallest value over a grid of theta is
+    returned, so that the bound holds whatever the grid.
+    """
+    scale, gaussian = _noise_scale(budget)
+    steps = np.geomspace(1e-3, 1.0, 80)
+    ends = np.minimum(12.0, 1 / scale) if scale else 12.0
+    theta = np.concatenate([ends * steps, ends * (1 - steps[:-1])])
+    if gaussian:
+        theta = np.concatenate([theta, 12 * steps])
+    with np.errstate(divide="ignore"):
+        log_moment = (
+            (theta * scale) ** 2
+            if gaussian
+            else -2 * np.log1p(-(np.minimum(theta * scale, 1) ** 2))
+        )
+    wrong = np.asarray(wrong, dtype=float)[..., None]
+    each = np.log1p(np.maximum(right * np.expm1(-theta) + wrong * np.expm1(theta), -1 + 1e-16))
+    return np.asarray(np.exp(np.minimum(n * each + log_moment, 0.0).min(axis=-1)))
+
+
+def _noise_scale(budget: Budget) -> tuple[float, bool]:
+    """Return the scale of a count's noise, and whether this is a Gaussian standard deviation."""
+    added = _noise_budget(budget)
+    gaussian = not isinstance(added, NonPrivate) and added.gaussian(L1, L2)
+    tail = ndtr(-1.0) if gaussian else np.exp(-1.0) / 2  # at one scale above 0
+    return float(added.noise_tail(np.asarray(tail), L1, L2)), gaussian
 
 
 def _noise_budget(budget: Budget) -> Budget:
@@ -191,7 +268,9 @@ def stability_threshold(budget: ApproxDP) -> float:
     return float(1 + L1 / budget.pure_epsilon * np.log(1 / (2 * budget.delta)))
 
 
-def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
+def audit_pairs(
+    n: int, bins: Bins, budget: Budget, *, held: float | None = None, miss: float = 1.0
+) -> list[Pair]:
     """Return pairs of datasets on which one record changes the fullest bin of a histogram.
 
     The pairs test `private_mode_bin`. In the first pair each of two adjacent bins holds half of the
@@ -208,6 +287,8 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
         Bins of the histogram.
     budget : Budget
         Privacy budget of the histogram.
+    held, miss : float
+        Arguments of `private_mode_bin`.
 
     Returns
     -------
@@ -217,14 +298,16 @@ def audit_pairs(n: int, bins: Bins, budget: Budget) -> list[Pair]:
     edge, width = float(bins.origin), float(np.asarray(bins.width))
     sides = np.where(np.arange(n) % 2 == 0, edge - width / 2, edge + width / 2)
     pairs = [Pair.replacing("across_a_bin_edge", sides, 0, edge + width / 2)]
-    if isinstance(budget, ApproxDP) and not noise_on_all_bins(budget, bins.count, n).all():
-        held = min(round(stability_threshold(budget)), n)
+    held = n / 4 if held is None else held
+    on_all = noise_on_all_bins(budget, bins.count, held, miss)
+    if isinstance(budget, ApproxDP) and not on_all.all():
+        passing = min(round(stability_threshold(budget)), n)
         # Spread the other records over the bins on the right. Records beyond the last bin would
         # all be counted in it.
         finite = bool(np.isfinite(bins.count))
         right = max(1.0, float(bins.first + bins.count - 1)) if finite else np.inf
         places = edge + width * (1.5 + np.arange(n + 1) % right)
-        places[:held] = edge + width / 2
+        places[:passing] = edge + width / 2
         pairs.append(Pair.replacing("at_the_threshold", places[:n], 0, places[n]))
     return pairs
 
@@ -259,7 +342,7 @@ def largest_noise(budget: Budget, draws: Floats, rng: np.random.Generator) -> Fl
 
 
 def _empty_bin(
-    held: Occupied, starts: NDArray[np.intp], bins: Bins, empty: Floats, rng: np.random.Generator
+    full: Occupied, starts: NDArray[np.intp], bins: Bins, empty: Floats, rng: np.random.Generator
 ) -> Floats:
     """Draw a uniformly random empty bin for each trial.
 
@@ -269,6 +352,6 @@ def _empty_bin(
     """
     rank = np.floor(rng.random(empty.size) * empty)
     first = np.broadcast_to(bins.first, empty.shape)
-    earlier = np.arange(held.trial.size) - starts[held.trial]
-    before = (held.index - first[held.trial] - earlier) <= rank[held.trial]
+    earlier = np.arange(full.trial.size) - starts[full.trial]
+    before = (full.index - first[full.trial] - earlier) <= rank[full.trial]
     return np.asarray(first + rank + np.add.reduceat(before.astype(float), starts))

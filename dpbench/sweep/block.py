@@ -136,7 +136,8 @@ class Block:
         ``core`` and ``spent`` keep their values. All others are infinite in this trial:
 
         - ``width``: width of a released interval;
-        - ``missed``: 1 if the target is outside the interval, else 0;
+        - ``missed``: 1 if the target is outside the interval, else 0. A declared failure without
+          an interval (NaN) is no miss, because it states nothing;
         - ``outside``: share of the records outside the interval;
         - ``width_ratio``: width divided by the width of the non-private interval mean +-
           z sigma/sqrt(n), where z is the normal quantile of the same miss probability;
@@ -387,10 +388,10 @@ def _measure_outputs(
     measurements: dict[str, Floats] = {}
     if estimate.interval is not None:
         low, high = estimate.interval
-        inside = (low <= law.target) & (law.target <= high)
+        outside = (law.target < low) | (high < law.target)
         share = 1 - sample.count(low, np.nextafter(high, np.inf)) / sample.n
         measurements["width"] = high - low
-        measurements["missed"] = 1.0 - np.asarray(inside, dtype=float)
+        measurements["missed"] = np.asarray(outside, dtype=float)
         measurements["outside"] = np.where(np.isnan(low), np.nan, share)
     if estimate.interval is not None and estimate.miss is not None:
         usual_width = -2 * ndtri(estimate.miss / 2) * np.sqrt(law.variance / sample.n)

@@ -128,7 +128,7 @@ REASONS: list[tuple[Estimator, Budget, Pair, bool, str]] = [
         "other noise: no step has additive",
     ),
     (
-        KarwaVadhanMean(radius=50, sigma=1),
+        KarwaVadhanMean(radius=10, sigma=1),
         PureDP(2.0),
         ends(),
         False,
