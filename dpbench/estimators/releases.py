@@ -237,7 +237,9 @@ def release(
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
     estimate = estimator.run(sample, Ledger(budget or NonPrivate(), rng))
-    value, ends = estimate.value, estimate.interval
+    # Copy, because the base of a view may hold values before noise.
+    value = estimate.value.copy()
+    ends = estimate.interval and (estimate.interval[0].copy(), estimate.interval[1].copy())
     if repeats is not None:
         return value if ends is None else Intervals(*ends, value, estimate.miss)
     if ends is not None:

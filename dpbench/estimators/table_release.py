@@ -14,6 +14,7 @@ from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.tables import Cell, TableMean
 from dpbench.privacy import Budget, Ledger
+from dpbench.privacy.account import Account
 from dpbench.samples import DenseSample
 
 if TYPE_CHECKING:  # slow to load
@@ -34,13 +35,14 @@ class TableRelease:
         failure, and for groups whose public size is 0.
     budget : Budget
         Budget of the whole table.
-    ledger : Ledger
-        Ledger of the release, with the cost of each column and group.
+    ledger : Account
+        Cost of each column and group. It holds no generator: the state of the generator that drew
+        the noise would undo the noise.
     """
 
     estimates: pd.DataFrame
     budget: Budget
-    ledger: Ledger
+    ledger: Account
 
     @property
     def receipt(self) -> str:
@@ -187,7 +189,7 @@ def release_table(
         values = np.column_stack([labels, values])
     ledger = Ledger(budget, rng)
     cells = table.release_cells(DenseSample(values[None]), ledger)
-    return TableRelease(_as_frame(cells, columns, names, by), budget, ledger)
+    return TableRelease(_as_frame(cells, columns, names, by), budget, ledger.copy_costs())
 
 
 def _sizes_are_public(budget: Budget, by: str | None, group_sizes: str | None) -> bool:

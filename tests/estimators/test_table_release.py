@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import pickle
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from dpbench.estimators import (
     release,
     table_release,
 )
-from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.tape import Tape
 from dpbench.registry import ConfigError
 from tests.support import rng
 
@@ -192,3 +194,25 @@ def test_columns_that_contradict_their_estimator_are_named() -> None:
     assert [str(warning.message).split(", but")[0] for warning in warned] == [
         f"age, {region}: ClippedMean: it assumes records in [0, 50]" for region in REGIONS[:2]
     ]
+
+
+def test_a_table_holds_no_generator_and_no_value_before_noise() -> None:
+    """A generator's state undoes the noise, so that no attribute may lead to one."""
+    released = table(budget=PureDP(1.0))
+    seen: list[Any] = []
+
+    def walk(value: Any) -> None:
+        if any(value is other for other in seen):
+            return
+        seen.append(value)
+        assert not isinstance(value, np.random.Generator | np.random.BitGenerator | Ledger | Tape)
+        parts = value.values() if isinstance(value, dict) else value
+        for part in parts if isinstance(value, dict | list | tuple) else ():
+            walk(part)
+        for part in getattr(value, "__dict__", {}).values():
+            walk(part)
+
+    walk(released)
+    again = pickle.loads(pickle.dumps(released))  # noqa: S301, our own
+    walk(again)
+    assert (again.receipt, again.spent) == (released.receipt, released.spent)
