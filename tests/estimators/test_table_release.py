@@ -213,6 +213,6 @@ def test_a_table_holds_no_generator_and_no_value_before_noise() -> None:
             walk(part)
 
     walk(released)
-    again = pickle.loads(pickle.dumps(released))  # noqa: S301, our own
+    again = pickle.loads(pickle.dumps(released))
     walk(again)
     assert (again.receipt, again.spent) == (released.receipt, released.spent)

@@ -280,7 +280,9 @@ def test_parts_for_rows_cost_as_much_as_all_rows_of_a_record(budget: Budget) -> 
             assert start == pytest.approx(budget.delta)
         half = part.split(0.5)[0]
         half.pay()
-        assert all(0 < found < all_ for found, all_ in zip(account.spent, budget.amounts))
+        assert all(
+            0 < found < all_ for found, all_ in zip(account.spent, budget.amounts, strict=True)
+        )
         part.split(0.5)[0].pay()
         assert account.spent == pytest.approx(budget.amounts, rel=1e-9)
         with pytest.raises(OverdraftError):
@@ -297,7 +299,7 @@ def test_a_copy_of_the_costs_has_no_generator(budget: Budget) -> None:
     first.repeated(3).add_noise(np.zeros(3), 1.0)
     for part in second.parallel(2):
         part.for_rows(2).pay()
-    bare = pickle.loads(pickle.dumps(account.copy_costs()))  # noqa: S301, our own
+    bare = pickle.loads(pickle.dumps(account.copy_costs()))
     assert (bare.receipt(), bare.spent, bare.share) == (
         account.receipt(), account.spent, account.share,
     )  # fmt: skip
