@@ -12,7 +12,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.privacy.budgets import Budget, _BadEvent
-from dpbench.privacy.neighbours import group_budget, replacement_budget, row_budget
+from dpbench.privacy.neighbours import group_budget, replacement_budget
 
 __all__ = ["Account", "OverdraftError", "check_number"]
 
@@ -92,7 +92,7 @@ class Account:
         spent = type(self.budget)(*self.budget.amounts_of(total), **relation)
         return np.asarray(notion.cost_of(_in_relation_of(notion, spent, self._rows)))
 
-    def split(self, *parts: float | Budget) -> list[Self]:
+    def split(self, *parts: float | Budget, rows: int = 1) -> list[Self]:
         """Split the budget among successive steps on one dataset, because their costs add up.
 
         Parameters
@@ -102,6 +102,10 @@ class Account:
             must imply a guarantee in this budget's notion of privacy. If this budget is for
             replaced records, a part may be for added or removed records. A replaced record is one
             of each, so the part costs its `dpbench.privacy.neighbours.replacement_budget`.
+        rows : int
+            Largest number of records of a part that a record of this budget has, for example the
+            rows of a person. Parts then cost what group privacy implies, so give them as budgets
+            (`dpbench.privacy.neighbours.row_budget`).
 
         Returns
         -------
@@ -117,8 +121,10 @@ class Account:
             guarantee in the notion of this budget.
         """
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
-        self._reserve(*budgets)
-        children = [self._part(budget) for budget in budgets]
+        check_number("rows", rows)
+        whole = budgets if rows == 1 else [_in_relation_of(self.budget, b, rows) for b in budgets]
+        self._reserve(*whole)
+        children = [self._part(budget, rows) for budget in budgets]
         self._groups += [[child] for child in children]
         return children
 
@@ -135,19 +141,6 @@ class Account:
         children = [self._part(self.budget) for _ in range(parts)]
         self._groups.append(children)
         return children
-
-    def for_rows(self, rows: int) -> Self:
-        """Return one account for added and removed rows, of which a record has at most `rows`.
-
-        It has the largest budget whose guarantee for rows implies the guarantee of this account
-        for records, by group privacy (`dpbench.privacy.neighbours.row_budget`). Examples are the
-        rows of a person, and a record that is replaced: it is removed, and another is added.
-        """
-        check_number("rows", rows)
-        child = self._part(row_budget(self.budget, rows), rows)
-        self._reserve(self.budget)
-        self._groups.append([child])
-        return child
 
     def allow_failure(self, delta: float) -> None:
         """Pay for an event of probability at most `delta` in which later steps are not private.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -132,19 +132,50 @@ def person_rows(values: ArrayLike, persons: Sequence[Hashable], rng: np.random.G
     [[1.0, 5.0, 0.0], [2.0, 7.0, 7.0]]
     """
     numbers = np.asarray(values, dtype=float)
-    _, person = np.unique(np.asarray(persons), return_inverse=True)
+    person = index_persons(persons)
     if numbers.ndim != 1 or not numbers.size or person.shape != numbers.shape:
         raise ValueError(
             f"persons: {person.size} entries for {numbers.size} records; give one for each record"
         )
-    shuffled = rng.permutation(numbers.size)
+    return arrange_by_person(numbers[:, None], person, rng)
+
+
+def index_persons(persons: Iterable[Hashable]) -> Ints:
+    """Return for each record the index of its person, from 0, in the order of identifiers."""
+    return np.unique(np.asarray(persons), return_inverse=True)[1].astype(np.int64)
+
+
+def arrange_by_person(
+    records: Floats, person: Ints, rng: np.random.Generator, cap: int | None = None
+) -> Floats:
+    """Arrange records as `person_rows` does, with at most `cap` records of each person.
+
+    Parameters
+    ----------
+    records : ndarray of shape (records, k)
+        Records of k numbers.
+    person : ndarray of int, shape (records,)
+        Index of the person of each record, from 0; each person has a record.
+    rng : Generator
+        Source of the random order. It decides which records are kept.
+    cap : int, optional
+        Largest number of records to keep; by default all are kept.
+
+    Returns
+    -------
+    ndarray of shape (n, 1 + M k)
+        Number m of kept records of each person, the m records in a random order, then zeros. M is
+        the largest m.
+    """
+    shuffled = rng.permutation(person.size)
     order = shuffled[np.argsort(person[shuffled], kind="stable")]
     sizes = np.bincount(person)
-    rows = np.zeros((sizes.size, 1 + sizes.max()))
-    place = np.arange(numbers.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    rows[:, 0] = sizes
-    rows[person[order], 1 + place] = numbers[order]
-    return rows
+    place = np.arange(person.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    if cap is not None:
+        order, place, sizes = order[place < cap], place[place < cap], np.minimum(sizes, cap)
+    rows = np.zeros((sizes.size, sizes.max(), records.shape[1]))
+    rows[person[order], place] = records[order]
+    return np.column_stack([sizes, rows.reshape(sizes.size, -1)])
 
 
 def people_in(sample: Sample) -> PeopleSample | None:

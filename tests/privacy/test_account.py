@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy.neighbours import row_budget
 from tests.privacy.ledgers import ledger
 
 BUDGETS: list[Budget] = [PureDP(0.8), ZCDP(0.1), GDP(0.7), ApproxDP(0.8, 1e-5)]
@@ -226,6 +227,10 @@ def test_the_share_that_is_spent_is_that_of_the_least() -> None:
     assert account.share == pytest.approx(0.5)
 
 
+def for_rows(account: Ledger, rows: int) -> Ledger:
+    return account.split(row_budget(account.budget, rows), rows=rows)[0]
+
+
 SPLITS: dict[str, Callable[[Ledger, int], list[Ledger]]] = {
     "equal": lambda account, k: account.split(*[1 / k] * k),
     "unequal": lambda account, k: account.split(*np.arange(1, k + 1) / (k * (k + 1) / 2)),
@@ -236,7 +241,7 @@ SPLITS: dict[str, Callable[[Ledger, int], list[Ledger]]] = {
     "nested": lambda account, k: [
         cell for part in account.split(0.3, 0.7) for cell in part.split(*[1 / k] * k)
     ],
-    "rows": lambda account, k: account.for_rows(k).split(*[1 / k] * k),
+    "rows": lambda account, k: for_rows(account, k).split(*[1 / k] * k),
 }
 MORE: list[Budget] = [PureDP(1.0), PureDP(0.3), ZCDP(0.5), GDP(1.1), ApproxDP(0.7, 1e-6)]
 
@@ -268,7 +273,7 @@ def test_parts_for_rows_cost_as_much_as_all_rows_of_a_record(budget: Budget) -> 
     """Gaussian or Laplace noise that hides one row is moved by all rows of a record at once."""
     for neighbours, rows in (("replace", 5), ("add_remove", 5), ("add_remove", 1)):
         account = ledger(replace(budget, neighbours=neighbours))  # type: ignore[type-var]
-        part, steps = account.for_rows(rows), rows * (2 if neighbours == "replace" else 1)
+        part, steps = for_rows(account, rows), rows * (2 if neighbours == "replace" else 1)
         assert (part.budget.neighbours, part.steps) == ("add_remove", steps)
         power = 2 if budget.notion == "zcdp" else 1
         assert part.budget.amounts[0] == pytest.approx(budget.amounts[0] / steps**power)
@@ -288,7 +293,9 @@ def test_parts_for_rows_cost_as_much_as_all_rows_of_a_record(budget: Budget) -> 
         with pytest.raises(OverdraftError):
             account.split(1e-6)
     with pytest.raises(ValueError, match="rows is 0; at least one is needed"):
-        ledger(budget).for_rows(0)
+        ledger(budget).split(budget, rows=0)
+    with pytest.raises(OverdraftError):  # rows of a person cost more than one
+        ledger(budget).split(row_budget(budget, 2), rows=3)
 
 
 @each
@@ -298,7 +305,7 @@ def test_a_copy_of_the_costs_has_no_generator(budget: Budget) -> None:
     first, second = account.split(0.25, 0.75)
     first.repeated(3).add_noise(np.zeros(3), 1.0)
     for part in second.parallel(2):
-        part.for_rows(2).pay()
+        for_rows(part, 2).pay()
     bare = pickle.loads(pickle.dumps(account.copy_costs()))
     assert (bare.receipt(), bare.spent, bare.share) == (
         account.receipt(), account.spent, account.share,
