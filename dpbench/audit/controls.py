@@ -356,6 +356,7 @@ class IgnoredCap(Control):
     n: ClassVar[int] = 8
     d: ClassVar[int | None] = 9
     relations: ClassVar[tuple[Relation, ...]] = ("replace", "add_remove")
+    estimand: ClassVar[str] = "table"
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return self._table.estimate(sample, ledger)
