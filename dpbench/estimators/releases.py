@@ -197,14 +197,15 @@ def release(
         If the data are empty, NaN or infinite, if `repeats` is below 1, or if the estimator does
         not support the data or the budget.
     TypeError
-        If the budget is a number, or `rng` a seed.
+        If the budget is a number, or `rng` a seed. Errors that depend on the data are not private:
+        do not publish them.
 
     Warns
     -----
     AssumptionWarning
         If the data contradict the assumptions of the estimator, by `Estimator.assumptions`. The
-        warning looks at the data, so it is not private and for simulation only. For data that
-        satisfy an assumption its probability is at most 1e-6.
+        warning looks at the data, so it is not private and for simulation only. It prints counts,
+        also if n is private. For data that satisfy an assumption its probability is at most 1e-6.
 
     Examples
     --------

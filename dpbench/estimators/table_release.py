@@ -148,15 +148,18 @@ def release_table(
     ------
     ConfigError
         If an argument does not fit the table, or an estimator does not support its part of the
-        budget. Nothing is released.
+        budget.
     ValueError
-        If a value is missing or infinite, or the table has no record. Nothing is released.
+        If a value is missing or infinite, or the table has no record. No noise is drawn and no
+        budget is spent. But errors and their messages depend on the records, so they are not
+        private: do not publish them.
 
     Warns
     -----
     AssumptionWarning
         If the numbers of a column in a group contradict the assumptions of its estimator, as in
-        `dpbench.release`.
+        `dpbench.release`. The warning looks at the records, so it is not private either. It prints
+        counts, also if n is private.
 
     References
     ----------

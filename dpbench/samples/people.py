@@ -45,7 +45,7 @@ class PeopleSample(DenseSample):
         one_dataset = self.sizes.strides[0] == self.starts.strides[0] == 0
         self._distinct = slice(1) if one_dataset else slice(None)  # trials to compute
         if self.flat.size < (self.starts[self._distinct] + self.sizes[self._distinct]).max():
-            raise ValueError(f"sizes: they exceed the {self.flat.size} records")
+            raise ValueError("sizes: they add up to more than the records; give all records")
         super().__init__(self._means())
 
     def kept_means(self, cap: int) -> Floats:

@@ -289,7 +289,8 @@ HUGE = PureDP(1e6, neighbours="add_remove")
 
 
 def visits(budget: Budget = HUGE, seed: int = 0, **options: Any) -> TableRelease:
-    given = {"by": "region", "groups": REGIONS, "person": "who", "cap": 5, **options}
+    given: dict[str, Any] = {"by": "region", "groups": REGIONS, "person": "who", "cap": 5}
+    given |= options
     return dpbench.release_table(VISITS, AGES, budget, rng=rng(seed), **given)
 
 
@@ -335,9 +336,9 @@ def test_rows_of_a_person_share_the_budget(relation: Any, steps: int) -> None:
 def test_people_that_are_refused(options: dict[str, Any], text: str) -> None:
     state = rng()
     before = state.bit_generator.state
-    given = {"by": "region", "groups": REGIONS, "person": "who", "cap": 5, "columns": AGES}
+    given: dict[str, Any] = {"by": "region", "groups": REGIONS, "person": "who", "cap": 5}
     given |= options
-    columns = {"age": given.pop("columns")["age"]}
+    columns = {"age": given.pop("columns", AGES)["age"]}
     with pytest.raises(ConfigError, match=text):
         dpbench.release_table(VISITS, columns, PureDP(1.0), rng=state, **given)
     assert state.bit_generator.state == before

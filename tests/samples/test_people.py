@@ -85,7 +85,7 @@ def test_one_dataset_is_held_once_and_without_padding() -> None:
     """Releases repeated on one table share its records, so that memory is that of the means."""
     rng, trials = np.random.default_rng(0), 300
     persons = np.repeat(np.arange(200), [500, *[3] * 199])
-    rows = person_rows(rng.normal(size=persons.size), persons, rng)  # 99% are padding
+    rows = person_rows(rng.normal(size=persons.size), persons.tolist(), rng)  # 99% are padding
     repeated = np.broadcast_to(rows, (trials, *rows.shape))
     tracemalloc.start()
     people = people_in(DenseSample(repeated))
