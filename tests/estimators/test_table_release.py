@@ -233,11 +233,11 @@ NOISES: list[Budget] = [
 @pytest.mark.parametrize("budget", NOISES, ids=name)
 def test_the_accuracy_of_a_cell_is_that_of_its_noise(budget: Budget) -> None:
     """Compare with exact laws, and with 20,000 releases; false alarms have probability 1e-6."""
-    accuracy = table(budget=budget, split={"income": 3, "age": 1}).accuracy
+    accuracy: Any = table(budget=budget, split={"income": 3, "age": 1}).accuracy
     assert accuracy.index.tolist() == REGIONS
     for column, share, width in (("income", 0.75, 100), ("age", 0.25, 50)):
         part, step = budget.fraction(share), width / 40
-        found = accuracy.loc["north", column]
+        found: Any = accuracy.loc["north", column]
         law = additive(part, step, step)
         assert found["noise_sd"] == pytest.approx(np.sqrt(law.variance), rel=1e-4)
         assert found["noise_q90"] == pytest.approx(law.isf(0.05), rel=1e-6)
@@ -247,7 +247,7 @@ def test_the_accuracy_of_a_cell_is_that_of_its_noise(budget: Budget) -> None:
         exact = np.clip(data, 0, width).mean()
         within = int((np.abs(released - exact) <= found["noise_q90"]).sum())
         assert stats.binomtest(within, 20_000, 0.9).pvalue > 1e-6 / 2
-    west = accuracy.loc["west", "age"]
+    west: Any = accuracy.loc["west", "age"]
     assert np.isnan([west["noise_sd"], west["noise_q90"]]).all()
     assert west["unknown"] == "the group is empty"
 
