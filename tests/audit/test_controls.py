@@ -33,7 +33,7 @@ BEST = {
     "add_remove_median": "around_the_quantile",
     "noiseless_queries": "between_two_counts", "reused_noise": "two_clusters",
     "unsorted_sensitivity": "in_the_middle", "public_weights": "to_many_records",
-    "ignored_cap": "to_an_empty_group",
+    "ignored_cap": "alone_to_the_other_end",
     "add_remove_sum": "ends_of_the_clip", "replace_sum": "ends_of_the_clip_right",
     "slightly_small_sensitivity": "ends_of_the_clip", "two_looks_at_spread": "one_to_the_far_end",
 }  # fmt: skip
