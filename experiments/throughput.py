@@ -2,7 +2,8 @@
 
 It prints a table and writes ``results/throughput.csv``. Timings are noisy and depend on the
 machine. Therefore each value is a ratio of two times that are measured alternately, the median over
-repetitions. Only the last two values are seconds, because they are waiting times of a user.
+repetitions. Only the last three values are not ratios: two waiting times of a user in seconds, and
+the memory of a release in gigabytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,6 +21,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from dpbench import release
 from dpbench.distributions import (
     Distribution,
     Gaussian,
@@ -28,6 +31,7 @@ from dpbench.distributions import (
     TwoPoint,
 )
 from dpbench.estimators import (
+    BoundedContributionMean,
     ClippedMean,
     CoinPressMean,
     Estimator,
@@ -44,7 +48,7 @@ from dpbench.output.files import atomic
 from dpbench.output.terminal import say
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.runner.execute import Runner, compute
-from dpbench.samples import DenseSample
+from dpbench.samples import DenseSample, person_rows
 from dpbench.sweep.block import BlockTask, Setting, block_trials, run_block
 
 REPEATS = 5
@@ -308,6 +312,23 @@ def first_block_seconds() -> float:
     return statistics.median(once() for _ in range(3))
 
 
+def gigabytes_of_people() -> float:
+    """Return the peak memory of 2,000 releases of 331,095 records of 4,037 people.
+
+    A person has up to 546 records and most have few, so that 85% of a padded table is padding.
+    """
+    rng = np.random.default_rng(0)
+    sizes = np.rint(1 + 545 * np.linspace(0, 1, 4037) ** 5.73).astype(int)
+    persons = np.repeat(np.arange(sizes.size), sizes)
+    tracemalloc.start()
+    rows = person_rows(rng.random(persons.size), persons.tolist(), rng)
+    mean = BoundedContributionMean(lower=0, upper=1, cap=20)
+    release(mean, rows, PureDP(1.0), rng=rng, repeats=2000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 1e9
+
+
 def vectors() -> list[tuple[str, Callable[[], float], str]]:
     """Return the measurements in 50 dimensions; see `measurements`."""
     return [
@@ -384,6 +405,7 @@ def measurements() -> list[tuple[str, Callable[[], float], str]]:
         *cells(),
         ("seconds for --help", help_seconds, "< 1.5"),
         ("seconds to the first block on disk", first_block_seconds, "< 1.5"),
+        ("gigabytes for 2000 releases of people", gigabytes_of_people, "< 1"),
     ]
 
 

@@ -45,7 +45,7 @@ from dpbench.audit.half_additive import HALF
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.budgets import _BadEvent
-from dpbench.privacy.neighbours import Pair, replacement_budget
+from dpbench.privacy.neighbours import Pair, group_budget
 from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import DenseSample
 
@@ -138,8 +138,8 @@ class _PaymentLedger(Ledger):
 
     times, weight = 1, 1.0
 
-    def _part(self, budget: Budget) -> Any:
-        part = super()._part(budget)
+    def _part(self, budget: Budget, rows: int = 1) -> Any:
+        part = super()._part(budget, rows)
         part.times, part.weight = self.times, self.weight
         return part
 
@@ -158,7 +158,7 @@ class _PaymentLedger(Ledger):
         super().pay(mechanism, sensitivity)
         assert isinstance(self.tape, _PaymentTape)
         # The tape states sensitivities for all steps between neighbours: convert the budget, too.
-        budget = self.budget if self.steps == 1 else replacement_budget(self.budget)
+        budget = self.budget if self.steps == 1 else group_budget(self.budget, self.steps)
         self.tape.paid.append(_Payment(budget, mechanism, self.times, self.weight))
 
 

@@ -2,20 +2,21 @@
 
 If an audit misses a control, its other results show nothing. Controls are audited on the catalogue
 of pairs like other estimators. Each has a mistake found in published code, except
-`SlightlySmallSensitivity` and `PublicWeights`. They have a separate registry, so no sweep can name
-them.
+`SlightlySmallSensitivity`, `PublicWeights` and `IgnoredCap`. They have a separate registry, so no
+sweep can name them.
 """
 
 from __future__ import annotations
 
 from abc import ABC
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Bools, Floats
 from dpbench.audit.task import Way
-from dpbench.estimators import Estimate, Estimator
+from dpbench.estimators import Estimate, Estimator, TableMean
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.geometric_histogram import magnitudes
@@ -338,6 +339,40 @@ class PublicWeights(Control):
         return [Pair.replacing("to_many_records", rows, 0, many)]
 
 
+class _UncappedTable(TableMean):
+    """Broken table that keeps all rows of a person, and pays for `cap` rows."""
+
+    def _kept_rows(self, people: Floats) -> tuple[Floats, Bools]:
+        return TableMean._kept_rows(replace(self, cap=people.shape[2]), people)
+
+
+@validated
+class IgnoredCap(Control):
+    """Broken mean of a table of people that ignores its cap of 1 row for each person.
+
+    A record holds the number of a person's rows, then 4 rows with a group and a number.
+    """
+
+    n: ClassVar[int] = 8
+    d: ClassVar[int | None] = 9
+    relations: ClassVar[tuple[Relation, ...]] = ("replace", "add_remove")
+    estimand: ClassVar[str] = "table"
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        return self._table.estimate(sample, ledger)
+
+    @property
+    def _table(self) -> TableMean:
+        columns = {"x": {"kind": "transformed_noise_mean", "lower": -1, "upper": 1}}
+        return _UncappedTable(columns=columns, groups=["first", "second"], cap=1)
+
+    def shape(self, record: tuple[int, ...]) -> tuple[int, ...]:
+        return (2,)
+
+    def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
+        return self._table.audit_pairs(n, d, budget)
+
+
 @validated
 class NoiselessQueries(Control):
     """Broken sparse vector technique: its threshold gets noise, but its queries get none.
@@ -419,6 +454,7 @@ CONTROLS: tuple[Control, ...] = tuple(
         ReusedNoise,
         UnsortedSensitivity,
         PublicWeights,
+        IgnoredCap,
         NoiselessQueries,
         SlightlySmallSensitivity,
         TwoLooksAtSpread,

@@ -45,6 +45,9 @@ class Estimate:
         Error bound that the estimator guarantees with probability 1 - beta.
     core : (trials,) array, optional
         Mean weight that a filter of outliers gives to the records, in [0, 1]; never released.
+    noise : pair of a (trials,) array and a Budget, optional
+        Sensitivity and budget of the noise of a number, if `value` is a value plus additive noise
+        whose law is public (`Budget.noise`).
     """
 
     value: Floats
@@ -54,6 +57,7 @@ class Estimate:
     scale: Floats | None = None
     accuracy: float | None = None
     core: Floats | None = None
+    noise: tuple[Floats, Budget] | None = None
 
     def reshaped(self, shape: tuple[int, ...]) -> Estimate:
         """Return a copy with `value` and `before_noise` in another shape.

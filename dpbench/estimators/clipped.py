@@ -129,7 +129,9 @@ def noisy_clipped_mean(
     """
     clipped = sample.clipped_mean(centre - half_width, centre + half_width)
     step = 2 * half_width / sample.n
-    return Estimate(add_box_noise(clipped, step, ledger, independent=independent), clipped)
+    value = add_box_noise(clipped, step, ledger, independent=independent)
+    noise = np.broadcast_to(step, clipped.shape), ledger.budget
+    return Estimate(value, clipped, noise=noise if clipped.ndim == 1 else None)
 
 
 @validated

@@ -198,14 +198,15 @@ def release(
         If the data are empty, missing, infinite or no numbers, if `repeats` is below 1, or if the
         estimator does not support the data or the budget.
     TypeError
-        If the budget is a number, or `rng` a seed.
+        If the budget is a number, or `rng` a seed. Errors that depend on the data are not private:
+        do not publish them.
 
     Warns
     -----
     AssumptionWarning
         If the data contradict the assumptions of the estimator, by `Estimator.assumptions`. The
-        warning looks at the data, so it is not private and for simulation only. For data that
-        satisfy an assumption its probability is at most 1e-6.
+        warning looks at the data, so it is not private and for simulation only. It prints counts,
+        also if n is private. For data that satisfy an assumption its probability is at most 1e-6.
 
     Examples
     --------
@@ -237,7 +238,9 @@ def release(
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
     estimate = estimator.run(sample, Ledger(budget or NonPrivate(), rng))
-    value, ends = estimate.value, estimate.interval
+    # Copy, because the base of a view may hold values before noise.
+    value = estimate.value.copy()
+    ends = estimate.interval and (estimate.interval[0].copy(), estimate.interval[1].copy())
     if repeats is not None:
         return value if ends is None else Intervals(*ends, value, estimate.miss)
     if ends is not None:

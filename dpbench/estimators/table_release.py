@@ -14,9 +14,12 @@ from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.tables import Cell, TableMean
 from dpbench.privacy import Budget, Ledger
+from dpbench.privacy.account import Account
 from dpbench.samples import DenseSample
 from dpbench.samples.labels import index_labels, match_labels, read_labels, type_names
+from dpbench.samples.people import arrange_by_person, index_persons
 from dpbench.samples.records import read_numbers, table_of
+from dpbench.seeds import check_generator
 
 if TYPE_CHECKING:  # slow to load
     import pandas as pd
@@ -36,13 +39,20 @@ class TableRelease:
         failure, and for groups whose public size is 0.
     budget : Budget
         Budget of the whole table.
-    ledger : Ledger
-        Ledger of the release, with the cost of each column and group.
+    ledger : Account
+        Cost of each column and group. It holds no generator: the state of the generator that drew
+        the noise would undo the noise.
+    accuracy : DataFrame
+        A row for each group and three columns for each released column: ``(NAME, "noise_sd")``,
+        the standard error that noise causes; ``(NAME, "noise_q90")``, the 0.9 quantile of the
+        absolute noise; and ``(NAME, "unknown")``, why they are NaN, or blank text. They depend on
+        public numbers and releases only. The errors of sampling and of clipping come on top.
     """
 
     estimates: pd.DataFrame
     budget: Budget
-    ledger: Ledger
+    ledger: Account
+    accuracy: pd.DataFrame
 
     @property
     def receipt(self) -> str:
@@ -67,6 +77,8 @@ def release_table(
     *,
     by: str | None = None,
     groups: Iterable[Any] | None = None,
+    person: str | None = None,
+    cap: int | None = None,
     group_sizes: Literal["public", "private"] | None = None,
     split: Literal["equal", "sensitivity"] | Mapping[str, float] = "equal",
     units: Mapping[str, float] | None = None,
@@ -86,6 +98,11 @@ def release_table(
     - If neighbours replace a record and ``group_sizes="private"``, a record may move to another
       group. It is removed from one group and added to another, so the table is released with half
       of epsilon or mu, or a quarter of rho. Group sizes are private.
+
+    If a person may have several rows, give the column `person` and a `cap`. Neighbours then add,
+    remove or replace a person with all rows. At most `cap` rows of each person are kept, drawn at
+    random, and each row is released with a smaller budget, so that all of them together cost the
+    budget. The number of rows of a person is private, and so are group sizes.
 
     If group sizes are private, estimators must keep n private, as `TransformedNoiseMean` and
     `NormalizedSumMean` do. The docstring of `dpbench.estimators.tables` derives these costs.
@@ -109,9 +126,15 @@ def release_table(
         the categories of the column `by`, which then must be a pandas Categorical.
         (``astype("category")`` reads the categories from the records, so list public groups in that
         case.)
+    person : str, optional
+        Column with the person of each row. By default each row is a record of its own, and two rows
+        of one person are protected one at a time only.
+    cap : int in [1, 1e6], optional
+        Number of rows that are kept of each person, required with `person`. The others are dropped.
+        Noise grows in proportion to it. Choose it from public knowledge, not from the table.
     group_sizes : {'public', 'private'}, optional
         Required with `by` if neighbours replace a record, see above. If neighbours add or remove a
-        record, sizes are private.
+        record, or with `person`, sizes are private.
     split : {'equal', 'sensitivity'} or mapping of str to float
         Shares of the budget for the columns, or their weights; see `TableMean`.
     units : mapping of str to float, optional
@@ -124,21 +147,24 @@ def release_table(
     Returns
     -------
     TableRelease
-        Estimates as a DataFrame, groups by columns, and the receipt.
+        Estimates and accuracy as DataFrames, groups by columns, and the receipt.
 
     Raises
     ------
     ConfigError
         If an argument does not fit the table, or an estimator does not support its part of the
-        budget. Nothing is released.
+        budget.
     ValueError
-        If a value is missing or infinite, or the table has no record. Nothing is released.
+        If a value is missing or infinite, or the table has no record. No noise is drawn and no
+        budget is spent. But errors and their messages depend on the records, so they are not
+        private: do not publish them.
 
     Warns
     -----
     AssumptionWarning
         If the numbers of a column in a group contradict the assumptions of its estimator, as in
-        `dpbench.release`.
+        `dpbench.release`. The warning looks at the records, so it is not private either. It prints
+        counts, also if n is private.
 
     References
     ----------
@@ -172,34 +198,56 @@ def release_table(
             "units: split='sensitivity' compares errors of different columns; give the size of an "
             "error that counts as 1 for each column, such as units={'income': 1000, 'age': 1}"
         )
-    show_counts = budget.neighbours != "add_remove"  # else n is private
+    # Of private numbers of records, messages say nothing.
+    show_counts = budget.neighbours != "add_remove" and person is None
     labels, names = _read_groups(frame, by, groups, show_counts)
-    sizes_are_public = _sizes_are_public(budget, by, group_sizes)
+    sizes_are_public = _sizes_are_public(budget, by, group_sizes, person, cap)
     table = TableMean(
         columns=dict(columns),
         groups=_receipt_names(names),
         labels=labels.tolist() if sizes_are_public else None,
+        cap=cap,
         split=split if isinstance(split, str) else dict(split),
         units=dict(units or {}),
     )
     if reason := table.refusal(budget):
         raise ConfigError(f"columns: {reason}")
     values = _read_columns(frame, columns, show_counts)
+    people = None if person is None else index_persons(_column(frame, person, "person"), "person")
+    check_generator(rng)
     for group in np.unique(labels):
         for column, name in zip(values.T, columns, strict=True):
             place = f"{name}, {names[group]}: "
             warn_of_contradictions(table.columns[name], column[labels == group], 2, place)
     if not sizes_are_public:
         values = np.column_stack([labels, values])
+    if people is not None:
+        values = arrange_by_person(values, people, rng, cap)
     ledger = Ledger(budget, rng)
     cells = table.release_cells(DenseSample(values[None]), ledger)
-    return TableRelease(_as_frame(cells, columns, names, by), budget, ledger)
+    estimates = _as_frame(cells, columns, names, by)
+    accuracy = _accuracy(cells, table, estimates.index)
+    return TableRelease(estimates, budget, ledger.copy_costs(), accuracy)
 
 
-def _sizes_are_public(budget: Budget, by: str | None, group_sizes: str | None) -> bool:
+def _sizes_are_public(
+    budget: Budget, by: str | None, group_sizes: str | None, person: str | None, cap: int | None
+) -> bool:
     """Return whether the number of records of every group is public; raise if that is not said."""
+    if (person is None) != (cap is None):
+        raise ConfigError(
+            "cap: with the column person, give the number of rows to keep of a person"
+            if cap is None
+            else f"cap: {cap!r}: it bounds the rows of a person; give the column of persons, too"
+        )
     if group_sizes not in (None, "public", "private"):
         raise ConfigError(f"group_sizes: {group_sizes!r}: give 'public' or 'private'")
+    if person is not None:
+        if group_sizes == "public":
+            raise ConfigError(
+                "group_sizes: 'public': the number of rows of a person is private; leave it out"
+            )
+        return False
     if budget.neighbours == "add_remove":
         if group_sizes == "public":
             raise ConfigError(
@@ -316,3 +364,42 @@ def _as_frame(
     # Without a type of objects, pandas would turn groups such as 1 and 2.5 into one type.
     kept = object if len({type(group) for group in groups}) > 1 else None
     return pd.DataFrame(released, index=pd.Index(groups, name=by, dtype=kept, tupleize_cols=False))
+
+
+def _accuracy(
+    cells: Mapping[Cell, Estimate], table: TableMean, groups: pd.Index[Any]
+) -> pd.DataFrame:
+    """Return the size of the noise of each cell, or why it is unknown; see `TableRelease`."""
+    import pandas as pd
+
+    statistics = ["noise_sd", "noise_q90", "unknown"]
+    names = pd.MultiIndex.from_product([list(table.columns), statistics])
+    rows = [
+        [
+            entry
+            for name, column in table.columns.items()
+            for entry in _noise_of_cell(cells.get((group, name)), column, table)
+        ]
+        for group in range(len(groups))
+    ]
+    return pd.DataFrame(rows, index=groups, columns=names)
+
+
+def _noise_of_cell(
+    cell: Estimate | None, column: Estimator, table: TableMean
+) -> tuple[float, float, str]:
+    """Return standard deviation and 0.9 quantile of the noise, and blank text or a reason."""
+    if table.labels is None:
+        reason = "n is private, and the noise of a mean is proportional to 1/n"
+    elif cell is None:
+        reason = "the group is empty"
+    elif cell.interval is not None:
+        reason = "the interval states the error"
+    elif cell.noise is None:
+        reason = f"{type(column).__name__} does not add noise of a public law to a mean"
+    elif np.isnan(cell.value[0]):
+        reason = "the estimator declares failure"
+    else:
+        sensitivity, budget = float(cell.noise[0][0]), cell.noise[1]
+        return sensitivity * budget.noise_sd(), sensitivity * budget.noise_quantile(0.1), ""
+    return np.nan, np.nan, reason

@@ -25,6 +25,20 @@ Groups. Let the estimator of a cell (a group and a column) see the records of it
 3. Neighbours replace a record, and the group of every record is public and fixed. Then neighbours
    differ in the numbers of one record, and the sizes of all groups are public. The groups pay in
    parallel, by estimators with a public n. Nothing is released from an empty group.
+4. Neighbours add, remove or replace a person, who may have many rows in several groups. A row has a
+   group and d numbers. At most r = `cap` rows of each person are kept, drawn at random. Fix the
+   rows that are kept of all other people. Then the kept rows of neighbours differ by k steps, each
+   of which adds or removes one row: k = r if a person is added or removed, and k = 2r if a person
+   is replaced. It does not matter in which groups these rows are. A step costs what case 1 says.
+   So, by group privacy, b pays for a table whose budget for added and removed rows is
+   `dpbench.privacy.neighbours.row_budget` of b: epsilon/k; rho/k^2; mu/k; or
+   (epsilon/k, delta/(1 + e^(epsilon/k) + ... + e^((k - 1) epsilon/k))).
+   The rows that are kept of other people have one distribution on both sides, because each person's
+   rows are drawn independently of all other rows. A guarantee that holds for each outcome of this
+   draw holds for the mixture: inequalities P <= e^epsilon Q + delta are averaged, Renyi divergences
+   are jointly quasi-convex, and trade-off functions are convex. The number of a person's rows is
+   private, and so are the sizes of all groups. So the estimators must keep n private under both
+   relations. Cases 1 and 2 are this case for one row of each person.
 """
 
 from __future__ import annotations
@@ -35,13 +49,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from dpbench.arrays import Floats, Ints
+from dpbench.arrays import Bools, Floats, Ints
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import as_private_base
 from dpbench.estimators.columns import Unit, best_shares
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.budgets import Relation
-from dpbench.privacy.neighbours import Pair, removal_budget
+from dpbench.privacy.neighbours import Pair, row_budget
 from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
 from dpbench.samples.base import AddRemoveView
@@ -64,6 +78,11 @@ class TableMean(Estimator):
     If `labels` is None, the first coordinate of a record says its group: rounded down, and moved
     into 0 to G - 1 for G groups. The other coordinates are its columns.
 
+    If `cap` is given, a record is a person. Its first coordinate is the number m of the person's
+    rows. The rows follow, in a random order that does not depend on their values, then zeros. A row
+    has the coordinates of a record without `cap`. `dpbench.samples.person_rows` arranges numbers in
+    this way, and `dpbench.release_table` arranges tables.
+
     Parameters
     ----------
     columns : mapping of str to estimator
@@ -74,6 +93,9 @@ class TableMean(Estimator):
     labels : list of int, optional
         Public index of the group of every record, from 0; neighbours then replace the numbers of a
         record and keep its group. None (the default) if groups are private.
+    cap : int in [1, 1e6], optional
+        Number of rows that are kept of each person. Noise grows in proportion to it, and other rows
+        are dropped. Choose it without looking at the data. None (the default): a record is a row.
     split : {'equal', 'sensitivity'} or mapping of str to float
         Shares of the budget of the columns. ``equal``: equal shares. ``sensitivity``: the shares
         that minimise the sum of the squared errors in a group, if the noise of a column is
@@ -90,12 +112,14 @@ class TableMean(Estimator):
         default_factory=lambda: ["all"]
     )
     labels: list[Annotated[int, Field(ge=0)]] | None = None
+    cap: Annotated[int, Field(ge=1, le=10**6)] | None = None
     split: Literal["equal", "sensitivity"] | dict[str, Weight] = "equal"
     units: dict[str, Unit] = Field(default_factory=dict)
     relations: ClassVar[tuple[Relation, ...]] = ("replace", "add_remove")
     multivariate: ClassVar[bool] = True
     estimand: ClassVar[str] = "table"
     bounded_in: ClassVar[None] = None
+    added_parameters: ClassVar[dict[str, Any]] = {"cap": None}
 
     @field_validator("columns")
     @classmethod
@@ -106,6 +130,8 @@ class TableMean(Estimator):
     def _check_names(self) -> Self:
         if self.labels is not None and max(self.labels, default=0) >= len(self.groups):
             raise ValueError(f"labels: {max(self.labels)}: there are {len(self.groups)} groups")
+        if self.labels is not None and self.cap is not None:
+            raise ValueError("labels: the groups of a person's rows are private; leave out labels")
         names = set(self.columns)
         if isinstance(self.split, dict) and set(self.split) != names:
             raise ValueError(f"split: give a weight for each column: {', '.join(self.columns)}")
@@ -164,9 +190,8 @@ class TableMean(Estimator):
         return ""
 
     def _group_budget(self, budget: Budget) -> Budget:
-        """Return the budget of the records of one group, if `budget` pays for the table."""
-        private_groups = self.labels is None and budget.neighbours == "replace"
-        return removal_budget(budget) if private_groups else budget
+        """Return the budget of the rows of one group, if `budget` pays for the table."""
+        return budget if self.labels is not None else row_budget(budget, self.cap or 1)
 
     def shape(self, record: tuple[int, ...]) -> tuple[int, ...]:
         return (len(self.groups) * len(self.columns),)
@@ -212,7 +237,11 @@ class TableMean(Estimator):
         """
         values = self._values(sample)
         group_budget = self._group_budget(ledger.budget)
-        inner = ledger if group_budget is ledger.budget else ledger.split(group_budget)[0]
+        inner = (
+            ledger
+            if group_budget is ledger.budget
+            else ledger.split(group_budget, rows=self.cap or 1)[0]
+        )
         cells: dict[Cell, Estimate] = {}
         samples = list(self._group_samples(values))
         shares = self.shares(ledger.budget).tolist()
@@ -229,11 +258,33 @@ class TableMean(Estimator):
         whole = sample.whole if isinstance(sample, AddRemoveView) else sample
         if not isinstance(whole, DenseSample) or not whole.vectors:
             raise ValueError("a table needs vectors that are all held, in a DenseSample")
-        expected = len(self.columns) + (self.labels is None)
-        if whole.d != expected:
+        if not self._fits(whole.d):
             names = [*([] if self.labels is not None else ["group"]), *self.columns]
-            raise ValueError(f"expected {expected} coordinates ({', '.join(names)}), got {whole.d}")
+            rows = "" if self.cap is None else "1 for the number of rows, and for each row "
+            raise ValueError(
+                f"expected {rows}{len(names)} coordinates ({', '.join(names)}), got {whole.d}"
+            )
         return whole.values
+
+    def _fits(self, d: int | None) -> bool:
+        """Return whether records of d coordinates fit the table."""
+        width = len(self.columns) + (self.labels is None)
+        if d is None or self.cap is None:
+            return d == width
+        return d > width and (d - 1) % width == 0
+
+    def _kept_rows(self, people: Floats) -> tuple[Floats, Bools]:
+        """Return the first `cap` rows of all people, (trials, rows, 1 + columns), and which exist.
+
+        Rows that do not exist are padding.
+        """
+        assert self.cap is not None
+        trials, n, d = people.shape
+        width = 1 + len(self.columns)
+        most = min(self.cap, (d - 1) // width)
+        exists = np.arange(most) < np.maximum(np.floor(people[..., :1]), 1.0)
+        rows = people[..., 1 : 1 + most * width].reshape(trials, n * most, width)
+        return rows, exists.reshape(trials, n * most)
 
     def _group_samples(self, values: Floats) -> Iterator[tuple[int, list[Sample]]]:
         """Yield the index of each group, and a sample of numbers for each of its columns.
@@ -241,9 +292,12 @@ class TableMean(Estimator):
         Groups whose size is public and 0 are left out.
         """
         if self.labels is None:
+            exists: Bools | bool = True
+            if self.cap is not None:
+                values, exists = self._kept_rows(values)
             labels: Ints = np.clip(np.floor(values[..., 0]), 0, len(self.groups) - 1).astype(int)
             for group in range(len(self.groups)):
-                member = labels == group
+                member = (labels == group) & exists
                 yield group, [GroupSample(x, member) for x in np.moveaxis(values[..., 1:], 2, 0)]
             return
         if len(self.labels) != values.shape[1]:
@@ -257,10 +311,11 @@ class TableMean(Estimator):
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         """Return pairs in which a record moves to another group, or to the other end of all bounds.
 
-        The record is alone in a group, or all other records are in its group. The list is empty if
-        records of `d` coordinates do not fit the table.
+        The record is alone in a group, or all other records are in its group. All rows of a person
+        move, or all but one vanish. The list is empty if records of `d` coordinates do not fit the
+        table.
         """
-        if d != len(self.columns) + (self.labels is None):
+        if d is None or not self._fits(d):
             return []
         ends = [
             [float(getattr(column, end, None) or default) for column in self.columns.values()]
@@ -272,13 +327,27 @@ class TableMean(Estimator):
             return [Pair.replacing("to_the_other_end", flat, 0, high)]
         last = float(len(self.groups) - 1)
         first, other = np.append(0.0, low), np.append(last, high)
-        many = np.tile(first, (n - 1, 1))
         pairs = {
             "to_an_empty_group": (first, other),
             "alone_to_the_other_end": (np.append(last, low), other),
             "to_the_other_end": (first, np.append(0.0, high)),
         }
+        if self.cap is None:
+            many = np.tile(first, (n - 1, 1))
+        else:
+            most = (d - 1) // first.size
+            many = np.tile(_person(first, 1, most), (n - 1, 1))
+            to_one_row = _person(np.append(0.0, high), most, most), _person(first, 1, most)
+            pairs = {
+                name: (_person(record, most, most), _person(by, most, most))
+                for name, (record, by) in pairs.items()
+            } | ({"to_one_row": to_one_row} if most > 1 else {})
         return [
             Pair.replacing(name, np.vstack([record, many]), 0, by)
             for name, (record, by) in pairs.items()
         ]
+
+
+def _person(row: Floats, rows: int, most: int) -> Floats:
+    """Return the record of a person with a number of equal rows, padded to `most` rows."""
+    return np.concatenate([[rows], np.tile(row, rows), np.zeros((most - rows) * row.size)])

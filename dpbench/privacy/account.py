@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from functools import cache, reduce
 from typing import Any, Self
@@ -11,11 +12,12 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.privacy.budgets import Budget, _BadEvent
-from dpbench.privacy.neighbours import replacement_budget
+from dpbench.privacy.neighbours import group_budget, replacement_budget
 
 __all__ = ["Account", "OverdraftError", "check_number"]
 
-SLACK = 1e-9  # relative tolerance for the rounding of sums of shares
+# Relative tolerance for rounding. A sum of shares that exceeds a budget by no more is the budget.
+SLACK = 1e-9
 
 
 class OverdraftError(RuntimeError):
@@ -39,18 +41,28 @@ class Account:
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.name = ""
+        self._rows = 1  # rows of this account that make up a record of the account it is a part of
         self._reserved = (0.0,) * len(budget.amounts)
         self._mechanism: str | None = None  # the mechanism that spent the budget
         self._groups: list[list[Self]] = []  # the parts in a group are parallel
 
-    def _part(self, budget: Budget) -> Self:
-        """Return a new account that holds `budget`, a part of this account's budget."""
-        return type(self)(budget)
+    def _part(self, budget: Budget, rows: int = 1) -> Self:
+        """Return a new account that holds `budget`, a part of this account's budget.
+
+        A record of this account has at most `rows` records of the new account.
+        """
+        part = type(self)(budget)
+        part._rows = rows
+        return part
 
     @property
     def spent(self) -> tuple[float, ...]:
-        """Privacy parameters, such as epsilon and delta, that mechanisms have spent so far."""
-        return self.budget.amounts_of(self._cost_in(self.budget))
+        """Privacy parameters, such as epsilon and delta, that mechanisms have spent so far.
+
+        They never exceed the budget by rounding.
+        """
+        amounts = self.budget.amounts_of(self._cost_in(self.budget))
+        return tuple(map(_without_rounding, amounts, self.budget.amounts))
 
     @property
     def share(self) -> float:
@@ -59,27 +71,28 @@ class Account:
         For an (epsilon, delta)-DP budget, it is the smaller of the fractions of epsilon and delta.
         """
         costs = zip(self._cost_in(self.budget), self.budget.cost, strict=True)
-        return min((float(spent / cost) for spent, cost in costs), default=1.0)
+        shares = (_without_rounding(spent / cost, 1.0) for spent, cost in costs)
+        return min(shares, default=1.0)
 
     def _cost_in(self, notion: Budget) -> Floats:
         if self._mechanism is not None:
-            return np.asarray(notion.cost_of(_in_relation_of(notion, self.budget)))
+            return np.asarray(notion.cost_of(_in_relation_of(notion, self.budget, self._rows)))
         # Parts compose in the notion of this account, and the total is converted once.
-        total = np.zeros(len(self.budget.amounts))
         # Cache costs, because `repeated` lists one child many times.
         cost = cache(lambda child: child._cost_in(self.budget))
-        for group in self._groups:
-            total += reduce(np.maximum, map(cost, group))
+        nothing = np.zeros(len(self.budget.amounts))
+        costs = [nothing, *(reduce(np.maximum, map(cost, group)) for group in self._groups)]
+        total = np.array([math.fsum(amounts) for amounts in zip(*costs, strict=True)])
         same_relation = notion.neighbours == self.budget.neighbours
-        if type(notion) is type(self.budget) and same_relation:
+        if type(notion) is type(self.budget) and same_relation and self._rows == 1:
             return total
         if not total.any():  # a budget of 0 does not exist, so it cannot be converted
             return np.zeros(len(notion.amounts))
         relation: Any = {"neighbours": self.budget.neighbours}
         spent = type(self.budget)(*self.budget.amounts_of(total), **relation)
-        return np.asarray(notion.cost_of(_in_relation_of(notion, spent)))
+        return np.asarray(notion.cost_of(_in_relation_of(notion, spent, self._rows)))
 
-    def split(self, *parts: float | Budget) -> list[Self]:
+    def split(self, *parts: float | Budget, rows: int = 1) -> list[Self]:
         """Split the budget among successive steps on one dataset, because their costs add up.
 
         Parameters
@@ -89,6 +102,10 @@ class Account:
             must imply a guarantee in this budget's notion of privacy. If this budget is for
             replaced records, a part may be for added or removed records. A replaced record is one
             of each, so the part costs its `dpbench.privacy.neighbours.replacement_budget`.
+        rows : int
+            Largest number of records of a part that a record of this budget has, for example the
+            rows of a person. Parts then cost what group privacy implies, so give them as budgets
+            (`dpbench.privacy.neighbours.row_budget`).
 
         Returns
         -------
@@ -104,8 +121,10 @@ class Account:
             guarantee in the notion of this budget.
         """
         budgets = [p if isinstance(p, Budget) else self.budget.fraction(p) for p in parts]
-        self._reserve(*budgets)
-        children = [self._part(budget) for budget in budgets]
+        check_number("rows", rows)
+        whole = budgets if rows == 1 else [_in_relation_of(self.budget, b, rows) for b in budgets]
+        self._reserve(*whole)
+        children = [self._part(budget, rows) for budget in budgets]
         self._groups += [[child] for child in children]
         return children
 
@@ -170,6 +189,23 @@ class Account:
             mechanism += f", sensitivity {low:.6g}" + (f" to {high:.6g}" if high > low else "")
         self._mechanism = mechanism
 
+    def copy_costs(self) -> Account:
+        """Return a copy with all costs and no means to draw or repeat noise, for publication.
+
+        A ledger holds the generator of its noise. Whoever has its state can subtract the noise.
+        """
+        copies: dict[int, Account] = {}  # `repeated` lists one account many times
+
+        def copied(account: Account) -> Account:
+            if id(account) not in copies:
+                copies[id(account)] = bare = Account(account.budget)
+                bare.name, bare._rows = account.name, account._rows
+                bare._reserved, bare._mechanism = account._reserved, account._mechanism
+                bare._groups = [[copied(part) for part in group] for group in account._groups]
+            return copies[id(account)]
+
+        return copied(self)
+
     def receipt(self) -> str:
         """Return a receipt: a line for each part of the budget, then the privacy parameters left.
 
@@ -212,16 +248,22 @@ class Account:
         self._reserved = reserved
 
 
-def _in_relation_of(budget: Budget, part: Budget) -> Budget:
+def _in_relation_of(budget: Budget, part: Budget, rows: int = 1) -> Budget:
     """Return the guarantee that `part` implies under the neighbour relation of `budget`.
 
-    Raise ValueError if it implies none.
+    A record of `budget` has at most `rows` records of `part`. Raise ValueError if `part` implies no
+    guarantee.
     """
     if part.neighbours == budget.neighbours:
-        return part
+        return part if rows == 1 else group_budget(part, rows)
     if part.neighbours == "add_remove":
-        return replacement_budget(part)
+        return replacement_budget(part, rows)
     raise ValueError(f"split: {part}: neighbours must be those of {budget}")
+
+
+def _without_rounding(amount: float, limit: float) -> float:
+    """Return `limit` if `amount` exceeds it by at most `SLACK`, else `amount`."""
+    return limit if limit < amount <= limit * (1 + SLACK) else float(amount)
 
 
 def _format_amounts(budget: Budget, amounts: Iterable[float]) -> str:

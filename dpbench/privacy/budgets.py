@@ -45,6 +45,7 @@ MIN_AMOUNT = 1e-12  # smallest amount of a budget
 MAX_AMOUNT = 1e6  # largest amount of a budget
 MIN_CONVERTED_EPSILON = 1e-9  # smallest epsilon of a converted budget
 ROUNDING = 1e-10  # relative rounding error of conversions, below the tolerance of accounts
+QUANTILES = 1 << 17  # quantiles of the noise from which its variance is computed
 Relation = Literal["replace", "add_remove"]
 Positive = Annotated[float, Field(gt=0, ge=MIN_AMOUNT, le=MAX_AMOUNT)]
 # A delta below the smallest normal double has few digits, and its reciprocal may be infinite.
@@ -210,6 +211,23 @@ class Budget(Registered):
     def noise_quantile(self, beta: float) -> float:
         """Return the 1 - beta quantile of the absolute noise of one number of sensitivity 1."""
         return float(self.noise_tail(np.asarray(beta) / 2, 1.0, 1.0))
+
+    def noise_sd(self) -> float:
+        """Return the standard deviation of the noise of one number of sensitivity 1.
+
+        The variance of noise with quantiles q is the integral of q(e^-t / 2)^2 e^-t over t > 0,
+        because a tail probability e^-t / 2 is uniform on (0, 1/2). Gaussian and Laplace noise have
+        closed forms.
+        """
+        factor = current_noise_factor()
+        if (sd := self._sd(1.0, 1.0)) is not None:
+            return factor * sd
+        if self._number_noise is None:
+            return factor * float(np.sqrt(2)) / self.pure_epsilon
+        end = min(60 + self.pure_epsilon, 700.0)  # e^-t would underflow
+        t = (np.arange(QUANTILES) + 0.5) * end / QUANTILES
+        squares = self._number_noise.upper_quantile(np.exp(-t) / 2) ** 2
+        return factor * float(np.sqrt((squares * np.exp(-t)).sum() * end / QUANTILES))
 
     def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
         """Return the point that the noise of one number exceeds with probability `upper`.
@@ -542,6 +560,9 @@ class NonPrivate(Budget):
         self, rng: np.random.Generator, shape: tuple[int, ...], *sensitivities: Any, **options: Any
     ) -> Floats:
         return np.zeros(shape)
+
+    def noise_sd(self) -> float:
+        return 0.0
 
     def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
         return np.zeros_like(upper)

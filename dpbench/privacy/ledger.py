@@ -60,7 +60,8 @@ class Ledger(Account):
     steps : int
         Number of steps, each to a dataset with one record more or less, between neighbours of the
         release. It is 1, or 2 in a part for added or removed records of a budget for replaced
-        records. The tape records sensitivities for so many steps.
+        records. A part for rows has so many steps for each row of a record. The tape records
+        sensitivities for so many steps.
 
     Examples
     --------
@@ -96,9 +97,10 @@ class Ledger(Account):
         self.tape = tape
         self.steps = 1
 
-    def _part(self, budget: Budget) -> Self:
+    def _part(self, budget: Budget, rows: int = 1) -> Self:
         part = type(self)(budget, self.rng, noise_factor=self.noise_factor, tape=self.tape)
-        part.steps = self.steps if budget.neighbours == self.budget.neighbours else 2
+        part._rows = rows
+        part.steps = rows * (self.steps if budget.neighbours == self.budget.neighbours else 2)
         return part
 
     def add_noise(

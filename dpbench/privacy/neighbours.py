@@ -13,8 +13,11 @@ Replacing a record equals removing it and adding another. So a guarantee for nei
 remove a record implies a guarantee for neighbours that replace a record, with k = 2. There is no
 implication in the other direction, because a guarantee for replaced records lets n be public.
 
-`removal_budget` solves this implication for the guarantee with added and removed records, at k = 2:
-epsilon/2; rho/4; mu/2; and (epsilon/2, delta/(1 + e^(epsilon/2))).
+`row_budget` solves the implication for the guarantee with added and removed rows, of which a record
+has at most r. There k = r if neighbours add or remove a record. A replaced record is removed with
+all its rows, and another is added, so there k = 2r. The solutions are epsilon/k; rho/k^2; mu/k; and
+(epsilon/k, delta/(1 + e^(epsilon/k) + ... + e^((k - 1) epsilon/k))). A record is its only row in
+`removal_budget`, so k = 2.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Bools, Floats
 from dpbench.privacy.budgets import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP, Relation
 
-__all__ = ["Pair", "group_budget", "removal_budget", "replacement_budget"]
+__all__ = ["Pair", "group_budget", "removal_budget", "replacement_budget", "row_budget"]
 
 MIN_DELTA = 1e-300  # a smaller delta underflows if it is divided among parts
 
@@ -70,15 +73,15 @@ def group_budget(budget: Budget, records: int) -> Budget:
     raise TypeError(f"{budget}: no group privacy is known for this notion")
 
 
-def replacement_budget(budget: Budget) -> Budget:
+def replacement_budget(budget: Budget, rows: int = 1) -> Budget:
     """Return the guarantee that `budget` implies for datasets that differ by a replaced record.
 
     A replacement removes a record and adds another, so it counts as two steps if `budget` is for
-    added or removed records.
+    added or removed records. If `budget` is for rows, it counts as two steps for each of `rows`.
     """
     if budget.neighbours == "replace":
         return budget
-    return group_budget(replace(budget, neighbours="replace"), 2)  # type: ignore[type-var]
+    return group_budget(replace(budget, neighbours="replace"), 2 * rows)  # type: ignore[type-var]
 
 
 def removal_budget(budget: Budget) -> Budget:
@@ -104,14 +107,39 @@ def removal_budget(budget: Budget) -> Budget:
     """
     if budget.neighbours != "replace" or not budget.amounts:
         raise TypeError(f"{budget}: expected a guarantee for replaced records")
-    halves = {"epsilon": 1 / 2, "rho": 1 / 4, "mu": 1 / 2}
+    return row_budget(budget, 1)
+
+
+def row_budget(budget: Budget, rows: int) -> Budget:
+    """Return the largest guarantee for added or removed rows that implies `budget` for records.
+
+    The docstring of `dpbench.privacy.neighbours` derives it from group privacy.
+
+    Parameters
+    ----------
+    budget : Budget
+        Guarantee for neighbours that differ in one record.
+    rows : int
+        Largest number of rows of a record, at least 1.
+
+    Returns
+    -------
+    Budget
+        Guarantee for neighbours that add or remove a row, with the noise of `budget`. It is pure DP
+        if its delta would be below 1e-300.
+    """
+    steps = rows * (2 if budget.neighbours == "replace" else 1)
+    if steps == 1:
+        return budget
+    powers = {"epsilon": 1, "rho": 2, "mu": 1, "delta": 0}
     parts: dict[str, Any] = {
-        name: amount * halves.get(name, 1.0) for name, amount in budget.named_amounts.items()
+        name: amount / steps ** powers[name] for name, amount in budget.named_amounts.items()
     }
     if isinstance(budget, ApproxDP):
-        log_delta = math.log(budget.delta) - float(np.logaddexp(0.0, budget.epsilon / 2))
+        log_times = np.logaddexp.reduce(np.arange(steps) * parts["epsilon"])
+        log_delta = math.log(budget.delta) - float(log_times)
         if log_delta < math.log(MIN_DELTA):
-            return PureDP(budget.epsilon / 2, neighbours="add_remove")
+            return PureDP(parts["epsilon"], neighbours="add_remove")
         parts["delta"] = math.exp(log_delta)
     return replace(budget, **parts, neighbours="add_remove")  # type: ignore[type-var]
 

@@ -30,7 +30,8 @@ class PeopleSample(DenseSample):
         Number of records of each person, at least 1.
     starts : array_like of int, shape (trials, n), optional
         Index of each person's first record; all records of a person are in succession. By default
-        the records of a person follow those of the person before.
+        the records of a person follow those of the person before. Means of one dataset that numpy
+        broadcasts to all trials, as `sizes` and `starts`, are computed and stored once.
     """
 
     def __init__(
@@ -39,12 +40,15 @@ class PeopleSample(DenseSample):
         self.sizes: Ints = np.asarray(sizes, dtype=np.int64)
         if self.sizes.ndim != 2 or not self.sizes.size or self.sizes.min() < 1:
             raise ValueError("sizes: expected (trials, n) numbers of records, each at least 1")
-        ends = np.cumsum(self.sizes).reshape(self.sizes.shape)
-        self.starts: Ints = ends - self.sizes if starts is None else np.asarray(starts, np.int64)
+        if starts is None:
+            starts = np.cumsum(self.sizes).reshape(self.sizes.shape) - self.sizes
+        self.starts: Ints = np.asarray(starts, dtype=np.int64)
         self.flat: Floats = np.asarray(records, dtype=float)
-        if self.flat.size < (self.starts + self.sizes).max():
-            raise ValueError(f"sizes: they exceed the {self.flat.size} records")
-        super().__init__(self._means(self.sizes))
+        one_dataset = self.sizes.strides[0] == self.starts.strides[0] == 0
+        self._distinct = slice(1) if one_dataset else slice(None)  # trials to compute
+        if self.flat.size < (self.starts[self._distinct] + self.sizes[self._distinct]).max():
+            raise ValueError("sizes: they add up to more than the records; give all records")
+        super().__init__(self._means())
 
     def kept_means(self, cap: int) -> Floats:
         """Return the mean of the first `cap` records of each person, or of all if there are fewer.
@@ -60,12 +64,15 @@ class PeopleSample(DenseSample):
         """
         if cap >= self.sizes.max():
             return self.values
-        return self._cache_answer(lambda: self._means(np.minimum(self.sizes, cap)), "kept", cap)
+        return self._cache_answer(lambda: self._means(cap), "kept", cap)
 
-    def _means(self, kept: Ints) -> Floats:
-        """Return the mean of the first records of each person; `kept` says how many."""
+    def _means(self, cap: int | None = None) -> Floats:
+        """Return the mean of the first `cap` records of each person, or of all, (trials, n)."""
+        starts, kept = self.starts[self._distinct], self.sizes[self._distinct]
+        if cap is not None:
+            kept = np.minimum(kept, cap)
         # reduceat adds from each start to the end after it; the sums in between are not used.
-        edges = np.stack([self.starts, self.starts + kept], axis=-1).ravel()
+        edges = np.stack([starts, starts + kept], axis=-1).ravel()
         padded = np.append(self.flat, 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
             means = np.add.reduceat(padded, edges)[::2].reshape(kept.shape) / kept
@@ -74,7 +81,7 @@ class PeopleSample(DenseSample):
                 means = np.add.reduceat(scaled, edges)[::2].reshape(kept.shape) / kept * kept.max()
                 largest = np.finfo(float).max
                 means = np.clip(means, -largest, largest)
-        return np.asarray(means)
+        return np.broadcast_to(means, self.sizes.shape)
 
     def _split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         cuts = np.cumsum(sizes)[:-1]
@@ -130,19 +137,50 @@ def person_rows(values: ArrayLike, persons: Iterable[Hashable], rng: np.random.G
     [[1.0, 5.0, 0.0], [2.0, 7.0, 7.0]]
     """
     numbers = read_numbers(values, "values", show_counts=False)
-    identifiers, index = index_labels(persons, "persons")
-    if index.shape != numbers.shape:
+    person = index_persons(persons)
+    if person.shape != numbers.shape:
         raise ValueError("persons: there are more or fewer than records; give one for each record")
-    rank = {one: i for i, one in enumerate(sort_labels(identifiers, "persons"))}
-    person = np.array([rank[one] for one in identifiers])[index]
-    shuffled = rng.permutation(numbers.size)
+    return arrange_by_person(numbers[:, None], person, rng)
+
+
+def index_persons(persons: Iterable[Hashable], key: str = "persons") -> Ints:
+    """Return for each record the index of its person, from 0, in the order of identifiers."""
+    identifiers, index = index_labels(persons, key)
+    rank = {one: i for i, one in enumerate(sort_labels(identifiers, key))}
+    return np.array([rank[one] for one in identifiers], dtype=np.int64)[index]
+
+
+def arrange_by_person(
+    records: Floats, person: Ints, rng: np.random.Generator, cap: int | None = None
+) -> Floats:
+    """Arrange records as `person_rows` does, with at most `cap` records of each person.
+
+    Parameters
+    ----------
+    records : ndarray of shape (records, k)
+        Records of k numbers.
+    person : ndarray of int, shape (records,)
+        Index of the person of each record, from 0; each person has a record.
+    rng : Generator
+        Source of the random order. It decides which records are kept.
+    cap : int, optional
+        Largest number of records to keep; by default all are kept.
+
+    Returns
+    -------
+    ndarray of shape (n, 1 + M k)
+        Number m of kept records of each person, the m records in a random order, then zeros. M is
+        the largest m.
+    """
+    shuffled = rng.permutation(person.size)
     order = shuffled[np.argsort(person[shuffled], kind="stable")]
     sizes = np.bincount(person)
-    rows = np.zeros((sizes.size, 1 + sizes.max()))
-    place = np.arange(numbers.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    rows[:, 0] = sizes
-    rows[person[order], 1 + place] = numbers[order]
-    return rows
+    place = np.arange(person.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    if cap is not None:
+        order, place, sizes = order[place < cap], place[place < cap], np.minimum(sizes, cap)
+    rows = np.zeros((sizes.size, sizes.max(), records.shape[1]))
+    rows[person[order], place] = records[order]
+    return np.column_stack([sizes, rows.reshape(sizes.size, -1)])
 
 
 def people_in(sample: Sample) -> PeopleSample | None:
@@ -171,6 +209,10 @@ def people_in(sample: Sample) -> PeopleSample | None:
     if not isinstance(sample, DenseSample):
         raise ValueError("people need rows that are all held, in a DenseSample")
     rows = sample.values
-    sizes = np.clip(np.floor(rows[..., 0]), 1, sample.d - 1)
-    starts = 1 + sample.d * np.arange(sample.trials * sample.n).reshape(sizes.shape)
-    return PeopleSample(rows.reshape(-1), sizes, starts)
+    if rows.strides[0] == 0:  # one dataset for all trials
+        rows = rows[:1]
+    sizes = np.clip(np.floor(rows[..., 0]), 1, sample.d - 1).astype(np.int64)
+    records = rows[..., 1:][np.arange(sample.d - 1) < sizes[..., None]]  # without the padding
+    starts = np.cumsum(sizes).reshape(sizes.shape) - sizes
+    shape = (sample.trials, sample.n)
+    return PeopleSample(records, np.broadcast_to(sizes, shape), np.broadcast_to(starts, shape))

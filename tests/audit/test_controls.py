@@ -12,6 +12,8 @@ from dpbench.estimators import (
     Estimator,
     KarwaVadhanMean,
     L2ClippedMean,
+    TableMean,
+    TransformedNoiseMean,
 )
 from dpbench.jobs.audit import TELLING_RUNS
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
@@ -31,6 +33,7 @@ BEST = {
     "add_remove_median": "around_the_quantile",
     "noiseless_queries": "between_two_counts", "reused_noise": "two_clusters",
     "unsorted_sensitivity": "in_the_middle", "public_weights": "to_many_records",
+    "ignored_cap": "alone_to_the_other_end",
     "add_remove_sum": "ends_of_the_clip", "replace_sum": "ends_of_the_clip_right",
     "slightly_small_sensitivity": "ends_of_the_clip", "two_looks_at_spread": "one_to_the_far_end",
 }  # fmt: skip
@@ -57,6 +60,7 @@ def test_a_control_is_refuted_at_its_size(control: Control, budget: Budget) -> N
      (L2ClippedMean(radius=1), PURE, 5),
      (BoundedContributionMean(lower=-1, upper=1, cap=8), PURE, 9),
      (BoundedContributionMean(lower=-1, upper=1, cap=8, clip=3.0), RHO, 9),
+     (TableMean(columns={"x": TransformedNoiseMean(lower=-1, upper=1)}, cap=1), PURE, 9),
      (KarwaVadhanMean(radius=50, sigma=1), PURE, None), (KarwaVadhanMean(radius=50, sigma=1),
       APPROX, None)],
 )  # fmt: skip

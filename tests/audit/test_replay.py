@@ -57,7 +57,7 @@ RATIOS: dict[str, float | str | None] = {
     "add_remove_sum": 2.0, "replace_sum": 3.0, "reused_noise": None, "unsorted_sensitivity": None,
     "noiseless_queries": None, "slightly_small_sensitivity": 1 / 0.95,
     "two_looks_at_spread": "which mechanisms it runs",
-    "public_weights": "the sensitivity of add_noise",
+    "public_weights": "the sensitivity of add_noise", "ignored_cap": 4.0,
 }  # fmt: skip
 CLAIMS = [(control, budget) for control in CONTROLS for budget in control.budgets]
 

@@ -42,6 +42,21 @@ def test_scalars_give_a_float_and_repeats_come_first() -> None:
         once(CLIP, DATA, PureDP(1.0), 0)
 
 
+def test_released_arrays_are_no_views_of_values_before_noise() -> None:
+    """An array's `base` may hold what was not released, such as the values before noise."""
+    heavy = est.KSU20Mean(k=2, scale=3.0, radius=10.0)
+    parts = est.SubsampleInterval(parts=5, base=CLIP)
+    value, intervals = (
+        release(kind, DATA, PureDP(1.0), rng=rng(), repeats=3) for kind in (heavy, parts)
+    )
+    assert isinstance(intervals, Intervals)
+    for array in (value, intervals.low, intervals.high, intervals.estimate):
+        assert np.asarray(array).base is None
+    vector = release(CLIP, DATA.reshape(50, 2), PureDP(1.0), rng=rng())
+    base = np.asarray(vector).base
+    assert base is None or base.size == 2
+
+
 def test_no_budget_for_an_estimator_without_privacy() -> None:
     for budget in (None, NonPrivate()):
         assert once(EmpiricalMean(), [1, 2, 3, 1, 8], budget) == pytest.approx(3.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,25 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 import dpbench
 from dpbench.errors import AssumptionWarning
 from dpbench.estimators import (
     ClippedMean,
     KarwaVadhanInterval,
+    KarwaVadhanMean,
+    SubsampleAggregate,
     TableRelease,
     TransformedNoiseMean,
     release,
     table_release,
 )
-from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.tape import Tape
 from dpbench.registry import ConfigError
-from tests.support import rng
+from dpbench.theory.exact.noise import additive
+from tests.support import name, rng
 
 # These data contradict assumptions on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::dpbench.errors.AssumptionWarning")
@@ -264,3 +270,147 @@ def test_private_sizes_are_not_printed() -> None:
         with pytest.raises(ValueError, match=r"some (records|values)") as caught:
             table(frame, groups=groups, **options)
         assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_a_table_holds_no_generator_and_no_value_before_noise() -> None:
+    """A generator's state undoes the noise, so that no attribute may lead to one."""
+    released = table(budget=PureDP(1.0))
+    seen: list[Any] = []
+
+    def walk(value: Any) -> None:
+        if any(value is other for other in seen):
+            return
+        seen.append(value)
+        assert not isinstance(value, np.random.Generator | np.random.BitGenerator | Ledger | Tape)
+        parts = value.values() if isinstance(value, dict) else value
+        for part in parts if isinstance(value, dict | list | tuple) else ():
+            walk(part)
+        for part in getattr(value, "__dict__", {}).values():
+            walk(part)
+
+    walk(released)
+    again = pickle.loads(pickle.dumps(released))
+    walk(again)
+    assert (again.receipt, again.spent) == (released.receipt, released.spent)
+
+
+# Accuracy, where n is public.
+
+NOISES: list[Budget] = [
+    PureDP(1.0), PureDP(6.0, noise_by="staircase"), ZCDP(0.5), GDP(1.0), ApproxDP(1.0, 1e-6),
+    ApproxDP(6.0, 0.1, noise_by="tulap"), ApproxDP(0.5, 0.01, noise_by="analytic"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("budget", NOISES, ids=name)
+def test_the_accuracy_of_a_cell_is_that_of_its_noise(budget: Budget) -> None:
+    """Compare with exact laws, and with 20,000 releases; false alarms have probability 1e-6."""
+    accuracy: Any = table(budget=budget, split={"income": 3, "age": 1}).accuracy
+    assert accuracy.index.tolist() == REGIONS
+    for column, share, width in (("income", 0.75, 100), ("age", 0.25, 50)):
+        part, step = budget.fraction(share), width / 40
+        found: Any = accuracy.loc["north", column]
+        law = additive(part, step, step)
+        assert found["noise_sd"] == pytest.approx(np.sqrt(law.variance), rel=1e-4)
+        assert found["noise_q90"] == pytest.approx(law.isf(0.05), rel=1e-6)
+        assert found["unknown"] == ""
+        data = PEOPLE.loc[PEOPLE["region"] == "north", column]
+        released = np.asarray(release(PUBLIC[column], data, part, rng=rng(), repeats=20_000))
+        exact = np.clip(data, 0, width).mean()
+        within = int((np.abs(released - exact) <= found["noise_q90"]).sum())
+        assert stats.binomtest(within, 20_000, 0.9).pvalue > 1e-6 / 2
+    west: Any = accuracy.loc["west", "age"]
+    assert np.isnan([west["noise_sd"], west["noise_q90"]]).all()
+    assert west["unknown"] == "the group is empty"
+
+
+def test_an_unknown_accuracy_has_a_reason() -> None:
+    columns: dict[str, Any] = {
+        "income": KarwaVadhanInterval(radius=100, sigma=30),
+        "age": SubsampleAggregate(lower=0, upper=100, resolution=1, buckets=5),
+    }
+    found = table(columns=columns).accuracy.loc["north"]
+    assert found["income", "unknown"] == "the interval states the error"
+    assert found["age", "unknown"].startswith("SubsampleAggregate does not add noise of a public")
+    for budget, options in (
+        (ADD_REMOVE, {"group_sizes": None}),
+        (PURE, {"group_sizes": "private"}),
+    ):
+        found = table(columns=PRIVATE, budget=budget, **options).accuracy.loc["north"]
+        assert (
+            found["age", "unknown"]
+            == "n is private, and the noise of a mean is proportional to 1/n"
+        )
+        assert np.isnan(found["age", "noise_sd"])
+    failing = {"age": KarwaVadhanMean(radius=None, sigma=1e-3)}
+    found = table(columns=failing, budget=ApproxDP(0.01, 1e-9)).accuracy.loc["north"]
+    assert found["age", "unknown"] == "the estimator declares failure"
+
+
+# People with several rows.
+
+VISITS = pd.DataFrame(
+    {
+        "who": ["a"] * 5 + ["b"] * 2 + ["c"],
+        "region": ["north", "south", "north", "south", "south", "north", "north", "south"],
+        "age": [10.0, 20, 10, 20, 20, 30, 30, 40],
+    }
+)
+AGES = {"age": TransformedNoiseMean(lower=0, upper=50)}
+HUGE = PureDP(1e6, neighbours="add_remove")
+
+
+def visits(budget: Budget = HUGE, seed: int = 0, **options: Any) -> TableRelease:
+    given: dict[str, Any] = {"by": "region", "groups": REGIONS, "person": "who", "cap": 5}
+    given |= options
+    return dpbench.release_table(VISITS, AGES, budget, rng=rng(seed), **given)
+
+
+def test_rows_of_people() -> None:
+    """All rows are kept at cap 5; at cap 1, one row of each person, in one of two groups."""
+    every = visits().estimates["age"]
+    assert every["north"] == pytest.approx((10 + 10 + 30 + 30) / 4, abs=1e-2)
+    assert every["south"] == pytest.approx((20 + 20 + 20 + 40) / 4, abs=1e-2)
+    together = visits(by=None, groups=None, cap=2).estimates["age"]["all"]
+    kept = [(first + second + 60 + 40) / 5 for first, second in ((10, 10), (10, 20), (20, 20))]
+    assert min(abs(together - mean) for mean in kept) < 1e-2
+    norths = [visits(cap=1, seed=seed).estimates["age"]["north"] < 25 for seed in range(300)]
+    # a is drawn in the north with probability 2/5
+    assert stats.binomtest(sum(norths), 300, 0.4).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(("relation", "steps"), [("add_remove", 1), ("replace", 2)])
+def test_rows_of_a_person_share_the_budget(relation: Any, steps: int) -> None:
+    for budget, part in (
+        (PureDP(1.0, neighbours=relation), f"epsilon {1 / (4 * steps):.6g}"),
+        (ZCDP(0.5, neighbours=relation), f"rho {0.5 / (4 * steps) ** 2:.6g}"),
+        (GDP(1.0, neighbours=relation), f"mu {1 / (4 * steps):.6g}"),
+    ):
+        released = visits(budget, cap=4)
+        line = f"age: {budget.notion}_add_remove {part}\n"
+        assert line in released.receipt
+        assert released.spent[0] <= budget.amounts[0]
+        assert released.spent == pytest.approx(budget.amounts, rel=1e-9)
+        assert released.accuracy["age", "unknown"].str.startswith("n is private").all()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"cap": None}, "cap: with the column person, give the number of rows to keep"),
+        ({"person": None}, "cap: 5: it bounds the rows of a person; give the column of persons"),
+        ({"cap": 0}, "cap"),
+        ({"person": "whom"}, "person: 'whom': no such column"),
+        ({"group_sizes": "public"}, "group_sizes: 'public': the number of rows of a person"),
+        ({"columns": PUBLIC}, "take one that keeps n private"),
+    ],
+)
+def test_people_that_are_refused(options: dict[str, Any], text: str) -> None:
+    state = rng()
+    before = state.bit_generator.state
+    given: dict[str, Any] = {"by": "region", "groups": REGIONS, "person": "who", "cap": 5}
+    given |= options
+    columns = {"age": given.pop("columns", AGES)["age"]}
+    with pytest.raises(ConfigError, match=text):
+        dpbench.release_table(VISITS, columns, PureDP(1.0), rng=state, **given)
+    assert state.bit_generator.state == before

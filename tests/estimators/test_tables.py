@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpbench.audit import audit_pair, audit_replay
+from dpbench.audit.controls import IgnoredCap
 from dpbench.estimators import (
     ClippedMean,
     Estimate,
@@ -319,3 +320,49 @@ def test_pairs_of_the_table_are_neighbours_of_either_relation() -> None:
             for pair in pairs:
                 assert audit_replay(table, budget, pair.convert(budget.neighbours)[0],
                                     rng=rng()).verdict == "not refuted"  # fmt: skip
+
+
+PEOPLE = TableMean(columns={"x": SUMS, "y": COUNTS}, groups=["a", "b", "c"], cap=2)
+
+
+def test_the_first_rows_of_people_are_kept() -> None:
+    """A person has up to 3 rows of a group and two numbers; the third row is dropped."""
+    check_estimator(PEOPLE, d=10, budgets=[BUDGETS[0], ADD_REMOVE[1]])
+    padding = [0.0] * 3
+    people = np.array(
+        [
+            [3, *(0, 10, 30), *(1, 20, 40), *(0, 90, 90)],
+            [1, *(0, 30, 50), *padding, *padding],
+            [9, *(1, 40, 60), *(1, 60, 80), *(1, 1, 1)],
+            [0, *(2, 50, 70), *padding, *padding],
+        ]
+    )
+    huge = PureDP(1e6, neighbours="add_remove")
+    expected = [20, 40, 40, 60, 50, 70]
+    assert ran(PEOPLE, people, huge)[0].before_noise[0] == pytest.approx(expected)
+    alone = records([0, 1, 0, 1, 1, 2])
+    alone[:, 1:] = [[10, 30], [20, 40], [30, 50], [40, 60], [60, 80], [50, 70]]
+    assert ran(PRIVATE, alone, huge)[0].before_noise[0] == pytest.approx(expected)
+    for d in (1, 3, 11):
+        with pytest.raises(
+            ValueError, match=r"expected 1 for the number of rows, and for each row"
+        ):
+            ran(PEOPLE, np.ones((4, d)), huge)
+    with pytest.raises(ConfigError, match="labels: the groups of a person's rows are private"):
+        TableMean(columns={"x": CLIP}, labels=[0], cap=1)
+
+
+@pytest.mark.parametrize("budget", [*BUDGETS, *ADD_REMOVE], ids=name)
+def test_the_replay_sees_all_rows_of_a_person(budget: Budget) -> None:
+    """The hardest pair attains the stated sensitivity, and a cap that is ignored exceeds it."""
+    found = [
+        audit_replay(table, budget, converted, rng=rng())
+        for table in (TableMean(columns={"x": SUMS}, groups=["a", "b"], cap=2), IgnoredCap())
+        for pair in table.audit_pairs(8, 7 if isinstance(table, TableMean) else 9, budget)
+        for converted in pair.convert(budget.neighbours)
+    ]
+    right, wrong = found[: len(found) // 2], found[len(found) // 2 :]
+    assert {one.verdict for one in right} == {"not refuted"}
+    assert max(one.move_over_sensitivity for one in right) == pytest.approx(1.0)
+    assert max(one.move_over_sensitivity for one in wrong) == pytest.approx(4.0)
+    assert "refuted" in {one.verdict for one in wrong}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, NonPrivate, OverdraftError, PureDP
+from dpbench.privacy.neighbours import row_budget
 from tests.privacy.ledgers import ledger
 
 BUDGETS: list[Budget] = [PureDP(0.8), ZCDP(0.1), GDP(0.7), ApproxDP(0.8, 1e-5)]
@@ -222,3 +225,91 @@ def test_the_share_that_is_spent_is_that_of_the_least() -> None:
         part.pay()
     assert account.spent == pytest.approx((0.9, 5e-7))
     assert account.share == pytest.approx(0.5)
+
+
+def for_rows(account: Ledger, rows: int) -> Ledger:
+    return account.split(row_budget(account.budget, rows), rows=rows)[0]
+
+
+SPLITS: dict[str, Callable[[Ledger, int], list[Ledger]]] = {
+    "equal": lambda account, k: account.split(*[1 / k] * k),
+    "unequal": lambda account, k: account.split(*np.arange(1, k + 1) / (k * (k + 1) / 2)),
+    "repeated": lambda account, k: [account.repeated(k)],
+    "groups": lambda account, k: [
+        cell for part in account.split(*[1 / k] * k) for cell in part.parallel(2)
+    ],
+    "nested": lambda account, k: [
+        cell for part in account.split(0.3, 0.7) for cell in part.split(*[1 / k] * k)
+    ],
+    "rows": lambda account, k: for_rows(account, k).split(*[1 / k] * k),
+}
+MORE: list[Budget] = [PureDP(1.0), PureDP(0.3), ZCDP(0.5), GDP(1.1), ApproxDP(0.7, 1e-6)]
+
+
+@pytest.mark.parametrize("kind", SPLITS)
+def test_rounding_never_spends_more_than_the_budget(kind: str) -> None:
+    numbers = range(3, 201) if kind == "equal" else (3, 7, 9, 11, 22, 49, 98, 107, 161, 200)
+    for budget in MORE[:2] if kind == "equal" else MORE:
+        for k in numbers:
+            account = ledger(budget)
+            for part in SPLITS[kind](account, k):
+                part.pay()
+            for found, limit in zip(account.spent, budget.amounts, strict=True):
+                assert limit * (1 - 1e-9) <= found <= limit
+            assert 1 - 1e-9 <= account.share <= 1
+
+
+def test_spent_shows_what_exceeds_the_budget_by_more_than_rounding() -> None:
+    account = ledger(PureDP(1.0))
+    account.pay()
+    account._mechanism, part = None, ledger(PureDP(1.0 + 1e-6))
+    part.pay()
+    account._groups = [[part]]
+    assert account.spent == (1.0 + 1e-6,)
+
+
+@each
+def test_parts_for_rows_cost_as_much_as_all_rows_of_a_record(budget: Budget) -> None:
+    """Gaussian or Laplace noise that hides one row is moved by all rows of a record at once."""
+    for neighbours, rows in (("replace", 5), ("add_remove", 5), ("add_remove", 1)):
+        account = ledger(replace(budget, neighbours=neighbours))  # type: ignore[type-var]
+        part, steps = for_rows(account, rows), rows * (2 if neighbours == "replace" else 1)
+        assert (part.budget.neighbours, part.steps) == ("add_remove", steps)
+        power = 2 if budget.notion == "zcdp" else 1
+        assert part.budget.amounts[0] == pytest.approx(budget.amounts[0] / steps**power)
+        if isinstance(budget, ApproxDP):  # k inequalities P <= e^epsilon Q + delta
+            epsilon, step = part.budget.amounts
+            start = 0.0
+            for _ in range(steps):
+                start = math.exp(epsilon) * start + step
+            assert start == pytest.approx(budget.delta)
+        half = part.split(0.5)[0]
+        half.pay()
+        assert all(
+            0 < found < all_ for found, all_ in zip(account.spent, budget.amounts, strict=True)
+        )
+        part.split(0.5)[0].pay()
+        assert account.spent == pytest.approx(budget.amounts, rel=1e-9)
+        with pytest.raises(OverdraftError):
+            account.split(1e-6)
+    with pytest.raises(ValueError, match="rows is 0; at least one is needed"):
+        ledger(budget).split(budget, rows=0)
+    with pytest.raises(OverdraftError):  # rows of a person cost more than one
+        ledger(budget).split(row_budget(budget, 2), rows=3)
+
+
+@each
+def test_a_copy_of_the_costs_has_no_generator(budget: Budget) -> None:
+    account = ledger(budget)
+    account.name = "all"
+    first, second = account.split(0.25, 0.75)
+    first.repeated(3).add_noise(np.zeros(3), 1.0)
+    for part in second.parallel(2):
+        for_rows(part, 2).pay()
+    bare = pickle.loads(pickle.dumps(account.copy_costs()))
+    assert (bare.receipt(), bare.spent, bare.share) == (
+        account.receipt(), account.spent, account.share,
+    )  # fmt: skip
+    assert not {"rng", "tape"} & set(vars(bare))
+    with pytest.raises(OverdraftError):
+        bare.split(0.1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,39 @@ def test_what_is_no_dataset_of_people_is_refused(records: list[float], sizes: li
         PeopleSample(records, sizes)
     with pytest.raises(ValueError, match="persons: there are more or fewer than records"):
         person_rows([1.0, 2.0], ["a"], np.random.default_rng(0))
+
+
+def test_one_dataset_is_held_once_and_without_padding() -> None:
+    """Releases repeated on one table share its records, so that memory is that of the means."""
+    rng, trials = np.random.default_rng(0), 300
+    persons = np.repeat(np.arange(200), [500, *[3] * 199])
+    rows = person_rows(rng.normal(size=persons.size), persons.tolist(), rng)  # 99% are padding
+    repeated = np.broadcast_to(rows, (trials, *rows.shape))
+    tracemalloc.start()
+    people = people_in(DenseSample(repeated))
+    assert people is not None
+    kept = people.kept_means(2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * rows.nbytes + 2 * trials * 200 * 8  # one copy for each trial is 300 rows
+    assert people.flat.size == persons.size
+    for array in (people.values, people.sizes, people.starts, kept):
+        assert (array.shape, array.strides[0]) == ((trials, 200), 0)
+    once = people_in(DenseSample(rows[None]))
+    assert once is not None
+    expected = np.array([row[1 : 1 + int(row[0])].mean() for row in rows])
+    assert people.values[7] == pytest.approx(expected)
+    np.testing.assert_array_equal(people.values[7], once.values[0])
+    np.testing.assert_array_equal(kept[7], once.kept_means(2)[0])
+    first, last = people.split([150, 50], rng)
+    np.testing.assert_array_equal(last.values[3], once.values[0, 150:])
+    assert first.kept_means(1)[5] == pytest.approx(rows[:150, 1])
+
+
+def test_trials_of_ragged_people_keep_their_own_records() -> None:
+    rows = np.array([[[2.0, 1, 3, 9], [3, 4, 5, 6]], [[1, 7, 8, 8], [2, 5, 6, 8]]])
+    people = people_in(DenseSample(rows))
+    assert people is not None
+    assert people.flat.tolist() == [1, 3, 4, 5, 6, 7, 5, 6]
+    assert people.values.tolist() == [[2, 5], [7, 5.5]]
+    assert people.kept_means(1).tolist() == [[1, 4], [7, 5]]
