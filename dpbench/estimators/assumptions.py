@@ -32,7 +32,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ __all__ = [
 FALSE_ALARM = 1e-6  # largest probability of an alarm for data that satisfy an assumption
 SLACK = 2.0  # factor on the sigma of Gaussians up to which there is no alarm
 MAX_OUTSIDE = 0.1  # share of records outside of public bounds up to which there is no warning
+MIN_PAIRS = 20  # pairs of records below which equal pairs give no warning
 MAX_TESTED = 10_000  # records that are tested, drawn at random from larger data
 
 
@@ -98,7 +99,23 @@ class GaussianSpread:
             return np.asarray(2 * ndtr(-t / (factor * self.sigma)))
 
     def contradiction(self, records: Floats) -> str | None:
-        return _describe_spread(self, records)
+        return _describe_spread(self, records) or self._describe_ties(records)
+
+    def _describe_ties(self, records: Floats) -> str | None:
+        """Describe a coordinate in which half of all pairs are equal, or more.
+
+        Two records of a Gaussian are equal with probability 0, so there is no false alarm. Records
+        that are rounded to a tenth of sigma are equal in 3 of 100 pairs. 20 pairs at least are
+        needed, because P(Bin(20, 0.03) >= 10) < 1e-9.
+        """
+        equal = _differences(records) == 0
+        pairs = len(equal)
+        if pairs < MIN_PAIRS or (count := int(equal.sum(axis=0).max())) * 2 < pairs:
+            return None
+        return (
+            f"{self.name} assumes Gaussian records, but {count:,} of {pairs:,} pairs of records "
+            "are equal"
+        )
 
 
 @dataclass(frozen=True)
@@ -223,11 +240,14 @@ class Assuming(Protocol):
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         """Return the assumptions about n records of d coordinates."""
 
+    def working_records(self, d: int, budget: Any) -> int:
+        """Return the smallest n from which the estimator works."""
+
 
 def warn_of_contradictions(
-    estimator: Assuming, data: Floats, stacklevel: int, place: str = ""
+    estimator: Assuming, data: Floats, stacklevel: int, place: str = "", budget: Any = None
 ) -> None:
-    """Warn of each assumption of an estimator that the data contradict.
+    """Warn of too few records, and of each assumption of an estimator that the data contradict.
 
     Parameters
     ----------
@@ -239,11 +259,23 @@ def warn_of_contradictions(
         Number of calls between the reader's line and this function, plus 1.
     place : str
         Words before the warning that say where the data stand in a table, by default none.
+    budget : Budget, optional
+        Budget of the release. If the number of records is public, a warning says that it is too
+        small for this budget.
     """
+    name = type(estimator).__name__
+    if budget is not None and budget.neighbours == "replace":
+        least = estimator.working_records(data[0].size, budget)
+        if len(data) < least:
+            warnings.warn(
+                f"{place}n: {len(data)}: too few records for {name} at {budget.label}, which "
+                f"declares failure; it works from n = {least:,}",
+                AssumptionWarning,
+                stacklevel=stacklevel + 1,
+            )
     assumptions = estimator.assumptions(len(data), data[0].size)
     if not assumptions:
         return
-    name = type(estimator).__name__
     rng = np.random.default_rng(0)  # equal data give equal warnings, and no user's stream moves
     chosen = rng.choice(len(data), min(len(data), MAX_TESTED), replace=False)
     records = data[chosen].reshape(len(chosen), -1)

@@ -174,6 +174,26 @@ class Estimator(Registered, ABC):
         """
         return 1
 
+    def working_records(self, d: int, budget: Budget) -> int:
+        """Return the smallest n from which the estimator works, as far as public numbers show.
+
+        With fewer records it declares failure with a probability above its own limit, and often
+        always. `release` then warns.
+
+        Parameters
+        ----------
+        d : int
+            Coordinates of a record.
+        budget : Budget
+            Privacy budget of one release.
+
+        Returns
+        -------
+        int
+            1 unless a subclass overrides the method.
+        """
+        return 1
+
     def supports(self, budget: Budget) -> bool:
         """Return True if the estimator can satisfy the privacy notion of `budget`.
 

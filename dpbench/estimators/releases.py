@@ -233,7 +233,7 @@ def release(
         raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
     if repeats is not None and repeats < 1:
         raise ValueError(f"repeats is {repeats}; at least one is needed")
-    warn_of_contradictions(estimator, array, stacklevel=2)
+    warn_of_contradictions(estimator, array, stacklevel=2, budget=budget)
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
     estimate = estimator.run(sample, Ledger(budget or NonPrivate(), rng))

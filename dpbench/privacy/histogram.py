@@ -23,6 +23,8 @@ threshold, the release is "no bin".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
@@ -36,14 +38,18 @@ from dpbench.samples import Bins, Occupied, Sample
 
 __all__ = [
     "audit_pairs",
+    "failure_probability",
     "largest_noise",
     "noise_on_all_bins",
+    "overtaking_probability",
     "private_mode_bin",
+    "smallest_passing",
     "stability_threshold",
     "wrong_bin_probability",
 ]
 
 NEGLIGIBLE_MISS = 1e-9  # probability of no release below which the stability histogram is kept
+MAX_RECORDS = 2**60  # numbers of records that are searched
 L1, L2 = 2.0, float(np.sqrt(2.0))  # sensitivities of the counts
 
 
@@ -145,11 +151,39 @@ def noise_on_all_bins(
     wrong = wrong_bin_probability(budget, np.asarray(number, dtype=float) - 1, held)
     if not isinstance(budget, ApproxDP):
         return np.ones(wrong.shape, dtype=bool)
-    # Half of the exponential of minus the distance from the threshold, in scales of the noise
+    nothing = _no_bin_probability(budget, held)
+    return np.asarray((wrong <= miss) & (wrong < nothing) & (nothing > NEGLIGIBLE_MISS))
+
+
+def failure_probability(budget: Budget, number: float | Floats, held: float | Floats) -> Floats:
+    """Return a bound on the probability that no right bin with `held` records is released.
+
+    Other bins with records are right, too. Under (epsilon, delta)-DP the bound is that of the
+    better histogram: the release is a wrong bin of `number` bins, or it is no bin.
+    """
+    wrong = wrong_bin_probability(budget, np.asarray(number, dtype=float) - 1, held)
+    if isinstance(budget, ApproxDP):
+        return np.minimum(wrong, _no_bin_probability(budget, held))
+    return wrong
+
+
+def smallest_passing(fails: Callable[[int], bool]) -> int:
+    """Return the smallest n >= 1 with `fails(n)` false, for a test that stays false from there."""
+    high = 1
+    while high < MAX_RECORDS and fails(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fails(middle) else (low, middle)
+    return high
+
+
+def _no_bin_probability(budget: ApproxDP, held: float | Floats) -> Floats:
+    """Return the probability that a stability-based histogram does not release one given bin."""
     above = np.asarray(held, dtype=float) - stability_threshold(budget)
     far = np.exp(-np.abs(above) * (budget.pure_epsilon / L1)) / 2
-    nothing = np.where(above < 0, 1 - far, far)
-    return np.asarray((wrong <= miss) & (wrong < nothing) & (nothing > NEGLIGIBLE_MISS))
+    return np.where(above < 0, 1 - far, far)
 
 
 def wrong_bin_probability(budget: Budget, wrong: float | Floats, lead: float | Floats) -> Floats:
@@ -169,20 +203,55 @@ def wrong_bin_probability(budget: Budget, wrong: float | Floats, lead: float | F
     stability-based histogram releases no empty bin, so that there only occupied bins count as
     wrong bins.
     """
-    added = _noise_budget(budget)
+    scale, gaussian = _noise_scale(budget)
     lead = np.asarray(lead, dtype=float)
-    with np.errstate(divide="ignore", over="ignore"):  # no wrong bin; hardly any noise
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # no wrong bin; no noise
         log_wrong = np.log(np.asarray(wrong, dtype=float))
-        if isinstance(added, NonPrivate):
-            log_wins = np.where(lead > 0, -np.inf, 0.0)
-        elif added.gaussian(L1, L2):
-            sd = added.noise_tail(ndtr(np.asarray(-1.0)), L1, L2)
-            log_wins = log_ndtr(-lead / (np.sqrt(2) * sd))
-        else:
-            scale = added.noise_tail(np.exp(np.asarray(-1.0)) / 2, L1, L2)
-            scales = np.minimum(lead / scale, np.finfo(float).max)
-            log_wins = np.log(0.5 + scales / 4) - scales
+        scales = np.where(lead > 0, np.minimum(lead / scale, np.finfo(float).max), 0.0)
+        log_wins = np.log(0.5 + scales / 4) - scales
+        if gaussian:
+            log_wins = log_ndtr(-scales / np.sqrt(2))
     return np.asarray(np.exp(np.minimum(log_wrong + log_wins, 0.0)))
+
+
+def overtaking_probability(budget: Budget, n: float, right: float, wrong: Floats) -> Floats:
+    """Return upper bounds on P(a wrong bin has a noisy count as large as a right bin).
+
+    The n records are independent. The right bin holds a record with probability at least `right`,
+    and wrong bin j with probability at most w_j (`wrong`). Let D be the difference of their counts,
+    wrong minus right, and Z' - Z the difference of their noises. By Chernoff's bound, for all
+    theta > 0,
+
+        P(D + Z' - Z >= 0) <= (1 + right (e^-theta - 1) + w_j (e^theta - 1))^n M(theta).
+
+    M is the moment generating function of Z' - Z. It is e^(theta^2 s^2) for Gaussian noise of
+    standard deviation s. It is (1 - theta^2 b^2)^-2 for Laplace noise of scale b, if theta < 1/b.
+    The right side falls with `right` and grows with w_j. The smallest value over a grid of theta is
+    returned, so that the bound holds whatever the grid.
+    """
+    scale, gaussian = _noise_scale(budget)
+    steps = np.geomspace(1e-3, 1.0, 80)
+    ends = np.minimum(12.0, 1 / scale) if scale else 12.0
+    theta = np.concatenate([ends * steps, ends * (1 - steps[:-1])])
+    if gaussian:
+        theta = np.concatenate([theta, 12 * steps])
+    with np.errstate(divide="ignore"):
+        log_moment = (
+            (theta * scale) ** 2
+            if gaussian
+            else -2 * np.log1p(-(np.minimum(theta * scale, 1) ** 2))
+        )
+    wrong = np.asarray(wrong, dtype=float)[..., None]
+    each = np.log1p(np.maximum(right * np.expm1(-theta) + wrong * np.expm1(theta), -1 + 1e-16))
+    return np.asarray(np.exp(np.minimum(n * each + log_moment, 0.0).min(axis=-1)))
+
+
+def _noise_scale(budget: Budget) -> tuple[float, bool]:
+    """Return the scale of a count's noise, and whether this is a Gaussian standard deviation."""
+    added = _noise_budget(budget)
+    gaussian = not isinstance(added, NonPrivate) and added.gaussian(L1, L2)
+    tail = ndtr(-1.0) if gaussian else np.exp(-1.0) / 2  # at one scale above 0
+    return float(added.noise_tail(np.asarray(tail), L1, L2)), gaussian
 
 
 def _noise_budget(budget: Budget) -> Budget:

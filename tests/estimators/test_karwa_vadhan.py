@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpbench import AssumptionWarning, release
 from dpbench.estimators import (
     KarwaVadhanGaussian,
     KarwaVadhanInterval,
@@ -17,9 +18,10 @@ from dpbench.estimators import (
     karwa_vadhan,
 )
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
-from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.estimators.variance_bins import FULLEST, spare_powers, wrong_power_probability
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP, histogram
 from dpbench.privacy.histogram import noise_on_all_bins
-from dpbench.samples import CountedSample, DenseSample
+from dpbench.samples import Bins, CountedSample, DenseSample, Sample
 from tests.support import Floats, name, noise_law, rng, run, same_law
 
 # Budgets at which the histogram locates a few records in some runs only.
@@ -86,10 +88,22 @@ def naive_mean(
     return sum(clipped) / n + noise(rng, budget, share, 6 * t / n)
 
 
+@pytest.fixture
+def no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the histograms of a few records release a wrong bin, for tests of their whole law."""
+
+    def any_bin(sample: Sample, bins: Bins, ledger: Ledger, *, held: float, miss: float) -> Floats:
+        return histogram.private_mode_bin(sample, bins, ledger, held=sample.n)
+
+    monkeypatch.setattr(karwa_vadhan, "private_mode_bin", any_bin)
+    monkeypatch.setattr(karwa_vadhan, "spare_powers", lambda *_: (0, 0.0))
+
+
 ROW = np.array([-40.0, 2.1, 2.9, 3.0, 3.2, 3.3, 3.5, 60.0, 3.1, -1.0, 2.4])
 
 
 @each_budget
+@pytest.mark.usefixtures("no_refusal")
 def test_the_mean_against_a_loop(budget: Budget) -> None:
     rng = np.random.default_rng(1)
     naive = [naive_mean(rng, ROW.tolist(), 9.0, 0.5, 0.2, budget, 0.5) for _ in range(2000)]
@@ -101,10 +115,12 @@ def test_the_mean_against_a_loop(budget: Budget) -> None:
 
 
 @each_budget
+@pytest.mark.usefixtures("no_refusal")
 def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) -> None:
     row, beta, low, high = [*ROW.tolist(), 3.0, 3.0], 0.1, 0.3, 20.0
-    # Bins [2^j, 2^(j+1)) over the powers of two that reach beyond both bounds on sigma^2.
-    start = math.floor(2 * math.log2(low)) - 1
+    # Bins [2^j, 2^(j+1)) over the powers of two that reach beyond both bounds on sigma^2, and
+    # eight more below. The lowest one is a failure.
+    start = math.floor(2 * math.log2(low)) - 9
     bins = math.ceil(2 * math.log2(high)) + 1 - start
     rng = np.random.default_rng(2)
     scales, means = [], []
@@ -115,7 +131,7 @@ def test_the_scale_and_the_mean_that_rests_on_it_against_a_loop(budget: Budget) 
             j = math.floor(math.log2(square)) if square else start
             counts[min(max(j - start, 0), bins - 1)] += 1
         power = fullest(rng, counts, budget, 0.25)
-        if power is None:
+        if not power:
             scales.append(math.nan)
             means.append(math.nan)
             continue
@@ -148,8 +164,9 @@ def test_the_variance_is_kept_near_its_bin(monkeypatch: pytest.MonkeyPatch) -> N
         return np.array([-1e9, 5.0, 1e9])
 
     monkeypatch.setattr(
-        karwa_vadhan, "private_mode_bin", lambda sample, *_: np.full(sample.trials, 3.0)
+        karwa_vadhan, "private_mode_bin", lambda sample, *_, **__: np.full(sample.trials, 3.0)
     )
+    monkeypatch.setattr(karwa_vadhan, "spare_powers", lambda *_: (0, 0.0))
     monkeypatch.setattr(Ledger, "add_noise", given)
     estimate = run(KarwaVadhanGaussian(radius=5.0), np.zeros((3, 9)), PureDP(1.0))
     assert estimate.scale == pytest.approx([math.sqrt(2), math.sqrt(5), 8], rel=1e-12)
@@ -206,9 +223,9 @@ def test_an_interval_misses_by_sampling_as_often_as_it_says(
     budget. t is 2 sqrt(2 ln(2n/p)), for a probability p that some record is clipped.
     """
 
-    def given(self: Any, sample: Any, ledger: Ledger) -> Floats:
+    def given(self: Any, sample: Any, ledger: Ledger) -> tuple[Floats, float]:
         ledger.pay()
-        return np.full(sample.trials, 2.0)
+        return np.full(sample.trials, 2.0), 0.0
 
     monkeypatch.setattr(KarwaVadhanInterval, "_sigma_bound", given)
     n, beta, epsilon = 500, 0.2, 1.5
@@ -226,20 +243,24 @@ def test_a_square_is_rarely_above_its_clip() -> None:
     """For the bin [1, 2) sigma^2 is below 4; each of m squares is clipped with at most beta/m."""
     m, beta = 500, 0.1
     x = np.tile([0.0, math.sqrt(2)], (1, m))
-    estimator = KarwaVadhanGaussian(radius=5.0, beta=beta)
-    _, sensitivity = estimator._variance(DenseSample(x), Ledger(PureDP(50.0), rng()))
-    chance = stats.chi2(1).sf(float(np.squeeze(sensitivity)) * m / 4)
+    estimator, budget = KarwaVadhanGaussian(radius=5.0, beta=beta), PureDP(50.0)
+    _, sensitivity = estimator._variance(DenseSample(x), Ledger(budget, rng()))
+    bins = float(estimator._powers.count)
+    spare, wrong = spare_powers(budget.fraction(0.5), m, bins, beta)
+    assert wrong <= beta
+    chance = stats.chi2(1).sf(float(np.squeeze(sensitivity)) * m / 4 / 2**spare)
     assert beta / m / 20 < chance <= beta / m
 
 
 def test_a_deviation_is_bounded_by_the_lower_tail_of_chi_square() -> None:
-    """The bound follows from v, the mean of 20 half squared differences, with almost no noise."""
-    x = rng(5).standard_normal((1, 40))
-    estimate = KarwaVadhanInterval(radius=5.0, beta=0.1)._sigma_bound(
+    """The bound follows from v, the mean of 300 half squared differences, with almost no noise."""
+    x = rng(5).standard_normal((1, 600))
+    estimate, wrong = KarwaVadhanInterval(radius=5.0, beta=0.1)._sigma_bound(
         DenseSample(x), Ledger(ZCDP(1e6), rng())
     )
+    assert wrong < 0.1 / 8
     v = float(np.mean((x[:, ::2] - x[:, 1::2]) ** 2 / 2))
-    expected = math.sqrt(20 * v / stats.chi2(20).ppf(0.1 / 8))
+    expected = math.sqrt(300 * v / stats.chi2(300).ppf(0.1 / 8))
     assert estimate == pytest.approx(
         [expected], rel=0.02
     )  # tolerance for the quantile of the noise
@@ -252,3 +273,152 @@ def test_a_small_delta_costs_nothing_if_there_are_few_bins(delta: float) -> None
     values = run(estimator, rng(1).normal(1.0, 1.0, (2000, 60)), budget).value
     assert not np.isnan(values).any()
     assert np.mean(np.abs(values - 1.0) < 7) > 0.999  # else a wrong bin, off by 7.5 or more
+
+
+WRONG_TRIALS = 5000  # simulated histograms of variances
+NOTIONS = [PureDP(1.0), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)]
+
+
+def count_misses(estimator: KarwaVadhanInterval, budget: Budget, n: int, trials: int) -> int:
+    """Return how many intervals miss the mean 0.3 of n Gaussian records; none of them is NaN."""
+    estimate = run(estimator, rng(n).normal(0.3, 1.0, (trials, n)), budget)
+    assert estimate.interval is not None
+    low, high = estimate.interval
+    assert not np.isnan(low).any()
+    whole = np.isnan(estimate.value)
+    assert np.all((low[whole] == -1000) & (high[whole] == 1000))
+    return int(np.count_nonzero((low > 0.3) | (high < 0.3)))
+
+
+@pytest.mark.parametrize("budget", [*NOTIONS, PureDP(0.1), ApproxDP(0.1, 1e-6)], ids=name)
+@pytest.mark.parametrize("n", [2, 10, 20, 30, 50, 75, 100, 200])
+def test_an_interval_misses_as_rarely_as_it_says_at_every_n(budget: Budget, n: int) -> None:
+    """Each of 96 counts of 1000 runs gives a false alarm with probability 1e-8."""
+    allowed = stats.binom(1000, 0.05).isf(1e-8)
+    for sigma in (1.0, None):
+        estimator = KarwaVadhanInterval(radius=1000, sigma=sigma, beta=0.05)
+        assert count_misses(estimator, budget, n, 1000) <= allowed
+
+
+@pytest.mark.parametrize("n", [500, 1000, 2000, 4000])
+def test_an_interval_with_unknown_sigma_misses_as_rarely_as_it_says(n: int) -> None:
+    allowed = stats.binom(200, 0.05).isf(1e-8)
+    estimator = KarwaVadhanInterval(radius=1000, beta=0.05)
+    for budget in (PureDP(0.1), PureDP(1.0), ZCDP(0.02), ApproxDP(1.0, 1e-6)):
+        assert count_misses(estimator, budget, n, 200) <= allowed
+
+
+@pytest.mark.parametrize("budget", NOTIONS, ids=name)
+def test_a_mean_declares_failure_up_to_the_n_from_which_it_works(budget: Budget) -> None:
+    """From that n on a value is far from the mean with probability 2 beta at most."""
+    for estimator in (
+        KarwaVadhanMean(radius=1000, sigma=1, beta=0.1),
+        KarwaVadhanGaussian(radius=1000, sigma_low=1e-3, sigma_high=1e3, beta=0.1),
+    ):
+        least = estimator.working_records(1, budget)
+        few = run(estimator, rng(1).normal(0.3, 1.0, (500, least // 2)), budget).value
+        enough = run(estimator, rng(1).normal(0.3, 1.0, (500, least + 1)), budget).value
+        far = [np.count_nonzero(np.abs(values - 0.3) > 30) for values in (few, enough)]
+        assert max(far) <= stats.binom(500, 0.2).isf(1e-8)
+        assert np.mean(np.isnan(few)) > 0.9
+        assert np.count_nonzero(np.isnan(enough)) <= stats.binom(500, 0.2).isf(1e-8)
+
+
+def test_the_range_term_is_the_n_from_which_the_histogram_works() -> None:
+    estimator, budget = KarwaVadhanMean(radius=1000, sigma=1), PureDP(1.0)
+    least = int(estimator.private_terms(0.1, 0.1, 100, budget)["range"])
+    assert least == estimator.working_records(1, budget)
+    for n in (least - 1, least):
+        t = math.sqrt(2 * math.log(2 * n / 0.1))
+        bins = 2 * math.ceil((1000 + t) / (2 * t))
+        lead = math.ceil(n / 2) / 4  # in scales of the noise, 2/(1/2)
+        wrong = (bins - 1) * (2 + lead) / 4 * math.exp(-lead)
+        assert (wrong <= 0.1) == (n == least)
+
+
+def test_too_few_records_are_named_in_a_warning() -> None:
+    """The number of records is public, and so is the n from which the estimator works."""
+    records = rng(1).normal(0.3, 1.0, 20)
+    with pytest.warns(AssumptionWarning, match=r"^n: 20: too few .* it works from n = 71$"):
+        assert math.isnan(
+            release(KarwaVadhanMean(radius=1000, sigma=1), records, PureDP(1.0), rng=rng())
+        )
+
+
+def exact_wrong_power(
+    budget: Budget, pairs: int, u: float, spare: int, low: int, high: int, seed: int
+) -> float:
+    """Return the share of simulated histograms of chi-squared numbers that pick a wrong bin."""
+    law, trials = stats.chi2(1), WRONG_TRIALS
+    edges = np.exp2(np.arange(low, high + 2)) / u
+    edges[0], edges[-1] = 0, np.inf
+    generator = rng(seed)
+    counts = generator.multinomial(pairs, np.diff(law.cdf(edges)), trials).astype(float)
+    counts += noise_law(budget, 2.0, math.sqrt(2)).rvs(counts.shape, random_state=generator)
+    k = low + counts.argmax(axis=1)
+    return float(np.mean((k != low) & ((k <= -2 - spare) | (k >= 3))))
+
+
+@pytest.mark.parametrize("budget", [PureDP(0.5), PureDP(5.0), ZCDP(0.02)], ids=name)
+@pytest.mark.parametrize("spare", [0, 2])
+def test_the_bound_on_a_wrong_power(budget: Budget, spare: int) -> None:
+    """The bound holds at every place of sigma^2 between two powers, and vanishes with many pairs."""
+    for pairs in (3, 100, 500, 1500):
+        bound = wrong_power_probability(budget, pairs, 30.0, spare, 1.0)
+        shares = [
+            exact_wrong_power(budget, pairs, u, spare, -14, 15, pairs) for u in (1.0, 1.2, 1.6, 2.0)
+        ]
+        # A false alarm in any of 96 comparisons has probability 1e-7.
+        assert max(shares) * WRONG_TRIALS <= stats.binom(WRONG_TRIALS, bound).isf(1e-9)
+    assert wrong_power_probability(budget, 10**5, 30.0, spare, 1.0) < 1e-9
+
+
+def test_the_fullest_power_and_the_low_ones() -> None:
+    """The least and the largest probabilities over all places of sigma^2, by a fine grid."""
+    u, law = np.exp2(np.linspace(0.0, 1.0, 1001)), stats.chi2(1)
+    assert np.min(law.cdf(2 / u) - law.cdf(1 / u)) == pytest.approx(FULLEST, rel=1e-12)
+    for k in (-2, -3, -7):
+        assert np.argmax(law.cdf(2.0 ** (k + 1) / u) - law.cdf(2.0**k / u)) == 0
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ApproxDP(1.0, 1e-6)], ids=name)
+def test_ties_are_a_failure_of_the_scale(budget: Budget) -> None:
+    """More than half of all pairs are equal: no positive scale fits them."""
+    counts = np.where(rng(3).random((200, 2000)) < 0.7, 0.0, 1.0)
+    learned = run(KarwaVadhanGaussian(radius=50), counts, budget)
+    assert learned.scale is not None
+    assert np.isnan(learned.value).all()
+    assert np.isnan(learned.scale).all()
+    interval = run(KarwaVadhanInterval(radius=50), counts, budget).interval
+    assert interval is not None
+    assert np.all((interval[0] == -50) & (interval[1] == 50))
+    with pytest.warns(AssumptionWarning, match="pairs of records are equal"):
+        release(KarwaVadhanInterval(radius=50), counts[0], budget, rng=rng())
+
+
+def test_a_scale_near_either_bound_is_found() -> None:
+    for sigma in (1.0, 1.3, 1.9, 7.0, 10.0):
+        estimator = KarwaVadhanGaussian(radius=50, sigma_low=1.0, sigma_high=10.0)
+        x = rng(1).normal(0.0, sigma, (50, 40_000))
+        scale = run(estimator, x, PureDP(4.0)).scale
+        assert scale is not None
+        np.testing.assert_allclose(scale, sigma, rtol=0.05)
+
+
+def test_many_records_give_the_interval_of_the_plain_union_bound() -> None:
+    """The probability of a wrong bin vanishes, and leaves beta to the other errors, bit for bit."""
+    n, beta, budget = 5000, 0.05, PureDP(1.0)
+    estimator = KarwaVadhanInterval(radius=1000, sigma=1.0, beta=beta)
+    estimate = run(estimator, rng(1).normal(0.3, 1.0, (20, n)), budget)
+    assert estimate.interval is not None
+    t = math.sqrt(2 * math.log(2 * n / (beta / 4)))
+    half = stats.norm.isf(beta / 4) / math.sqrt(n)
+    half += stats.laplace(scale=6 * t / n / 0.5).isf(beta / 8)
+    np.testing.assert_allclose((estimate.interval[1] - estimate.interval[0]) / 2, half, rtol=1e-12)
+
+
+def test_without_a_radius_a_failure_has_no_interval() -> None:
+    estimator, budget = KarwaVadhanInterval(radius=None, sigma=1.0), ApproxDP(1.0, 1e-6)
+    interval = run(estimator, rng(1).normal(0.3, 1.0, (200, 20)), budget).interval
+    assert interval is not None
+    assert np.isnan(interval).mean() > 0.99
