@@ -21,7 +21,7 @@ from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
 from dpbench.estimators.moment_bins import MISS, MomentBins
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import audit_pairs, private_mode_bin
+from dpbench.privacy.histogram import audit_pairs, private_mode_bin, smallest_passing
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, MomentScale, Probability, validated
 from dpbench.samples import Bins, Sample
@@ -223,7 +223,10 @@ class KSU20RangeEstimate(_BinBasedEstimator):
         return Estimate(middle, middle, interval=(middle - 3 * r, middle + 3 * r), accuracy=2 * r)
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        return {"range": self.histogram_needs(self.alpha, budget)}
+        return {"range": float(self.working_records(1, budget))}
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        return int(np.ceil(self.histogram_needs(self.alpha, budget)))
 
 
 @validated
@@ -370,6 +373,18 @@ class KSU20Mean(_BinBasedEstimator):
     @property
     def _wrong_bin(self) -> float:
         return MISS if self.constants == "paper" else self.beta
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        if self.constants == "practical" and self.alpha is None:
+
+            def fails(n: int) -> bool:
+                bins = self._moment_bins(self.accuracy(n, budget))
+                return not bins.works(bins.lead(n - n // 2, budget, self._wrong_bin), budget)
+
+            return smallest_passing(fails)
+        # For less records than a range needs, ``paper`` seeks the largest alpha.
+        alpha = self.alpha or LARGEST_ALPHA["paper" if self.constants == "paper" else "practical"]
+        return 2 * self.groups * int(np.ceil(self.histogram_needs(alpha, budget)))
 
     def accuracy(self, n: int, budget: Budget) -> float:
         if self.constants == "tuned":

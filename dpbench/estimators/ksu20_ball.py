@@ -210,6 +210,13 @@ class KSU20BallMean(NeedsRadius):
         slope = self.k - 1 if self.constants == "practical" else float(np.sqrt(self.k - 1))
         return root * (1 + float((slope * bias / noise) ** (1 / self.k)))
 
+    def working_records(self, d: int, budget: Budget) -> int:
+        if self._has_fixed_centre:
+            return 1
+        if isinstance(budget, ApproxDP) and self.radius is not None:
+            budget = GDP.within(budget)
+        return 2 * self._coordinate_estimator(d).working_records(1, budget.fraction(1 / d))
+
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         spread = MomentSpread(self.k, self.scale)
         return [spread] if self.radius is None else [spread, MeanWithin(self.radius, spread)]

@@ -541,14 +541,16 @@ class KSU20TournamentMean(Estimator):
         spread = np.sqrt(d) + np.sqrt(2 * np.log(3 / self.beta))
         log = cover.log_size + np.log(3 / self.beta)
         privacy = 16 * m / (m + 1) * self.half_clip(alpha, d) * log / (gap * alpha * epsilon)
-        return np.array([2 * spread**2 / alpha**2, privacy, self._histogram_term(alpha, d, budget)])
+        located = self._records_to_locate(alpha, d, budget)
+        return np.array([2 * spread**2 / alpha**2, privacy, located])
 
-    def _histogram_term(self, alpha: float, d: int, budget: Budget) -> float:
+    def _records_to_locate(self, alpha: float, d: int, budget: Budget) -> float:
         """Return the number of records at which no coordinate of the centre declares failure."""
-        centre = self.centre_estimator(alpha, d)
-        return (
-            2 * centre.private_terms(centre.scale, self.beta, 1.0, budget.fraction(1 / d))["range"]
-        )
+        return 2.0 * self.centre_estimator(alpha, d).working_records(1, budget.fraction(1 / d))
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        alpha = self.alpha or ksu20.LARGEST_ALPHA[self.constants]
+        return int(self._records_to_locate(alpha, d, budget))
 
     def accuracy(self, n: int, d: int, budget: Budget) -> float:
         """Return the error alpha that the estimator seeks with n records of d coordinates.

@@ -62,8 +62,8 @@ class SubsampleAggregate(Estimator):
         No bin is wrong without an assumption on the outputs, so no failure is declared. If one bin
         has c outputs more than any other bin, another bin is released with probability at most
         `dpbench.privacy.histogram.wrong_bin_probability` at the lead c. With few buckets it may be
-        any bin between the bounds. ``friendly_core``, under (epsilon, delta) only: `friendly_mean`, a private mean in which an
-        output with more friends has more weight.
+        any bin between the bounds. ``friendly_core``, under (epsilon, delta) only: `friendly_mean`,
+        a private mean in which an output with more friends has more weight.
     resolution : float in [1e-100, 1e100]
         Accuracy, in the unit of the outputs, to which median and mode are released. A smaller value
         needs more buckets.

@@ -162,7 +162,10 @@ class UserLevelMean(Estimator):
         return MomentBins.within(2 * r, 2.0, r, float(self._bins.count))
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
-        return {"range": 2 * float(np.ceil(self._moment_bins.records(budget, MISS)))}
+        return {"range": float(self.working_records(1, budget))}
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        return 2 * int(np.ceil(self._moment_bins.records(budget, MISS)))
 
     def half_width(self, n: int, budget: Budget) -> float:
         """Return half the width of the clip of people's means, in the unit of the data.

@@ -67,33 +67,22 @@ def test_too_few_records_are_declared(estimator: Estimator, d: int, budget: Budg
         assert stats.binom.sf(far - 1, trials, 0.1) > FALSE_ALARM, (n, far)
 
 
-def needed(estimator: Estimator, d: int, budget: Budget) -> int:
-    """Return the number of records from which on an estimator locates the data."""
-    if isinstance(estimator, KSU20TournamentMean):
-        return math.ceil(estimator.terms(0.5, 1.0, d, budget)[2])
-    if isinstance(estimator, KSU20BallMean):
-        budget = GDP.within(budget) if isinstance(budget, ApproxDP) else budget
-        return 2 * needed(estimator._coordinate_estimator(d), 1, budget.fraction(1 / d))
-    return int(np.ceil(estimator.private_terms(1.0, 0.1, 1.0, budget)["range"]))
-
-
 @each_budget
 @each_estimator
 def test_from_the_stated_number_on_they_are_enough(
     estimator: Estimator, d: int, budget: Budget
 ) -> None:
-    """From `private_terms` on a right bin is released, and a little below no bin is."""
+    """From `working_records` on a right bin is released, and a little below no bin is."""
     if not estimator.supports(budget):
         pytest.skip("another notion")
     least, trials = estimator.least_records(d, budget), 100
-    n = max(needed(estimator, d, budget), least)
+    n = max(estimator.working_records(d, budget), least)
     for records in (n, 2 * n):
         far, missing = released(estimator, d, records, trials, budget)
         assert stats.binom.sf(far + missing - 1, trials, 0.1) > FALSE_ALARM, (records, far)
         assert missing == 0 or isinstance(budget, ApproxDP)
     below = int(0.9 * n) - 2
-    by_alpha = isinstance(estimator, KSU20Mean) and estimator.constants != "tuned"
-    if below >= least and not (by_alpha or isinstance(budget, ApproxDP)):
+    if below >= least and not isinstance(budget, ApproxDP):
         assert released(estimator, d, below, trials, budget) == (0, trials)
 
 

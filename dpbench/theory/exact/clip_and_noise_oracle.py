@@ -243,9 +243,8 @@ def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
     if isinstance(e, est.KarwaVadhanMean):
         t = _kv_half_bin(e, setting.n)
         count = 2 * np.ceil((mean_bound(e) + t) / (2 * t))
-        return Histogram(
-            0.0, 2 * t, float(count), setting.n, setting.budget.fraction(0.5), setting.n / 2, e.beta
-        )
+        held, budget = float(np.ceil(setting.n / 2)), setting.budget.fraction(0.5)
+        return Histogram(0.0, 2 * t, float(count), setting.n, budget, held, e.beta)
     if isinstance(e, est.KSU20RangeEstimate):
         r, records = _half_bin(e, e.alpha), setting.n
     elif isinstance(e, est.KSU20Mean):
