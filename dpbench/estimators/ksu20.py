@@ -384,7 +384,7 @@ class KSU20Mean(_BinBasedEstimator):
             return smallest_passing(fails)
         # For less records than a range needs, ``paper`` seeks the largest alpha.
         alpha = self.alpha or LARGEST_ALPHA["paper" if self.constants == "paper" else "practical"]
-        return 2 * self.groups * int(np.ceil(self.histogram_needs(alpha, budget)))
+        return 2 * self.groups * int(np.ceil(self.histogram_needs(alpha, budget))) - 1
 
     def accuracy(self, n: int, budget: Budget) -> float:
         if self.constants == "tuned":

@@ -165,7 +165,7 @@ class UserLevelMean(Estimator):
         return {"range": float(self.working_records(1, budget))}
 
     def working_records(self, d: int, budget: Budget) -> int:
-        return 2 * int(np.ceil(self._moment_bins.records(budget, MISS)))
+        return 2 * int(np.ceil(self._moment_bins.records(budget, MISS))) - 1
 
     def half_width(self, n: int, budget: Budget) -> float:
         """Return half the width of the clip of people's means, in the unit of the data.
