@@ -147,7 +147,7 @@ def _plan_estimator(words: Sequence[str]) -> int:
         print("\n".join(needed_records.records_lines(plan, options.alpha, found)), flush=True)
         size = needed_records.round_records(found.n) if found.n == found.n else None
     if options.n is not None:
-        print("\n".join(needed_records.error_lines(plan.error_at(options.n))))
+        print("\n".join(needed_records.error_lines(plan.error_at(options.n), plan.working)))
     print("\n" + "\n".join(plan.assumptions()))
     if size is not None:
         kept = [word for word in words if not word.startswith(("alpha=", "n=", "seed="))]

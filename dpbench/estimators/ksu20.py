@@ -14,19 +14,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, NeedsRadius, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
+from dpbench.estimators.moment_bins import MISS, MomentBins
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import (
-    L1,
-    L2,
-    audit_pairs,
-    noise_on_all_bins,
-    private_mode_bin,
-    stability_threshold,
-)
+from dpbench.privacy.histogram import audit_pairs, private_mode_bin, smallest_passing
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, MomentScale, Probability, validated
 from dpbench.samples import Bins, Sample
@@ -145,12 +140,53 @@ class _BinBasedEstimator(NeedsRadius):
         reach = np.inf if self.radius is None else self.radius + 2 * r
         return Bins(2 * r, -reach, reach), r
 
+    def _moment_bins(self, alpha: float) -> MomentBins:
+        """Return what is public about the counts of the histogram for an error alpha."""
+        bins, r = self.bins(alpha)
+        near = self._near(r / self.scale)
+        return MomentBins.within(near, self.k, r / self.scale, float(bins.count))
+
+    def _near(self, r: float) -> float:
+        """Return D: a bin is wrong if all its points are farther than D from mu.
+
+        D and r, half the width of a bin, are in units of `scale`.
+        """
+        return r
+
+    @property
+    def _wrong_bin(self) -> float:
+        """Largest probability of a wrong bin; a histogram with a larger one declares failure."""
+        return MISS
+
+    def histogram_needs(self, alpha: float, budget: Budget) -> float:
+        """Return how many records locate a bin near the mean, by `MomentBins.records`.
+
+        Parameters
+        ----------
+        alpha : float in (0, 1]
+            Error sought, which gives the width of the bins.
+        budget : Budget
+            Privacy budget of the histogram.
+
+        Returns
+        -------
+        float
+        """
+        return self._moment_bins(alpha).records(budget, self._wrong_bin)
+
+    def _fullest_bin(self, sample: Sample, alpha: float, ledger: Ledger) -> Floats:
+        """Release the left end of the fullest bin, NaN if it may be wrong; spend the ledger."""
+        held, _, miss = self._moment_bins(alpha).lead(sample.n, ledger.budget, self._wrong_bin)
+        return private_mode_bin(sample, self.bins(alpha)[0], ledger, held=held, miss=miss)
+
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         spread = MomentSpread(self.k, self.scale)
         return [spread] if self.radius is None else [spread, MeanWithin(self.radius, spread)]
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
-        return audit_pairs(n, self.bins(self.accuracy(n, budget))[0], budget)
+        alpha = self.accuracy(n, budget)
+        held, _, miss = self._moment_bins(alpha).lead(n, budget, self._wrong_bin)
+        return audit_pairs(n, self.bins(alpha)[0], budget, held=held, miss=miss)
 
 
 @validated
@@ -158,8 +194,12 @@ class KSU20RangeEstimate(_BinBasedEstimator):
     """Private range that holds the mean and nearly all records: KSU20, Algorithm 1.
 
     Let [a, b] be the fullest bin, of width 2r, of a private histogram. The released range is
-    [a - 2r, b + 2r], and the released value is its midpoint. The algorithm promises that the
-    midpoint is within 2r of the mean. Then the mean is at least r away from both ends of the range.
+    [a - 2r, b + 2r], and the released value is its midpoint. Except with probability 0.1 the
+    midpoint is within 2r of the mean, or nothing is released (NaN). Then the mean is at least r
+    away from both ends of the range. `dpbench.estimators.moment_bins` bounds the probability of a
+    wrong bin by public numbers, with D = r. With noise on all bins nothing is released if the bound
+    exceeds 0.1, which means for less than `histogram_needs` records. A stability-based histogram,
+    always used without a radius, releases nothing if no bin passes its threshold.
     KSU20 call the algorithm PDPRE under pure DP, CDPRE under zCDP and ADPRE under (epsilon, delta).
 
     Parameters
@@ -178,9 +218,15 @@ class KSU20RangeEstimate(_BinBasedEstimator):
         return self.alpha
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        bins, r = self.bins(self.alpha)
-        middle = private_mode_bin(sample, bins, ledger) + r
+        _, r = self.bins(self.alpha)
+        middle = self._fullest_bin(sample, self.alpha, ledger) + r
         return Estimate(middle, middle, interval=(middle - 3 * r, middle + 3 * r), accuracy=2 * r)
+
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
+        return {"range": float(self.working_records(1, budget))}
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        return int(np.ceil(self.histogram_needs(self.alpha, budget)))
 
 
 @validated
@@ -206,11 +252,17 @@ class KSU20Mean(_BinBasedEstimator):
 
     - ``practical``: T = ((k-1)/k) (n/(2q))^(1/k) for n records in the half. Here q is the 1 - beta
       quantile of the absolute noise at sensitivity 1.
-    - ``tuned``: r = 2^(1/k). By Markov's inequality [mu - r, mu + r] holds half of the records, and
-      it touches two bins, so one of them holds a quarter. T is the clip of `TunedClippedMean` with
-      ``minimax``, for a mean within r + 4^(1/k) of 0. A tenth of the records locate the range, or
-      as many as the method `histogram_needs` returns if that is more, but at most half. The rest
-      are averaged.
+    - ``tuned``: r = 2^(1/k). T is the clip of `TunedClippedMean` with ``minimax``, for a mean
+      within r + 4^(1/k) of 0. A tenth of the records locate the range, or as many as the method
+      `histogram_needs` returns if that is more, but at most half. The rest are averaged.
+
+    A histogram with too few records declares failure by the public bound of
+    `dpbench.estimators.moment_bins`. With ``paper`` constants D = r, and the range of a group is
+    wrong with probability at most 0.1. With the other constants D = 8^(1/k). Except with
+    probability beta, the middle of the range is within r + 8^(1/k) of mu, or nothing is released
+    (NaN). Then records within T + 4^(1/k) - 8^(1/k) of mu are not clipped. Without a radius the
+    histogram is stability-based. With too few records it usually releases nothing, because no bin
+    passes its threshold.
 
     Parameters
     ----------
@@ -225,7 +277,7 @@ class KSU20Mean(_BinBasedEstimator):
         for the mean.
     beta : float in (0, 1)
         Probability that the error exceeds the error sought. With ``paper`` constants a smaller
-        value means more groups.
+        value means more groups. With the others it is also the largest probability of a wrong bin.
     """
 
     alpha: Alpha | None = None
@@ -258,7 +310,7 @@ class KSU20Mean(_BinBasedEstimator):
         """
         if self.constants != "tuned":
             return n // 2
-        needed = min(self.histogram_needs(1.0, n, budget), n / 2)
+        needed = min(self.histogram_needs(1.0, budget), n / 2)
         return n - int(np.ceil(max(needed, n / 10)))
 
     @property
@@ -284,9 +336,10 @@ class KSU20Mean(_BinBasedEstimator):
         - range: the number that `histogram_needs` returns.
 
         With ``practical`` constants the numbers are 1/alpha^2, 1/(epsilon alpha^(k/(k-1))) and
-        ln(1 + R)/epsilon, for all records. For notions other than pure DP, q/ln(10) replaces
-        1/epsilon. The range then needs the 1 - 1/(1 + R) quantile of the absolute noise at
-        sensitivity 1, or under (epsilon, delta) the 1 - delta quantile.
+        ln(1 + R)/epsilon, for all records. They have no guarantee, and only set the width of the
+        bins. For notions other than pure DP, q/ln(10) replaces 1/epsilon. The last number is then
+        the 1 - 1/(1 + R) quantile of the absolute noise at sensitivity 1, or under (epsilon, delta)
+        the 1 - delta quantile.
 
         Parameters
         ----------
@@ -305,7 +358,7 @@ class KSU20Mean(_BinBasedEstimator):
         q = mean_budget.noise_quantile(0.1)
         power = float(alpha ** (-self.k / (self.k - 1)))
         if self.constants == "paper":
-            return 90 / alpha**2, 180 * q * power, self.histogram_needs(alpha, n, budget)
+            return 90 / alpha**2, 180 * q * power, self.histogram_needs(alpha, budget)
         radius = min((self.radius or 0.0) / self.scale, 1e300)
         probability = budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + radius)
         tail = float(mean_budget.noise_tail(np.asarray(probability / 2), 1.0, 1.0))
@@ -314,35 +367,24 @@ class KSU20Mean(_BinBasedEstimator):
     def least_records(self, d: int, budget: Budget) -> int:
         return max(super().least_records(d, budget), 2 * self.groups)
 
-    def histogram_needs(self, alpha: float, n: float, budget: Budget) -> float:
-        """Return how many records locate a private range that holds the mean, with probability 0.9.
+    def _near(self, r: float) -> float:
+        return r if self.constants == "paper" else float(8 ** (1 / self.k))
 
-        Let N be the returned number. With N records and probability 0.9, the noise of every count
-        of the histogram is below N/16. The constants are those of KSU20. The fullest noisy count is
-        then at least 3N/16. A stability-based histogram has noise on at most n occupied bins, and
-        3N/16 also has to reach the threshold for a release.
+    @property
+    def _wrong_bin(self) -> float:
+        return MISS if self.constants == "paper" else self.beta
 
-        Parameters
-        ----------
-        alpha : float in (0, 1]
-            Error sought, which gives the width of the bins.
-        n : float
-            Number of records, which bounds the number of occupied bins.
-        budget : Budget
-            Privacy budget of the histogram.
+    def working_records(self, d: int, budget: Budget) -> int:
+        if self.constants == "practical" and self.alpha is None:
 
-        Returns
-        -------
-        float
-        """
-        number = float(self.bins(alpha)[0].count)
-        if np.isfinite(number):
-            all_tail = _mean_budget(budget).noise_tail(np.asarray(0.05 / number), L1, L2)
-            if noise_on_all_bins(budget, number, needed := float(16 * all_tail)):
-                return needed
-        assert isinstance(budget, ApproxDP)
-        tail = L1 / budget.pure_epsilon * float(np.log(10 * n))
-        return max(16 * tail, 16 / 3 * stability_threshold(budget))
+            def fails(n: int) -> bool:
+                bins = self._moment_bins(self.accuracy(n, budget))
+                return not bins.works(bins.lead(n - n // 2, budget, self._wrong_bin), budget)
+
+            return smallest_passing(fails)
+        # For less records than a range needs, ``paper`` seeks the largest alpha.
+        alpha = self.alpha or LARGEST_ALPHA["paper" if self.constants == "paper" else "practical"]
+        return 2 * self.groups * int(np.ceil(self.histogram_needs(alpha, budget))) - 1
 
     def accuracy(self, n: int, budget: Budget) -> float:
         if self.constants == "tuned":
@@ -380,12 +422,13 @@ class KSU20Mean(_BinBasedEstimator):
         averaged = self.count_averaged(sample.n, ledger.budget)
         if averaged < self.groups:
             raise ValueError(f"{sample.n} records cannot fill two halves of {self.groups} groups")
-        bins, r = self.bins(self.accuracy(sample.n, ledger.budget))
+        alpha = self.accuracy(sample.n, ledger.budget)
+        _, r = self.bins(alpha)
         # Replacing a record changes one group of one half, so each part has the whole budget.
         parts = iter(ledger.parallel(4))
         ranges, means = sample.split([sample.n - averaged, averaged], ledger.rng)
         middles = r + ranges.by_group(
-            self.groups, ledger.rng, lambda rows: private_mode_bin(rows, bins, next(parts))
+            self.groups, ledger.rng, lambda rows: self._fullest_bin(rows, alpha, next(parts))
         )
         releases = []
         for rows in means.groups(self.groups, ledger.rng):
@@ -402,13 +445,15 @@ class KSU20Mean(_BinBasedEstimator):
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         alpha /= self.scale
+        # Half of the records, in equal groups, fill histograms if all of them are needed.
+        located = 2 * self.groups * np.ceil(self.histogram_needs(min(alpha, 1.0), budget))
         if self.constants == "tuned":
             mean = _mean_budget(budget)
             _, error = best_clip(self.k, 0.0, beta, 0.9 / mean.noise_quantile(beta), mean)
             power = float((error / alpha) ** (self.k / (self.k - 1)))
-            return {"privacy": power, "range": self.histogram_needs(alpha, n, budget)}
-        _, privacy, reach = self.terms(alpha, n / self._parts, budget)
-        return {"privacy": self._parts * privacy, "range": self._parts * reach}
+            return {"privacy": power, "range": float(located)}
+        _, privacy, _ = self.terms(alpha, n / self._parts, budget)
+        return {"privacy": self._parts * privacy, "range": float(located)}
 
     def _half_width(self, n: int, r: float, budget: Budget) -> float:
         """Return half the width of the clip of n records, for histogram bins of half width r.

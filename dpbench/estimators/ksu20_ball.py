@@ -57,7 +57,9 @@ class KSU20BallMean(NeedsRadius):
        ||y|| > r are discarded. The sum of the rows inside is divided by l, the larger of their
        number and 3n/4. The release is this mean plus noise plus c.
 
-    The two parts are disjoint, so each has the whole budget.
+    The two parts are disjoint, so each has the whole budget. If a coordinate of the centre declares
+    failure, nothing is released (NaN). `KSU20Mean` does so by public numbers alone. Otherwise all
+    bins are near the mean except with probability 0.1.
 
     Sensitivity, if rows are discarded. If a replaced record is inside the ball before and after,
     the mean moves by at most 2r/l <= 8r/(3n). Otherwise one row y joins or leaves the ball. Let S
@@ -165,7 +167,7 @@ class KSU20BallMean(NeedsRadius):
             return n
         if self.constants != "tuned":
             return n // 2
-        needed = 2 * self._coordinate_estimator(d).histogram_needs(1.0, n, budget.fraction(1 / d))
+        needed = 2 * self._coordinate_estimator(d).histogram_needs(1.0, budget.fraction(1 / d))
         return n - int(np.ceil(max(min(needed, n / 2), n / 50)))
 
     def ball_radius(self, n: int, d: int, budget: Budget) -> float:
@@ -207,6 +209,13 @@ class KSU20BallMean(NeedsRadius):
         noise = self._sensitivity_factor * root * quantile / n  # at T = 1
         slope = self.k - 1 if self.constants == "practical" else float(np.sqrt(self.k - 1))
         return root * (1 + float((slope * bias / noise) ** (1 / self.k)))
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        if self._has_fixed_centre:
+            return 1
+        if isinstance(budget, ApproxDP) and self.radius is not None:
+            budget = GDP.within(budget)
+        return 2 * self._coordinate_estimator(d).working_records(1, budget.fraction(1 / d))
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         spread = MomentSpread(self.k, self.scale)

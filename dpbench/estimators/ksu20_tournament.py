@@ -392,6 +392,9 @@ class KSU20TournamentMean(Estimator):
        the point loses a match to a point beyond the tie radius.
        `dpbench.estimators.ksu20_tournament` derives the sensitivity.
 
+    If a coordinate of the centre declares failure, nothing is released (NaN). `KSU20Mean` does so
+    by public numbers alone. A bin of some coordinate is wrong with probability at most beta.
+
     Lengths are in units of `scale`, except for the bound R on the mean. The halves are disjoint, so
     each has the whole budget. ``paper`` has w = alpha, a tie radius of
     20 alpha and xi = 60/alpha^(1/(k-1)). For d <= 100 all points then tie, and the size of the grid
@@ -536,11 +539,18 @@ class KSU20TournamentMean(Estimator):
         if gap <= 0:
             raise ValueError(f"tie = {self.tie} or xi = {self.xi} is too small: give alpha")
         spread = np.sqrt(d) + np.sqrt(2 * np.log(3 / self.beta))
-        bins = np.ceil(self.radius / self.scale / ksu20.HALF_BIN["practical"]) + 2
         log = cover.log_size + np.log(3 / self.beta)
         privacy = 16 * m / (m + 1) * self.half_clip(alpha, d) * log / (gap * alpha * epsilon)
-        reach = 128 * d * np.log(3 * d * bins / self.beta) / epsilon
-        return np.array([2 * spread**2 / alpha**2, privacy, reach])
+        located = self._records_to_locate(alpha, d, budget)
+        return np.array([2 * spread**2 / alpha**2, privacy, located])
+
+    def _records_to_locate(self, alpha: float, d: int, budget: Budget) -> float:
+        """Return the number of records at which no coordinate of the centre declares failure."""
+        return 2.0 * self.centre_estimator(alpha, d).working_records(1, budget.fraction(1 / d))
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        alpha = self.alpha or ksu20.LARGEST_ALPHA[self.constants]
+        return int(self._records_to_locate(alpha, d, budget))
 
     def accuracy(self, n: int, d: int, budget: Budget) -> float:
         """Return the error alpha that the estimator seeks with n records of d coordinates.
@@ -606,10 +616,14 @@ class KSU20TournamentMean(Estimator):
             .run(first.columns(), coarse.repeated(d))
             .value.reshape(-1, d)
         )
+        # The centre is released only if all of its coordinates are.
+        failed = np.isnan(centre).any(axis=1, keepdims=True)
+        centre = np.where(failed, 0.0, centre)
         records = Records.from_sample(second, m, ledger.rng)
         with np.errstate(over="ignore"):  # a small scale; the function `scores` clips its rows
             scaled = records._replace(rows=records.rows / self.scale)
         score = scores(scaled, centre / self.scale, cover, alpha, self.half_clip(alpha, d))
         grid = self.scale * (alpha * cover.offsets)
-        value, best = centre + grid[fine.exponential(score, 1.0)], centre + grid[score.argmax(1)]
+        points = grid[fine.exponential(score, 1.0)], grid[score.argmax(1)]
+        value, best = (np.where(failed, np.nan, centre + point) for point in points)
         return Estimate(value, best, accuracy=self.promise(n, d, ledger.budget))

@@ -65,6 +65,7 @@ from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import ErrorBound, noisy_clipped_mean
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.geometric_histogram import GeometricGrid, private_bounds_by_sparse_vector
+from dpbench.privacy.histogram import smallest_passing
 from dpbench.privacy.ledger import ThresholdNoise
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import private_quantile
@@ -100,9 +101,13 @@ class QuantileClippedMean(Estimator):
 
     The estimator is biased for skewed distributions. At a fixed level the bias does not vanish.
 
-    With fewer than about 75/epsilon records (by default, and without public bounds) noise may end
-    the sparse vector technique at any edge of the grid. Then the error is as large as 1e9 units of
-    the data. Give rough public bounds if there may be so few records.
+    With too few records, noise may end the sparse vector technique at any edge of the grid. Let n
+    be the number of records, b the scale of the noises, and E the number of edges, 2 max_power, of
+    a search. At an edge before all records the count is 0. The search ends there with probability at
+    most e^(-(n - m)/b)/2, or (2 + v) e^-v/4 at v = (n - m)/b for Laplace noise. Without both public
+    bounds nothing is released (NaN) if 2 E times this probability exceeds 0.1. This means fewer
+    than about 90/epsilon records by default. With both bounds a value is always released. Then the
+    error is at most upper - lower before the last noise.
 
     Parameters
     ----------
@@ -205,12 +210,26 @@ class QuantileClippedMean(Estimator):
     def _resolution(self) -> float:
         return self._width / POINTS if self.resolution is None else self.resolution
 
+    def working_records(self, d: int, budget: Budget) -> int:
+        parts = budget.fraction(self.share), budget.fraction(1 - self.share)
+        return smallest_passing(lambda n: self._ends_anywhere(n, *parts))
+
+    def _ends_anywhere(self, n: int, search: Budget, fine: Budget) -> bool:
+        """Return whether noise may end a search before all records, without public bounds."""
+        if self.search == "exponential" or np.isfinite(self._public_bounds).all():
+            return False
+        scales = (n - self.count_clipped(n, search, fine)) * search.pure_epsilon / 3
+        factor = 0.5 if self.noise == "exponential" else (2 + scales) / 4
+        return bool(4 * self.max_power * factor * np.exp(-scales) > BETA)
+
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         coarse, fine = ledger.split(self.share, 1 - self.share)
         m = self.count_clipped(sample.n, coarse.budget, fine.budget)
         ends = np.clip(self._search_bounds(sample, m, coarse), *self._public_bounds)
         low, high = ends.min(axis=0), ends.max(axis=0)
-        return noisy_clipped_mean(sample, low / 2 + high / 2, high / 2 - low / 2, fine)
+        failed = self._ends_anywhere(sample.n, coarse.budget, fine.budget)
+        centre = np.full_like(low, np.nan) if failed else low / 2 + high / 2
+        return noisy_clipped_mean(sample, centre, high / 2 - low / 2, fine)
 
     def _search_bounds(self, sample: Sample, m: float, ledger: Ledger) -> Floats:
         """Release a lower and an upper bound, (2, trials), and spend the ledger."""

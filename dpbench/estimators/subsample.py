@@ -59,8 +59,11 @@ class SubsampleAggregate(Estimator):
         ``median``: `private_quantile` of the outputs. ``mean``: the mean of the outputs, clipped to
         the bounds, with noise of sensitivity (upper - lower)/buckets in every coordinate. ``mode``:
         the middle of the fullest bin, of width 2 resolution, of a private histogram.
-        ``friendly_core``, under (epsilon, delta) only: `friendly_mean`, a private mean in which an
-        output with more friends has more weight.
+        No bin is wrong without an assumption on the outputs, so no failure is declared. If one bin
+        has c outputs more than any other bin, another bin is released with probability at most
+        `dpbench.privacy.histogram.wrong_bin_probability` at the lead c. With few buckets it may be
+        any bin between the bounds. ``friendly_core``, under (epsilon, delta) only: `friendly_mean`,
+        a private mean in which an output with more friends has more weight.
     resolution : float in [1e-100, 1e100]
         Accuracy, in the unit of the outputs, to which median and mode are released. A smaller value
         needs more buckets.
@@ -205,7 +208,8 @@ class SubsampleTest(Estimator):
     aggregate : {'count', 'exponential', 'histogram'}
         ``count``: compare the noisy number of votes for 1 with half of the buckets.
         ``exponential``: choose by the exponential mechanism on the numbers of votes. ``histogram``:
-        choose the fuller of two noisy bins.
+        choose the fuller of two noisy bins. No aggregate declares failure for few buckets, because
+        the error is the probability of a wrong decision at every number of buckets.
     """
 
     buckets: Buckets

@@ -40,6 +40,11 @@ class UnbiasedMean(Estimator):
     is. If no bin passes the threshold nothing is released (NaN). A missing release is equally
     likely for the records and their reflection, so it adds no bias.
 
+    The histogram has no bound on mu, so it releases occupied bins only. With too few records it
+    usually releases nothing. Let t be the threshold, and let a bin hold c < t records. The bin
+    passes the threshold with probability e^(-epsilon (t - c)/2)/2. So a release needs about t =
+    1 + (2/epsilon) ln(1/(2 delta)) records in one bin.
+
     Parameters
     ----------
     sigma : float > 0

@@ -61,6 +61,10 @@ class UniversalMean(Estimator):
       By a union bound over the K + 1 noises, a power that leaves out more than s + a records is
       chosen with probability at most beta.
 
+    With at most s + a records, which is 390/epsilon by default, these bounds say nothing. Noise may
+    then choose a far too large power, and no failure is declared. Gaussian records at 5 were missed
+    by more than 50 in up to 2% of releases (500 releases at each n from 10 to 1000, epsilon = 1).
+
     So at most s + a records are clipped, and the radius is at most twice the radius needed. K is
     logarithmic in the range of the data, and a is logarithmic in K. Let mu be the mean and the
     spread a typical distance of records from mu. Only the median needs a number of records that is

@@ -8,7 +8,9 @@ Neighbours differ in all records of one person. A dataset holds the n means Y of
 **Location.** The variance of Y is at most 1/m, by Lyapunov's inequality. By Chebyshev's inequality
 at least half of all people are within r = sqrt(2/m) of mu. The interval [mu - r, mu + r] touches at
 most two bins of width 2r, so one bin holds a quarter of the people. A bin that holds a quarter has
-its middle within r + 2/sqrt(m) of mu.
+its middle within r + 2/sqrt(m) of mu. With few people the histogram may err. By the public bound of
+`dpbench.estimators.moment_bins` at D = 2r, the middle is within 3r of mu, or nothing is released
+(NaN), except with probability 0.1. This holds for every number of people.
 
 **Clip.** Means are clipped to +-(r + 2/sqrt(m) + T) around that middle, so means within T of mu are
 not clipped. One person moves the average of n' people by at most 2 (r + 2/sqrt(m) + T)/n'. Let q be
@@ -58,11 +60,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
-from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.contributions import release_ratio
 from dpbench.estimators.heavy_tailed import best_clip
-from dpbench.estimators.ksu20 import KSU20Mean
+from dpbench.estimators.moment_bins import MISS, MomentBins
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.histogram import audit_pairs, private_mode_bin
 from dpbench.privacy.neighbours import Pair
@@ -81,9 +83,9 @@ class UserLevelMean(Estimator):
     part of the people locates a histogram bin near the mean mu. The means of the other people are
     clipped around this bin and averaged. If people have unequal numbers of records, `cap` weights
     people by these numbers. The first part is a tenth of the people. It is larger, up
-    to half of them, if a tenth would find a wrong bin with a probability above 0.1. The parts are
-    disjoint, so each has the whole budget. `dpbench.estimators.user_level` derives clip and
-    sensitivity.
+    to half of them, if a tenth would find a wrong bin with a probability above 0.1. If half of the
+    people are too few, nothing is released (NaN). The parts are disjoint, so each has the whole
+    budget. `dpbench.estimators.user_level` derives clip and sensitivity.
 
     Parameters
     ----------
@@ -149,10 +151,21 @@ class UserLevelMean(Estimator):
         -------
         int
         """
+        needed = min(self._moment_bins.records(budget, MISS), n / 2)
+        return n - int(np.ceil(max(needed, n / 10)))
+
+    @property
+    def _moment_bins(self) -> MomentBins:
+        """What is public about the counts of the histogram."""
         # In units of scale/sqrt(m) the means have a second moment of at most 1.
-        radius = min(self.radius / self.scale * np.sqrt(self.m), 1e300)
-        unit = KSU20Mean(k=2, scale=1.0, radius=radius, constants="tuned")
-        return unit.count_averaged(n, budget)
+        r = float(np.sqrt(2))
+        return MomentBins.within(2 * r, 2.0, r, float(self._bins.count))
+
+    def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
+        return {"range": float(self.working_records(1, budget))}
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        return 2 * int(np.ceil(self._moment_bins.records(budget, MISS))) - 1
 
     def half_width(self, n: int, budget: Budget) -> float:
         """Return half the width of the clip of people's means, in the unit of the data.
@@ -211,7 +224,9 @@ class UserLevelMean(Estimator):
         n = self.count_averaged(data.n, ledger.budget)
         coarse, fine = ledger.parallel(2)
         first, others = data.split([data.n - n, n], ledger.rng)
-        middle = private_mode_bin(first, self._bins, coarse) + self._half_bin
+        held, _, miss = self._moment_bins.lead(first.n, coarse.budget, MISS)
+        left = private_mode_bin(first, self._bins, coarse, held=held, miss=miss)
+        middle = left + self._half_bin
         half_width = self.half_width(n, ledger.budget)
         if self.cap is None or not isinstance(others, PeopleSample):
             return noisy_clipped_mean(others, middle, half_width, fine)
@@ -223,7 +238,8 @@ class UserLevelMean(Estimator):
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if d is None:
-            return audit_pairs(n, self._bins, budget)
+            held, _, miss = self._moment_bins.lead(n, budget, MISS)
+            return audit_pairs(n, self._bins, budget, held=held, miss=miss)
         if d == 1:
             return []
         # Others have one record at 0. The first person is in the histogram, the last is averaged.

@@ -132,6 +132,12 @@ class EstimatorPlan:
         (cell,) = make_cells(replace(self.sweep, parts={"plan": checked_part}), trials=self.trials)
         return cell
 
+    @property
+    def working(self) -> int:
+        """Smallest n from which the estimator works, by public numbers."""
+        (setting,), d = self.cell.settings, self.cell.members[0][1].d
+        return setting.estimator.working_records(d, setting.budget)
+
     @cached_property
     def sizes(self) -> tuple[int, int]:
         """Smallest and largest n that the search may run."""
@@ -302,8 +308,18 @@ def _drawn_values(cell: Cell, n: float) -> float:
     return sum(law.held(size) for law in laws)
 
 
-def error_lines(reached: ReachedError) -> Iterator[str]:
-    """Yield the lines of the sentence about the error at an n."""
+def error_lines(reached: ReachedError, working: int = 1) -> Iterator[str]:
+    """Yield the lines of the sentence about the error at an n.
+
+    Below `working` records the estimator declares failure, and the lines say so.
+    """
+    if reached.n < working and not np.isfinite(reached.q90):
+        yield from wrap(
+            f"{format_records(reached.n)}: too few, so that the estimator declares failure; it "
+            f"works from n = {working:,}.",
+            WIDTH,
+        )
+        return
     n, give = reached.n, "gives" if reached.n == 1 else "give"
     yield from wrap(
         f"{format_records(n)} {give} an error of at most {reached.q90:.3g} {SHARE} (95% interval "
@@ -342,6 +358,9 @@ def records_lines(plan: EstimatorPlan, alpha: float, found: SearchedRecords) -> 
         return
     last = plan.tried.get(largest) or plan.error_at(largest)
     yield f"No n up to {largest:,} gives an error of at most {alpha:g} {SHARE}."
+    if largest < plan.working and not np.isfinite(last.q90):
+        yield from error_lines(last, plan.working)
+        return
     yield f"At n = {largest:,} it is {last.q90:.3g}."
     earlier = [plan.tried[n] for n in sorted(plan.tried) if n <= largest / 3]
     if earlier and last.q90 > FLAT_RATIO * earlier[-1].q90:

@@ -16,7 +16,7 @@ from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Constants
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import noise_on_all_bins, private_mode_bin
+from dpbench.privacy.histogram import private_mode_bin
 from dpbench.samples import Bins, DenseSample, Sample
 from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily
@@ -40,8 +40,8 @@ class Steps:
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     recorded = Steps()
 
-    def spy_fullest(sample: Sample, bins: Bins, ledger: Ledger) -> Floats:
-        left = private_mode_bin(sample, bins, ledger)
+    def spy_fullest(sample: Sample, bins: Bins, ledger: Ledger, **public: float) -> Floats:
+        left = private_mode_bin(sample, bins, ledger, **public)
         recorded.histograms.append((sample, bins, ledger, left))
         return left
 
@@ -62,7 +62,7 @@ def test_bins_and_range(
 ) -> None:
     r = HALF_BIN[constants] / alpha ** (1 / (k - 1))
     estimator = KSU20RangeEstimate(k=k, scale=1, alpha=alpha, radius=radius, constants=constants)
-    estimate = run(estimator, DenseSample([[0.5] * 40]), PureDP(1.0))
+    estimate = run(estimator, DenseSample([[0.5] * 40]), PureDP(10.0))
     ((_, bins, _, left),) = steps.histograms
     assert bins.width == pytest.approx(2 * r, rel=1e-12)
     assert bins.left(bins.first) == pytest.approx(-radius - 2 * r, rel=1e-12)
@@ -75,7 +75,7 @@ def test_bins_and_range(
 
 
 SETTINGS = [("paper", 1000), ("paper", 1131), ("practical", 40), ("practical", 41)]
-SETTINGS += [("tuned", 41), ("tuned", 4000)]  # half of the records for the range, or a tenth
+SETTINGS += [("tuned", 41), ("tuned", 4000)]  # many of the records for the range, or a tenth
 each_setting = pytest.mark.parametrize(("constants", "n"), SETTINGS)
 
 
@@ -97,8 +97,10 @@ def test_the_mean_to_the_letter(steps: Steps, constants: Any, n: int, budget: Bu
     assert len(ranges) == len(means) == m
     # Both halves and all groups are disjoint, and together all of the records.
     assert sorted(np.concatenate(ranges + means)) == sorted(values[0])
-    share = 0.1 if (constants, n) == ("tuned", 4000) else 0.5
-    assert abs(sum(map(len, ranges)) - share * n) < 1
+    located = n / 2
+    if constants == "tuned":
+        located = min(max(estimator.histogram_needs(1.0, budget), n / 10), n / 2)
+    assert abs(sum(map(len, ranges)) - located) < 1
     for half in (ranges, means):
         sizes = {len(row) for row in half}
         assert max(sizes) - min(sizes) <= 1
@@ -157,7 +159,9 @@ def test_a_group_that_releases_nothing_is_infinitely_wrong(
     m = estimator.groups
     assert m == 139
     left = np.where(np.arange(m) < missing, np.nan, -10 / 0.05)
-    monkeypatch.setattr(ksu20, "private_mode_bin", lambda sample, bins, ledger: np.tile(left, 3))
+    monkeypatch.setattr(
+        ksu20, "private_mode_bin", lambda sample, bins, ledger, **_: np.tile(left, 3)
+    )
     values = np.concatenate([np.zeros((3, m)), np.tile(np.arange(m) + 0.0, (3, 1))], axis=1)
     estimate = run(estimator, DenseSample(values), PureDP(1e6))
     # The groups missing are those of the smallest means, and count as the largest.
@@ -167,26 +171,6 @@ def test_a_group_that_releases_nothing_is_infinitely_wrong(
     else:
         np.testing.assert_allclose(estimate.before_noise, missing + (m - 1) / 2)
         np.testing.assert_allclose(estimate.value, missing + (m - 1) / 2, atol=0.5)
-
-
-def range_needs(alpha: float, k: float, radius: float | None, budget: Budget, n: float) -> float:
-    """Return n at which all noises of a histogram are below n/16 with probability 0.9."""
-    if radius is not None and isinstance(budget, ApproxDP):
-        on_all = range_needs(alpha, k, radius, PureDP(budget.epsilon), n)
-        count = KSU20Mean(k=k, scale=1, radius=radius, constants="paper").bins(alpha)[0].count
-        if noise_on_all_bins(budget, count, on_all):
-            return on_all
-    if isinstance(budget, ApproxDP):
-        # At most n bins have Laplace noise, and 3/16 of the records have to pass the threshold.
-        threshold = 1 + 2 / budget.epsilon * math.log(1 / (2 * budget.delta))
-        return max(16 * 2 / budget.epsilon * math.log(10 * n), 16 / 3 * threshold)
-    assert radius is not None
-    r = 10 * alpha ** (-1 / (k - 1))
-    bins = math.ceil((2 * radius + 4 * r) / (2 * r) * (1 - 1e-12))
-    if isinstance(budget, ZCDP):  # noise of sensitivity sqrt(2), on either side
-        return float(16 / math.sqrt(budget.rho) * stats.norm.isf(0.1 / bins / 2))
-    assert isinstance(budget, PureDP)
-    return 32 * math.log(10 * bins) / budget.epsilon
 
 
 @pytest.mark.parametrize(("k", "alpha", "radius"), [(2, 0.06, 0.0), (3.5, 1e-2, 1e6)])
@@ -202,7 +186,7 @@ def test_records_for_an_error(k: float, alpha: float, radius: float) -> None:
     ]
     paper = KSU20Mean(k=k, scale=1, radius=radius, constants="paper")
     for budget, quantile in budgets:
-        needed = sampling + 180 * quantile * power + range_needs(alpha, k, radius, budget, n)
+        needed = sampling + 180 * quantile * power + paper.histogram_needs(alpha, budget)
         assert sum(paper.terms(alpha, n, budget)) == pytest.approx(needed, rel=1e-9)
     assert round(180 * math.log(10)) == 414  # over eps: the constant under pure DP
 

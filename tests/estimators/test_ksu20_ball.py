@@ -49,7 +49,7 @@ def near_mean(rows: Floats, centre: Floats, r: float, outside: str) -> Floats:
         ("paper", ApproxDP(2.0, 1e-5), None, 4001, 2),
         ("practical", PureDP(1.0), 9.0, 5, 2),
         ("tuned", PureDP(1.0), 9.0, 201, 5),  # half of the records for the centre, or fewer
-        ("tuned", ZCDP(300.0), 9.0, 4000, 2),
+        ("tuned", ZCDP(300.0), 9.0, 8000, 2),
     ],
 )
 def test_the_ball_against_a_loop(
@@ -70,7 +70,7 @@ def test_the_ball_against_a_loop(
         return coarse[-1][3]
 
     monkeypatch.setattr(KSU20Mean, "estimate", spy)
-    half = n - n // 50 if n == 4000 else n // 2
+    half = n - n // 50 if n == 8000 else n // 2
     values = rng(9).standard_t(3, (5, n, d)) + 1.5
     values[1, -1], values[2, -1] = 1e300, -1e150
     values[3, n - half :] += 1e3  # no record is inside the ball

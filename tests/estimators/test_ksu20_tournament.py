@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from unittest import mock
@@ -204,7 +205,7 @@ def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, gro
     assert ledger.spent == pytest.approx((epsilon,), rel=1e-12)
 
 
-@pytest.mark.parametrize(("n", "d"), [(60, 1), (61, 2)])
+@pytest.mark.parametrize(("n", "d"), [(600, 1), (1201, 2)])
 def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n: int) -> None:
     coarse = mock.Mock(wraps=private_mode_bin)
     fine = mock.Mock(wraps=scores)
@@ -280,7 +281,7 @@ def test_the_promise_of_the_paper() -> None:
 
 @pytest.mark.parametrize(("k", "d", "alpha"), [(2.0, 1, 0.8), (3.5, 2, 0.01), (2.0, 3, 0.01)])
 def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> None:
-    """Each of the three terms holds with failure probability beta/3."""
+    """Two terms hold with failure probability beta/3; the third is the bound of the centre."""
     eps, beta, radius = 0.3, 0.2, 30.0
     estimator = KSU20TournamentMean(k=k, scale=1, radius=radius, beta=beta)
     cover = estimator.cover(d)
@@ -293,10 +294,14 @@ def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> N
     bias = (k - 1) ** (k - 1) / k**k / 2 ** (k - 1)
     least = privacy / 2 * (0.5 - bias) * alpha / (2 * xi)
     assert least == pytest.approx(2 / eps * math.log(3 * len(cover.places) / beta), rel=1e-9)
-    # A quarter of the records fills the histogram; its noise is 2 d/eps.
-    bins = math.ceil((2 * radius + 8) / 4)
-    noise = 2 * d / eps * math.log(3 * d * bins / beta)
-    assert noise == pytest.approx(reach / 4 / 16, rel=1e-12)
+    # A quarter of the records fills the histograms, each with budget eps/d and miss beta/d.
+    one = ksu20.KSU20Mean(k=k, scale=1, radius=radius, beta=beta / d)
+    assert reach == 4 * math.ceil(one.histogram_needs(1.0, PureDP(eps / d))) - 2
+    n = int(reach)
+    for records, released in ((n, True), (int(0.9 * n), False)):
+        rows = np.zeros((20, records, d))
+        estimate = run(dataclasses.replace(estimator, alpha=0.5), rows, PureDP(eps))
+        assert np.isfinite(estimate.value).all() == released
 
     paper = KSU20TournamentMean(k=k, scale=1, radius=radius, beta=beta, constants="paper")
     one = ksu20.KSU20Mean(k=k, scale=1, radius=radius, beta=beta / d, constants="paper")

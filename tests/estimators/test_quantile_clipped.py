@@ -18,7 +18,7 @@ from dpbench.privacy.tape import Tape
 from dpbench.samples import BinnedSample, CountedSample, DenseSample, Sample
 from dpbench.samples.quantile_grid import quantile_grid
 from dpbench.theory.bounds.subsets import subset_lower_bound
-from tests.support import rng, run
+from tests.support import FALSE_ALARM, rng, run
 
 Floats = NDArray[np.float64]
 BOUNDED: dict[str, Any] = {"search": "exponential", "lower": 0.0, "upper": 400.0}
@@ -66,7 +66,7 @@ def test_crossed_bounds_are_swapped_and_moved_into_the_public_bounds() -> None:
     estimate = run(QuantileClippedMean(lower=-2, upper=3), x, PureDP(0.05))
     assert np.isfinite(estimate.value).all()
     assert (np.abs(estimate.before_noise) <= 3).all()
-    wide = run(QuantileClippedMean(), x, PureDP(0.05))
+    wide = run(QuantileClippedMean(lower=-1e12, upper=1e12), x, PureDP(0.05))
     # Crossed bounds without a swap would clip every record to one of them, far from the data.
     assert np.quantile(np.abs(wide.before_noise), 0.5) < 3
 
@@ -197,3 +197,20 @@ def test_a_fixed_dataset_compares_errors_with_its_own_bound() -> None:
 def test_what_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         QuantileClippedMean(**wrong)
+
+
+@pytest.mark.parametrize("noise", ["exponential", "laplace"])
+def test_a_search_that_may_end_anywhere_declares_failure(noise: Any) -> None:
+    """Without public bounds, far misses have probability at most 0.1 at every n."""
+    estimator, trials = QuantileClippedMean(noise=noise), 200
+    for budget in (PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)):
+        least = estimator.working_records(1, budget)
+        for n in (10, least // 2, least - 1, least, 2 * least):
+            source = np.random.default_rng(n)
+            values = 5 + source.standard_normal((trials, n))
+            value = estimator.run(DenseSample(values), Ledger(budget, source)).value
+            assert np.isnan(value).all() if n < least else np.isfinite(value).all()
+            far = int(np.sum(np.abs(value - 5) > 50))
+            assert stats.binom.sf(far - 1, trials, 0.1) > FALSE_ALARM
+    bounded = QuantileClippedMean(lower=0, upper=10, noise=noise)
+    assert bounded.working_records(1, PureDP(1.0)) == 1

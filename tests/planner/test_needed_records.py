@@ -159,3 +159,15 @@ def test_other_processes_change_no_number(monkeypatch: pytest.MonkeyPatch) -> No
     plan.seconds_per_value = 1e9
     assert plan.error_at(100) == here
     assert used
+
+
+def test_the_plan_says_from_which_n_a_histogram_works() -> None:
+    tuned = {"kind": "ksu20_mean", "k": 2, "scale": 1, "radius": 1e4, "constants": "tuned"}
+    plan = made({"kind": "gaussian"}, tuned, trials=200)
+    assert 150 < plan.working < 400
+    line = " ".join(error_lines(plan.error_at(plan.working - 1), plan.working))
+    assert f"{plan.working - 1} records: too few" in line
+    assert f"it works from n = {plan.working}." in line
+    assert "an error of at most" in " ".join(error_lines(plan.error_at(plan.working), plan.working))
+    few = made({"kind": "gaussian"}, tuned, trials=200, n_max=100)
+    assert f"it works from n = {plan.working}." in text(few, 0.5)

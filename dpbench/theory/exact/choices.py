@@ -19,13 +19,14 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
-from dpbench.privacy.histogram import noise_on_all_bins
+from dpbench.privacy.histogram import noise_on_all_bins, wrong_bin_probability
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, gaussian_tail, mean_bound
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, gaussian_norm_bound, histogram
 from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial, concentrated
 
 __all__ = [
-    "MAX_MISS_PROBABILITY", "core_noise_quantile", "count_noise", "equiprobable_values",
+    "MAX_MISS_PROBABILITY", "core_noise_quantile", "count_noise", "declares_failure",
+    "equiprobable_values",
     "exact_miss", "exponential_epsilon", "histogram_miss_probability", "is_isotropic",
     "median_law", "overtaking_probability", "satisfies_assumptions",
 ]  # fmt: skip
@@ -105,7 +106,7 @@ def _wrong_answer_probability(
         probability_one = expit(exponential_epsilon(budget) * (2 * votes - k) / 2)
     elif e.aggregate == "count":
         probability_one = additive(budget, 1.0, 1.0).cdf(votes - k / 2)
-    elif not noise_on_all_bins(budget, 2, k):
+    elif not noise_on_all_bins(budget, 2, k / 4):
         return NAN
     else:
         noise = count_noise(budget)
@@ -380,6 +381,13 @@ def _two_bin_miss_probability(
     return NAN if below is None else histogram_miss_probability(below, True, bins)
 
 
+def declares_failure(bins: Histogram) -> bool:
+    """Return whether a private histogram releases nothing, by the public bound on a wrong bin."""
+    if not noise_on_all_bins(bins.budget, bins.number, bins.held, bins.miss):
+        return False
+    return bool(wrong_bin_probability(bins.budget, bins.number - 1, bins.held) > bins.miss)
+
+
 @cache  # because distributions of equal mean share the value
 def histogram_miss_probability(share: float, either_bin: bool, bins: Histogram) -> float:
     """Return the probability that a private histogram returns a wrong bin, or no bin.
@@ -390,8 +398,8 @@ def histogram_miss_probability(share: float, either_bin: bool, bins: Histogram) 
 
     - A stability-based histogram misses if no right bin has a noisy count above 1 + (2/epsilon)
       ln(1/(2 delta)). `noise_on_all_bins` says when it is used.
-    - Other histograms miss if the largest noise of the empty bins exceeds the noisy count of every
-      right bin.
+    - Other histograms miss if they declare failure (`declares_failure`), or if the largest noise of
+      the empty bins exceeds the noisy count of every right bin.
 
     Parameters
     ----------
@@ -409,9 +417,11 @@ def histogram_miss_probability(share: float, either_bin: bool, bins: Histogram) 
         Probability.
     """
     noise, budget = count_noise(bins.budget), bins.budget
-    if not noise_on_all_bins(budget, bins.number, bins.records):
+    if not noise_on_all_bins(budget, bins.number, bins.held, bins.miss):
         assert isinstance(budget, ApproxDP)
         rivals = [1 + 2 / budget.epsilon * float(np.log(1 / (2 * budget.delta)))]
+    elif declares_failure(bins):
+        return 1.0
     elif bins.number <= 1 + either_bin:
         return 0.0
     else:  # x is the largest of M noises if F(x)^M is uniform, F their distribution function

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpbench import estimators as est
+from dpbench.estimators.moment_bins import MISS, MomentBins
 from dpbench.privacy import ApproxDP, Budget, PureDP
-from dpbench.privacy.histogram import noise_on_all_bins
 from dpbench.theory.exact.clip_and_noise import (
     STEPS,
     ClipAndNoise,
@@ -202,6 +202,9 @@ class Histogram(NamedTuple):
         Number of records in the histogram.
     budget : Budget
         Privacy budget of the histogram.
+    held, miss : float
+        Public bounds that `private_mode_bin` takes: the lead of a right bin over an empty bin, and
+        the largest probability of a wrong bin at which a bin is released.
     """
 
     start: float
@@ -209,6 +212,8 @@ class Histogram(NamedTuple):
     number: float
     records: int
     budget: Budget
+    held: float
+    miss: float
 
 
 def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
@@ -221,6 +226,7 @@ def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
     - KSU20 (Kamath, Singhal and Ullman): bins of width 2r cover +-(R + 2r), and the left end of
       this range is an edge. `_half_bin` gives r.
     - `UserLevelMean`: bins cover +-R, and one bin is centred at 0.
+    - `KSU20BallMean` with a bound R: the histogram of one coordinate of the centre.
 
     Parameters
     ----------
@@ -237,7 +243,8 @@ def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
     if isinstance(e, est.KarwaVadhanMean):
         t = _kv_half_bin(e, setting.n)
         count = 2 * np.ceil((mean_bound(e) + t) / (2 * t))
-        return Histogram(0.0, 2 * t, float(count), setting.n, setting.budget.fraction(0.5))
+        held, budget = float(np.ceil(setting.n / 2)), setting.budget.fraction(0.5)
+        return Histogram(0.0, 2 * t, float(count), setting.n, budget, held, e.beta)
     if isinstance(e, est.KSU20RangeEstimate):
         r, records = _half_bin(e, e.alpha), setting.n
     elif isinstance(e, est.KSU20Mean):
@@ -248,15 +255,27 @@ def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
         records = (setting.n - averaged) // ksu20_groups(e)
     elif isinstance(e, est.UserLevelMean):
         r = e.scale * float(np.sqrt(2 / e.m))
-        number = 1 + 2 * np.ceil(e.radius / (2 * r))
-        return Histogram(
-            -r, 2 * r, float(number), setting.n - _count_averaged_users(e, setting), setting.budget
-        )
+        records = setting.n - _count_averaged_users(e, setting)
+        start, public = -r, _user_bins(e)
+        return _moment_histogram(start, r, public, records, setting.budget, MISS)
+    elif isinstance(e, est.KSU20BallMean) and not (e.radius is None or _has_fixed_centre(e)):
+        budget = _ball_budget(e, setting.budget)
+        records = setting.n - _count_averaged_vectors(e, setting._replace(budget=budget))
+        coordinate = ReleaseSetting(records, 1, budget.fraction(1 / setting.d))
+        return histogram(_ball_coordinate(e, setting.d), coordinate)
     else:
         return None
-    end = mean_bound(e) + 2 * r
-    start = float(np.fmod(-end, 2 * r)) if np.isfinite(end) else 0.0
-    return Histogram(start, 2 * r, float(np.ceil(end / r)), records, setting.budget)
+    public = _ksu20_bins(e, r)
+    start = float(np.fmod(-mean_bound(e) - 2 * r, 2 * r)) if np.isfinite(public.number) else 0.0
+    return _moment_histogram(start, r, public, records, setting.budget, _ksu20_miss(e))
+
+
+def _moment_histogram(
+    start: float, r: float, public: MomentBins, records: int, budget: Budget, miss: float
+) -> Histogram:
+    """Return a histogram with bins of width 2r for records with a bounded moment."""
+    lead = public.lead(records, budget, miss)
+    return Histogram(start, 2 * r, public.number, records, budget, lead.held, lead.miss)
 
 
 def _kv_half_bin(e: est.KarwaVadhanMean, n: int) -> float:
@@ -473,7 +492,7 @@ def _count_averaged(e: est.KSU20Mean, n: int, budget: Budget) -> int:
     """
     if e.constants != "tuned":
         return n // 2
-    histogram_records = max(n / 10, _count_histogram_records(e, np.nan, n, budget))
+    histogram_records = max(n / 10, _count_histogram_records(e, np.nan, budget))
     return max(n // 2, int(np.floor(n - histogram_records)))
 
 
@@ -547,9 +566,7 @@ def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
         """Return the number of records that an error alpha needs."""
         power = float(alpha ** (-e.k / (e.k - 1)))
         if paper:
-            return (
-                90 / alpha**2 + 180 * q * power + _count_histogram_records(e, alpha, size, budget)
-            )
+            return 90 / alpha**2 + 180 * q * power + _count_histogram_records(e, alpha, budget)
         rare = (
             budget.delta if isinstance(budget, ApproxDP) else 1 / (1 + (e.radius or 0.0) / e.scale)
         )
@@ -564,22 +581,30 @@ def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
     return alpha
 
 
-def _count_histogram_records(e: est.KSU20Mean, alpha: float, size: float, budget: Budget) -> float:
-    """Return the number of records at which KSU20's histogram is right with probability 0.9.
+def _ksu20_bins(e: est.KSU20Mean | est.KSU20RangeEstimate, r: float) -> MomentBins:
+    """Return what is public about the bins of KSU20's histogram, which are 2r wide.
 
-    With noise on all bins (`noise_on_all_bins`) the number depends on the error `alpha`, by the
-    number of bins. With a stability-based histogram it depends on `size`, the number of records at
-    hand.
+    They cover +-(R + 2r). A bin is wrong if all its points are farther than D from the mean. For a
+    range and for ``paper`` D is r, and otherwise 8^(1/k) in units of the `scale`. A record is
+    farther from the mean with probability at most (scale/D)^k. Two bins are within D <= r, and
+    three within 2r.
     """
-    if e.radius is not None:
-        r = _half_bin(e, alpha)
-        bins = np.ceil((e.radius + 2 * r) / r)  # 2r wide, on +-(R + 2r)
-        needed = 16 * additive(_laplace_for(budget), 2.0, float(np.sqrt(2))).isf(0.05 / bins)
-        if noise_on_all_bins(budget, bins, needed):
-            return needed
-    assert isinstance(budget, ApproxDP)
-    threshold = 1 + 2 / budget.epsilon * np.log(1 / (2 * budget.delta))
-    return float(max(32 / budget.epsilon * np.log(10 * size), 16 / 3 * threshold))
+    by_paper = isinstance(e, est.KSU20RangeEstimate) or e.constants == "paper"
+    near = r if by_paper else e.scale * float(8 ** (1 / e.k))
+    number = float(np.ceil((mean_bound(e) + 2 * r) / r))
+    return MomentBins(number, (e.scale / near) ** e.k, 2 if near <= r * (1 + 1e-9) else 3)
+
+
+def _ksu20_miss(e: est.KSU20Mean | est.KSU20RangeEstimate) -> float:
+    """Return the probability of a wrong bin that KSU20's algorithm allows."""
+    if isinstance(e, est.KSU20RangeEstimate) or e.constants == "paper":
+        return MISS
+    return e.beta
+
+
+def _count_histogram_records(e: est.KSU20Mean, alpha: float, budget: Budget) -> float:
+    """Return the number of records at which KSU20's histogram is right, by the public bound."""
+    return _ksu20_bins(e, _half_bin(e, alpha)).records(budget, _ksu20_miss(e))
 
 
 @step_for(est.KSU20Mean)
@@ -608,14 +633,24 @@ def _ksu20_step(e: est.KSU20Mean, setting: ReleaseSetting) -> ClipAndNoise | Non
 def _count_averaged_users(e: est.UserLevelMean, setting: ReleaseSetting) -> int:
     """Return the number of users that `UserLevelMean` averages; the others fill its histogram.
 
-    Let R be the bound on the absolute value of the mean, and m the number of records of a user. The
-    mean of m records has standard deviation at most s/sqrt(m), for the estimator's `scale` s. In
-    units of s/sqrt(m) the bound is R sqrt(m)/s. So the result is the number of records that
-    `KSU20Mean` averages for this bound and k = 2, the order of the bounded moment.
+    The histogram gets a tenth of the users. If a tenth is not enough, it gets the number that it
+    needs, but at most half.
     """
-    radius = e.radius / e.scale * float(np.sqrt(e.m))
-    user_mean = est.KSU20Mean(k=2, scale=1.0, radius=radius, constants="tuned")
-    return _count_averaged(user_mean, setting.n, setting.budget)
+    needed = max(setting.n / 10, _user_bins(e).records(setting.budget, MISS))
+    return max(setting.n // 2, int(np.floor(setting.n - needed)))
+
+
+def _user_bins(e: est.UserLevelMean) -> MomentBins:
+    """Return what is public about the bins of `UserLevelMean`.
+
+    Let R be the bound on the absolute value of the mean, and m the number of records of a user. The
+    mean of m records has a standard deviation of at most s/sqrt(m), for the estimator's `scale` s.
+    Bins have the width 2r, r = s sqrt(2/m). They cover +-R, and one is centred at 0. A user is
+    farther than 2r from the mean with probability at most 1/8, by Chebyshev's inequality. Three
+    bins are within 2r.
+    """
+    r = e.scale * float(np.sqrt(2 / e.m))
+    return MomentBins(1 + 2 * float(np.ceil(e.radius / (2 * r))), 1 / 8, 3)
 
 
 @step_for(est.UserLevelMean)
@@ -666,9 +701,7 @@ def _ball_step(e: est.KSU20BallMean, setting: ReleaseSetting) -> ClipAndNoise | 
     if setting.n < 2:
         return None
     gaussian = e.radius is None or not isinstance(setting.budget, PureDP)
-    mean_budget: Budget = (
-        setting.budget if e.radius is None or not gaussian else concentrated(setting.budget)
-    )
+    mean_budget = _ball_budget(e, setting.budget)
     rows = _count_averaged_vectors(e, ReleaseSetting(setting.n, setting.d, mean_budget))
     k, root = e.k, float(np.sqrt(setting.d))
     step, bias = (8 / 3, 1.0) if e.outside == "discard" else (2.0, (1 - 1 / k) ** k / (k - 1))
@@ -692,6 +725,24 @@ def _ball_step(e: est.KSU20BallMean, setting: ReleaseSetting) -> ClipAndNoise | 
     return ClipAndNoise(noise(step * r / rows), r, None, rows)
 
 
+def _ball_budget(e: est.KSU20BallMean, budget: Budget) -> Budget:
+    """Return the budget of all steps of `KSU20BallMean`, GDP for (epsilon, delta) with a bound."""
+    return budget if e.radius is None or isinstance(budget, PureDP) else concentrated(budget)
+
+
+def _ball_coordinate(e: est.KSU20BallMean, d: int) -> est.KSU20Mean:
+    """Return the estimator of one coordinate of the private centre of `KSU20BallMean`."""
+    alpha = None if e.constants == "tuned" else 1.0
+    return est.KSU20Mean(
+        k=e.k, scale=e.scale, radius=e.radius, constants=e.constants, alpha=alpha, beta=0.1 / d
+    )
+
+
+def _has_fixed_centre(e: est.KSU20BallMean) -> bool:
+    """Return whether the ball is centred at 0, because R is at most the `scale`."""
+    return e.constants == "tuned" and e.radius is not None and e.radius <= e.scale
+
+
 def _count_averaged_vectors(e: est.KSU20BallMean, setting: ReleaseSetting) -> int:
     """Return the number of records that `KSU20BallMean` averages; the others locate its ball.
 
@@ -702,11 +753,10 @@ def _count_averaged_vectors(e: est.KSU20BallMean, setting: ReleaseSetting) -> in
     """
     if e.constants != "tuned":
         return setting.n // 2
-    if e.radius is not None and e.radius <= e.scale:
+    if _has_fixed_centre(e):
         return setting.n
-    coordinate_mean = est.KSU20Mean(k=e.k, scale=e.scale, radius=e.radius, constants="tuned")
     histogram_records = 2 * _count_histogram_records(
-        coordinate_mean, np.nan, setting.n, setting.budget.fraction(1 / setting.d)
+        _ball_coordinate(e, setting.d), np.nan, setting.budget.fraction(1 / setting.d)
     )
     return max(setting.n // 2, int(np.floor(setting.n - max(setting.n / 50, histogram_records))))
 

@@ -39,6 +39,7 @@ from dpbench.theory.exact.averages import average, finite_atoms, median_quantile
 from dpbench.theory.exact.choices import (
     MAX_MISS_PROBABILITY,
     core_noise_quantile,
+    declares_failure,
     exact_miss,
     histogram_miss_probability,
     is_isotropic,
@@ -117,9 +118,14 @@ def exact(
 def _miss_bound(e: est.Estimator, law: dist.Distribution, setting: ReleaseSetting) -> float:
     """Return a bound on the probability that a private histogram picks no bin or an empty bin.
 
-    For an estimator without a histogram the bound is 0. For vectors the bound is 0, unless the
+    For an estimator without a histogram the bound is 0. It is 1 if the histogram declares failure
+    from public numbers. Otherwise, for vectors the bound is 0, unless the
     budget is (epsilon, delta). If no bound can be computed, the result is 1.
     """
+    one, coordinate_setting = _coordinate_problem(e, setting)
+    bins = histogram(one, coordinate_setting)
+    if bins and declares_failure(bins):
+        return 1.0
     base = getattr(e, "base", e)
     by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean | est.UserLevelMean)
     by_histogram |= isinstance(base, est.KSU20BallMean) and base.radius is None

@@ -58,13 +58,13 @@ def test_misses_of_other_records_are_not_known(estimator: Estimator, law: Distri
 def test_how_often_a_fuller_bin_is_overtaken() -> None:
     """Compare with binomials: negligible noise only decides ties."""
     for n, share in ((20, 0.6), (21, 0.55)):
-        bins = Histogram(0.0, 1.0, np.inf, n, PureDP(1e6))
+        bins = Histogram(0.0, 1.0, np.inf, n, PureDP(1e6), 0.0, 1.0)
         ties = stats.binom.pmf(n / 2, n, share) / 2
         below = stats.binom.cdf(np.ceil(n / 2) - 1, n, share) + ties
         assert overtaking_probability(share, bins) == pytest.approx(below, rel=1e-9)
     # With one record, the difference of two Laplace noises of scale 2 is above 1 or below -1.
     above = np.exp(-0.5) * 2.5 / 4
-    bins_of_one = Histogram(0.0, 1.0, np.inf, 1, PureDP(1.0))
+    bins_of_one = Histogram(0.0, 1.0, np.inf, 1, PureDP(1.0), 0.0, 1.0)
     assert overtaking_probability(0.8, bins_of_one) == pytest.approx(
         0.8 * above + 0.2 * (1 - above), abs=2e-3
     )
@@ -72,13 +72,13 @@ def test_how_often_a_fuller_bin_is_overtaken() -> None:
 
 EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, unit_moment=2)
 MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
-    (KarwaVadhanMean(radius=1e6, sigma=1), EDGE, 92, PureDP(1.0), 3.0),
+    (KarwaVadhanMean(radius=1e6, sigma=1, beta=0.6), EDGE, 117, PureDP(1.0), 3.0),
     (KarwaVadhanMean(radius=1e6, sigma=1), EDGE, 18, ZCDP(0.5), 3.0),
     (KarwaVadhanMean(radius=None, sigma=1), EDGE, 115, ApproxDP(1.0, 1e-6), 3.0),
     (MedianThenClippedMean(radius=1e6, sigma=1), EDGE, 105, PureDP(1.0), 3.0),
     (MedianThenClippedMean(radius=1e6, sigma=1), EDGE, 40, ZCDP(0.5), 3.0),
     (MedianThenClippedMean(radius=1e6, sigma=1), EDGE, 40, GDP(1.0), 3.0),
-    (KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=2.0**40), T3, 85, PureDP(1.0), 512.0),
+    (KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=2.0**40), T3, 106, PureDP(1.0), 512.0),
     (KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=2.0**40), T3, 160, ZCDP(0.005), 512.0),
     (
         KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=None),
@@ -90,7 +90,7 @@ MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
     (
         KSU20RangeEstimate(k=2, scale=1, alpha=10 / 256, radius=2.0**14),
         T3,
-        12,
+        30,
         ApproxDP(1.0, 1e-6),
         512.0,
     ),
@@ -123,7 +123,7 @@ def test_how_often_a_coarse_step_misses(
     away = np.abs(before.reshape(3000, -1) - law.mean).max(axis=1)
     missed = int(np.count_nonzero(~(away <= reach * (1 + 1e-9))))
     share = exact_miss(estimator, law, n, budget)
-    assert 0.02 < share < 0.98
+    assert 0.002 < share < 0.98 or share == 1  # declared failures, by public numbers alone
     assert stats.binomtest(missed, 3000, share).pvalue > 1e-6 / len(MISSES)
 
 

@@ -31,7 +31,7 @@ CASES: list[tuple[str, Estimator, int, Budget]] = [
     (NOISE, KSU20Mean(k=2, scale=1, radius=None, constants="tuned"), 4000, APPROX),
     (NOISE, UserLevelMean(k=3, scale=1, m=4, radius=5), 4000, PURE),
     (NOISE, KSU20BallMean(k=3, scale=1, radius=5), 4000, RHO),
-    (NOISE, KSU20BallMean(k=3, scale=1, radius=5, constants="tuned", outside="project"), 400,
+    (NOISE, KSU20BallMean(k=3, scale=1, radius=5, constants="tuned", outside="project"), 4000,
      PURE),
     (NOISE, KSU20BallMean(k=3, scale=1, radius=0.5, constants="tuned"), 4000, RHO),
     (WIDTH, KSU20RangeEstimate(k=3, scale=1, alpha=0.1, radius=5), 4000, PURE),

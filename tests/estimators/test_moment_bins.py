@@ -1,0 +1,155 @@
+"""Tests of histograms of records with a bounded moment: failures are declared, and bounds hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpbench.distributions import Gaussian, MultivariateGaussian
+from dpbench.estimators import (
+    Estimator,
+    KSU20BallMean,
+    KSU20Mean,
+    KSU20RangeEstimate,
+    KSU20TournamentMean,
+    UserLevelMean,
+)
+from dpbench.estimators.moment_bins import MomentBins
+from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.histogram import noise_on_all_bins, private_mode_bin, stability_threshold
+from dpbench.samples import Bins, DenseSample
+from tests.support import FALSE_ALARM, name
+
+BUDGETS: list[Budget] = [PureDP(0.5), ZCDP(0.05), GDP(0.4), ApproxDP(0.5, 1e-6)]
+each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=name)
+RADIUS, FAR, MEAN = 1e4, 1e3, 17.3
+PARTS: dict[str, Any] = {"k": 2, "scale": 1, "radius": RADIUS}
+ESTIMATORS: list[tuple[Estimator, int]] = [  # and the number of coordinates
+    (KSU20RangeEstimate(**PARTS, alpha=0.5, constants="practical"), 1),
+    (KSU20RangeEstimate(**PARTS, alpha=0.06), 1),
+    (KSU20Mean(**PARTS), 1),
+    (KSU20Mean(**PARTS, constants="tuned"), 1),
+    (KSU20Mean(**PARTS, constants="paper", beta=0.9), 1),
+    (UserLevelMean(**PARTS, m=4), 1),
+    (KSU20BallMean(**PARTS), 2),
+    (KSU20BallMean(**PARTS, constants="tuned"), 2),
+    (KSU20TournamentMean(**PARTS, alpha=0.5), 2),
+]
+each_estimator = pytest.mark.parametrize(("estimator", "d"), ESTIMATORS, ids=name)
+
+
+def released(estimator: Estimator, d: int, n: int, trials: int, budget: Budget) -> tuple[int, int]:
+    """Return how many of some releases are far from the mean, and how many are declared failures.
+
+    The records are far better than the assumption, so only the noise can cause a far miss.
+    """
+    rng = np.random.default_rng(n)
+    law = MultivariateGaussian(d=d, scale=0.3) if d > 1 else Gaussian(location=MEAN, scale=0.3)
+    value = estimator.run(law.sample(rng, trials, n), Ledger(budget, rng)).value
+    missing = np.isnan(value).reshape(trials, -1).any(axis=1)
+    away = np.abs(value - law.mean).reshape(trials, -1).max(axis=1)
+    return int(np.sum(away[~missing] > FAR)), int(np.sum(missing))
+
+
+@each_budget
+@each_estimator
+def test_too_few_records_are_declared(estimator: Estimator, d: int, budget: Budget) -> None:
+    """At each n, a release is far from the mean with probability at most 0.1."""
+    if not estimator.supports(budget):
+        pytest.skip("another notion")
+    trials, least = 200, estimator.least_records(d, budget)
+    for n in (max(8, least), max(24, 3 * least), max(80, 10 * least)):
+        far, _ = released(estimator, d, n, trials, budget)
+        assert stats.binom.sf(far - 1, trials, 0.1) > FALSE_ALARM, (n, far)
+
+
+@each_budget
+@each_estimator
+def test_from_the_stated_number_on_they_are_enough(
+    estimator: Estimator, d: int, budget: Budget
+) -> None:
+    """From `working_records` on a right bin is released, and a little below no bin is."""
+    if not estimator.supports(budget):
+        pytest.skip("another notion")
+    least, trials = estimator.least_records(d, budget), 100
+    n = max(estimator.working_records(d, budget), least)
+    for records in (n, 2 * n):
+        far, missing = released(estimator, d, records, trials, budget)
+        assert stats.binom.sf(far + missing - 1, trials, 0.1) > FALSE_ALARM, (records, far)
+        assert missing == 0 or isinstance(budget, ApproxDP)
+    below = int(0.9 * n) - 2
+    if below >= least and not isinstance(budget, ApproxDP):
+        assert released(estimator, d, below, trials, budget) == (0, trials)
+
+
+HARD = [MomentBins(50.0, 1 / 8, 3), MomentBins(1e6, 1 / 8, 2), MomentBins(1e3, 1 / 4, 2),
+        MomentBins(1e12, 1e-4, 2), MomentBins(2.0, 1 / 16, 2)]  # fmt: skip
+
+
+def difference_tail(budget: Budget, v: float) -> float:
+    """Return P(Z' - Z >= v) for the noises of two bins, by quadrature."""
+    noise: Any = stats.laplace(scale=2 / budget.pure_epsilon) if isinstance(
+        budget, PureDP | ApproxDP) else stats.norm(scale=float(budget.noise_tail(
+            np.asarray(stats.norm.sf(1.0)), 2.0, math.sqrt(2))))  # fmt: skip
+    u = (np.arange(1_000) + 0.5) / 1_000
+    return float(np.mean(noise.sf(v + noise.ppf(u))))
+
+
+@each_budget
+@pytest.mark.parametrize("bins", HARD, ids=lambda bins: f"{bins.number:g}-{bins.stray:g}")
+def test_the_bound_is_a_bound(bins: MomentBins, budget: Budget) -> None:
+    """At the stated n, sum over the number of strays, with the hardest places of all records."""
+    for miss in (0.02, 0.5):
+        least = bins.records(budget, miss)
+        for n in (math.ceil(least),):
+            held, strays, left = bins.lead(n, budget, miss)
+            on_all = bool(noise_on_all_bins(budget, bins.number, held, left))
+            total = 0.0
+            for count in range(n + 1):
+                weight = float(stats.binom.pmf(count, n, bins.stray))
+                if weight < 1e-12:
+                    continue
+                best = math.ceil((n - count) / bins.touched)
+                rivals = bins.number if on_all else min(count, bins.number)
+                wrong = 1.0
+                if best >= count:
+                    wrong = rivals * difference_tail(budget, best) + (
+                        difference_tail(budget, best - count) if count else 0.0
+                    )
+                if not on_all:
+                    assert isinstance(budget, ApproxDP)
+                    noise = stats.laplace(scale=2 / budget.epsilon)
+                    wrong += float(noise.cdf(stability_threshold(budget) - best))
+                total += weight * min(wrong, 1.0)
+            # The bound on a wrong bin holds, and it is not wasteful.
+            assert total <= miss * (1 + 1e-3), (n, miss)
+            assert strays == 0 or stats.binom.sf(strays, n, bins.stray) <= miss / 2
+
+
+@pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 0.01)], ids=name)
+def test_the_hardest_records_rarely_miss(budget: Budget) -> None:
+    """Put all strays into one bin and share the others equally: simulate the histogram."""
+    bins, trials, miss = MomentBins(40.0, 1 / 8, 3), 4000, 0.1
+    n = math.ceil(bins.records(budget, miss))
+    rng = np.random.default_rng(4)
+    places = rng.choice([0.5, 1.5, 2.5, 20.5], p=[7 / 24, 7 / 24, 7 / 24, 1 / 8], size=(trials, n))
+    held, _, left = bins.lead(n, budget, miss)
+    bin_ = private_mode_bin(
+        DenseSample(places), Bins(1.0, 0.0, 40.0), Ledger(budget, rng), held=held, miss=left
+    )
+    missed = int(np.sum(~(bin_ <= 2.0)))
+    assert stats.binom.sf(missed - 1, trials, miss) > FALSE_ALARM
+    few = 20
+    held, _, left = bins.lead(few, PureDP(0.2), miss)
+    rows = DenseSample(places[:, :few])
+    assert np.isnan(
+        private_mode_bin(rows, Bins(1.0, 0.0, 40.0), Ledger(PureDP(0.2), rng), held=held, miss=left)
+    ).all()
+
+
+def test_one_bin_is_right() -> None:
+    assert MomentBins(1.0, 1 / 8, 3).records(PureDP(1e-6), 0.01) < 1e-9
