@@ -111,6 +111,17 @@ class BinnedSample(Sample):
 
         return self._cache_answer(answer, "clipped", low, high)
 
+    def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
+        middle, half = self._broadcast_bounds(centre, half_width)
+        means = (
+            self.grid.clipped_means(
+                *(np.broadcast_to(x, (self.trials, 1)) for x in (middle - half, middle + half))
+            )
+            if middle.ndim or half.ndim
+            else clipped_means(self.grid, float(middle - half), float(middle + half))
+        )
+        return np.asarray((self._shares * np.clip(means - middle, -half, half)).sum(axis=1))
+
     # Votes.
 
     def randomised_response_count(
