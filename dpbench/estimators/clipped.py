@@ -106,7 +106,8 @@ def noisy_clipped_mean(
     A replaced record moves its clipped value by at most 2 half_width in each of its d coordinates.
     So the mean of n records moves inside a cube of side 2 half_width/n, and `add_box_noise` adds
     the noise. The l1 sensitivity is 2 d half_width/n, and the l2 sensitivity 2 sqrt(d)
-    half_width/n.
+    half_width/n. The differences from the centre are averaged, and the centre is added after the
+    noise. So a centre that is large compared with half_width does not round the mean before noise.
 
     Parameters
     ----------
@@ -127,11 +128,12 @@ def noisy_clipped_mean(
     Estimate
         The noisy mean, with the clipped mean as the value before noise.
     """
-    clipped = sample.clipped_mean(centre - half_width, centre + half_width)
+    offset = sample.centred_mean(centre, half_width)
     step = 2 * half_width / sample.n
-    value = add_box_noise(clipped, step, ledger, independent=independent)
-    noise = np.broadcast_to(step, clipped.shape), ledger.budget
-    return Estimate(value, clipped, noise=noise if clipped.ndim == 1 else None)
+    noisy = add_box_noise(offset, step, ledger, independent=independent)
+    middle = np.reshape(centre, (-1, *(1,) * (offset.ndim - 1))) if np.ndim(centre) else centre
+    noise = (np.broadcast_to(step, offset.shape), ledger.budget) if offset.ndim == 1 else None
+    return Estimate(middle + noisy, middle + offset, noise=noise)
 
 
 @validated

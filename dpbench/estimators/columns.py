@@ -164,9 +164,9 @@ class ColumnsClippedMean(Estimator):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         lower, upper = self.column_bounds(sample.d)
         columns = sample.columns() if sample.vectors else sample
-        ends = (np.tile(end, sample.trials) for end in (lower, upper))
-        clipped = columns.clipped_mean(*ends).reshape(sample.trials, sample.d)
-        width = upper - lower
+        centre, width = lower / 2 + upper / 2, upper - lower
+        ends = (np.tile(part, sample.trials) for part in (centre, width / 2))
+        clipped = columns.centred_mean(*ends).reshape(sample.trials, sample.d)
         if self.split == "norm":
             released = width * add_box_noise(clipped / width, 1 / sample.n, ledger)
         else:
@@ -176,4 +176,4 @@ class ColumnsClippedMean(Estimator):
             ]
             released = np.stack(noisy, axis=1)
         shape = clipped.shape if sample.vectors else (sample.trials,)
-        return Estimate(released.reshape(shape), clipped.reshape(shape))
+        return Estimate((centre + released).reshape(shape), (centre + clipped).reshape(shape))

@@ -194,7 +194,7 @@ class GaussianScoreMean(_GaussianMean):
         centre = private_quantile(sample, 0.5, -reach, reach, RESOLUTION * self.sigma, coarse)
         t = self.half_width(n, fine.budget)
         width = t * self.sigma
-        score = (sample.clipped_mean(centre - width, centre + width) - centre) / self.sigma
+        score = sample.centred_mean(centre, width) / self.sigma
         bound = t + gaussian_tail(n, self.beta)
         released = fine.add_noise(score, 2 * t / n)
         value, before = (

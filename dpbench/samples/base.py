@@ -342,6 +342,27 @@ class Sample(ABC):
         ndarray of shape (trials,) or (trials, d)
         """
 
+    def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
+        """Return the mean of x - centre over the records x, clipped to centre +- half_width.
+
+        Differences are clipped to +-half_width before they are added. So a replaced record moves
+        the result by at most 2 half_width/n, up to a rounding error of half_width and not of the
+        centre. `clipped_mean` rounds at the size of the records.
+
+        Parameters
+        ----------
+        centre, half_width : float or ndarray of shape (trials,)
+            Middle and half of the length of the clipping interval, finite.
+
+        Returns
+        -------
+        ndarray of shape (trials,) or (trials, d)
+        """
+        middle, half = self._broadcast_bounds(centre, half_width, axes=int(self.vectors))
+        return np.clip(
+            self.clipped_mean(centre - half_width, centre + half_width) - middle, -half, half
+        )
+
     def split(self, sizes: Sequence[int], rng: np.random.Generator) -> list[Self]:
         """Cut each dataset into disjoint parts of the given sizes.
 

@@ -47,8 +47,9 @@ class BinnedSample(Sample):
       depend on `key` and the part, not on earlier queries.
     - In means and clipped means, each record of a cell is replaced by the conditional mean of the
       (clipped) record given the cell. So the expectation is exact. The variance lacks the
-      variances within cells, below 3e-5 of the variance of a Gaussian (Jensen's inequality: no
-      expectation of a convex function of the mean is too large).
+      variances within cells (Jensen's inequality: no expectation of a convex function of the mean
+      is too large). Of a Gaussian mean it lacks less than 4e-5, of one clipped at 1 standard
+      deviation 6e-5, at 0.1 standard deviations 2.7e-4, and inside a cell up to 8e-3.
     - Random votes of records are exact: given its cell, every record votes independently with the
       mean probability of the cell.
 
@@ -62,7 +63,7 @@ class BinnedSample(Sample):
     counts : ndarray of int, shape (trials, m)
         Number of records in each cell. Every row adds up to the same n.
     key : sequence of two int
-        128 random bits, in two numbers, from which records inside cells are drawn.
+        126 random bits, in two numbers, from which records inside cells are drawn.
     """
 
     def __init__(self, grid: QuantileGrid, counts: Ints, key: Sequence[int]) -> None:
@@ -110,6 +111,17 @@ class BinnedSample(Sample):
             return np.asarray((self._shares * means).sum(axis=1))
 
         return self._cache_answer(answer, "clipped", low, high)
+
+    def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
+        middle, half = self._broadcast_bounds(centre, half_width)
+        means = (
+            self.grid.clipped_means(
+                *(np.broadcast_to(x, (self.trials, 1)) for x in (middle - half, middle + half))
+            )
+            if middle.ndim or half.ndim
+            else clipped_means(self.grid, float(middle - half), float(middle + half))
+        )
+        return np.asarray((self._shares * np.clip(means - middle, -half, half)).sum(axis=1))
 
     # Votes.
 

@@ -69,6 +69,11 @@ class CountedSample(Sample):
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
         return self._average(np.clip(self.atoms, *self._broadcast_bounds(lower, upper)))
 
+    def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
+        middle, half = self._broadcast_bounds(centre, half_width)
+        with np.errstate(over="ignore"):
+            return self._average(np.clip(self.atoms - middle, -half, half))
+
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = self._broadcast_bounds(lower, upper)
         inside = (self.atoms >= low) & (self.atoms < high)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,13 +25,39 @@ from dpbench.samples.rows import Rows
 
 __all__ = ["DenseSample", "mean_of"]
 
-# TAIL: share of the records on each side of the core of `_parts`. PROBE: number of records that
-# estimate the ends of the core.
-TAIL, PROBE = 0.01, 4096
+# The ends of a trial's core come from one in PROBED of its records, but at least PROBE[0] and at
+# most PROBE[1] of them. TAIL is the share of these on each side of the core.
+PROBED, PROBE, TAIL = 16, (32, 4096), 0.01
 # Largest number of doubles to sum at once, so that they stay in the CPU cache.
 CACHED_NUMBERS = 1 << 16
 # Largest number of bins per record for which counting into a table is cheaper than sorting.
 MAX_TABLE_BINS = 4
+
+
+class _Core(NamedTuple):
+    """Core of each trial's records: the records from `low` to `high`, without the first record.
+
+    Parameters
+    ----------
+    low, high, anchor : ndarray of shape (trials,)
+        Ends and middle of the core's interval.
+    share : ndarray of shape (trials,)
+        Share of the records in the core.
+    mean : ndarray of shape (trials,)
+        Sum of x - `anchor` over the records x in the core, divided by n. It may overflow.
+    starts : ndarray of int, shape (trials + 1,)
+        Position in `outside` at which the records of each trial begin.
+    outside : ndarray
+        Records outside of the core, one trial after another.
+    """
+
+    low: Floats
+    high: Floats
+    anchor: Floats
+    share: Floats
+    mean: Floats
+    starts: NDArray[np.intp]
+    outside: Floats
 
 
 class DenseSample(Sample):
@@ -81,66 +107,77 @@ class DenseSample(Sample):
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = self._broadcast_bounds(lower, upper, axes=self.values.ndim - 1)
-        return self._cache_answer(lambda: self._clip_and_average(low, high), "clipped", low, high)
+        return self._cache_answer(
+            lambda: self._average_offsets(np.zeros(()), low, high), "clipped", low, high
+        )
 
-    def _clip_and_average(self, low: Floats, high: Floats) -> Floats:
-        if not self.vectors:
-            core_low, core_high, inside, starts, outside = self._parts
-            if (low <= core_low).all() and (high >= core_high).all():
-                # Clipping x/n to [low/n, high/n] equals clipping x before the division by n.
-                low, high = (
-                    np.repeat(b, np.diff(starts)) if b.ndim else b
-                    for b in (low / self.n, high / self.n)
-                )
-                with np.errstate(over="ignore"):
-                    mean = inside + np.add.reduceat(np.clip(outside, low, high), starts[:-1])
-                return np.nan_to_num(mean, nan=np.nan)  # rounding up may overflow
-        return mean_of(np.clip(self.values, low, high))
+    def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
+        middle, half = self._broadcast_bounds(centre, half_width, axes=self.values.ndim - 1)
+        return self._cache_answer(
+            lambda: self._average_offsets(middle, -half, half), "centred", middle, half
+        )
+
+    def _average_offsets(self, centre: Floats, low: Floats, high: Floats) -> Floats:
+        """Return the mean of clip(x - centre, low, high) over the records x of each trial."""
+        with np.errstate(over="ignore"):
+            if self.vectors:
+                return mean_of(np.clip(self.values - centre, low, high))
+            core, ends = self._core, (b.ravel() if b.ndim else b for b in (centre, low, high))
+            c, low, high = ends
+            fast = (low <= core.low - c) & (high >= core.high - c)
+            if not fast.any():
+                return mean_of(np.clip(self.values - centre, low[..., None], high[..., None]))
+            sizes = np.diff(core.starts)
+            each = [np.repeat(b, sizes) if b.ndim else b for b in (c, low, high)]
+            outside = np.clip(core.outside - each[0] if c.any() else core.outside, *each[1:])
+            mean = np.add.reduceat(outside, core.starts[:-1]) / self.n
+            mean += core.mean + core.share * (core.anchor - c)
+            slow = np.flatnonzero(~(fast & np.isfinite(mean)))
+            if slow.size:
+                rows = (np.broadcast_to(b, self.trials)[slow, None] for b in (c, low, high))
+                middle, *ends_of_rows = rows
+                mean[slow] = mean_of(np.clip(self.values[slow] - middle, *ends_of_rows))
+        return mean
 
     @cached_property
-    def _parts(self) -> tuple[float, float, Floats, NDArray[np.intp], Floats]:
+    def _core(self) -> _Core:
         """Divide each trial's records into a core and other records, to make clipped means fast.
 
-        The core consists of the records in an interval [low, high] with about 98% of all records.
-        The result is (low, high, inside, starts, outside). The array inside, (trials,), is the sum
-        of each trial's core records, divided by n. The array outside lists the other records
-        divided by n, one trial after another. The list of trial i begins at position starts[i].
-
-        Most clipping intervals contain [low, high]. Clipping to such an interval changes only
-        records outside of the core, so each further clipped mean is cheap. The core depends on the
-        records alone, not on earlier calls. The first record of every trial is kept out of the
-        core, because numpy needs at least one other record in each trial.
+        The core consists of the records in an interval with about 95% of the records of the trial.
+        Most clipping intervals contain it. Clipping to such an interval changes only records
+        outside of the core, so each further clipped mean is cheap. The core of a trial depends on
+        its records alone: a record of another trial changes no bit of an answer. The first record
+        is kept out of the core, because numpy needs at least one other record in each trial.
         """
-        step = max(1, self.values.size // PROBE)
-        probe = np.sort(self.values.flat[::step])
-        cut = int(TAIL * probe.size)
-        low, high = float(probe[cut]), float(probe[-1 - cut])
-        places, outside, seen = list[NDArray[np.intp]](), list[Floats](), 0
+        size = min(self.n, *PROBE[1:], max(PROBE[0], self.n // PROBED))
+        probe, cut = self.values[:, :: self.n // size][:, :size], int(TAIL * size) + 1
+        ranks = min(cut, size - 1), max(size - 1 - cut, 0)
+        low, high = np.partition(probe, ranks, axis=1)[:, ranks].T
+        anchor = low / 2 + high / 2
+        places, outside, first, seen = list[NDArray[np.intp]](), list[Floats](), 0, 0
 
-        def core(piece: Floats) -> Floats:
+        def sum_core(piece: Floats) -> Floats:
             nonlocal seen
-            bulk = piece.flatten()
-            beyond = (bulk < low) | (bulk > high)
+            at = slice(first, first + len(piece))
+            beyond = (piece < low[at, None]) | (piece > high[at, None])
             if seen % self.n == 0:
-                beyond[:: self.n] = True
+                beyond[:, 0] = True
             index = np.flatnonzero(beyond)
             places.append(index + seen)
-            outside.append(bulk[index])
-            bulk[index] = 0.0
-            seen += bulk.size
-            return np.asarray(bulk.reshape(piece.shape).sum(axis=1))
+            outside.append(piece.reshape(-1)[index])
+            offsets = np.subtract(piece, anchor[at, None], order="C")
+            offsets.reshape(-1)[index] = 0.0
+            seen += piece.size
+            return np.asarray(offsets.sum(axis=1))
 
-        rows = max(1, CACHED_NUMBERS // self.n)
+        rows, sums = max(1, CACHED_NUMBERS // self.n), list[Floats]()
         with np.errstate(over="ignore", invalid="ignore"):
-            firsts = range(0, self.trials, rows)
-            sums = [_sum_by_pieces(core, self.values[first : first + rows]) for first in firsts]
-        index, means = np.concatenate(places), np.concatenate(sums) / self.n
-        if not np.all(np.isfinite(means)):  # a sum overflows
-            bulk = np.array(self.values, order="C")
-            bulk.reshape(-1)[index] = 0.0
-            means = mean_of(bulk)
-        starts = np.searchsorted(index, self.n * np.arange(self.trials + 1))
-        return low, high, means, starts, np.concatenate(outside) / self.n
+            for first in range(0, self.trials, rows):
+                sums.append(_sum_by_pieces(sum_core, self.values[first : first + rows]))
+        starts = np.searchsorted(np.concatenate(places), self.n * np.arange(self.trials + 1))
+        share = 1 - np.diff(starts) / self.n
+        mean = np.concatenate(sums) / self.n
+        return _Core(low, high, anchor, share, mean, starts, np.concatenate(outside))
 
     def count(self, lower: float | Floats, upper: float | Floats) -> Floats:
         low, high = self._broadcast_bounds(lower, upper, axes=self.values.ndim - 1)
@@ -263,12 +300,15 @@ def _sum_by_pieces(sums: Callable[[Floats], Floats], rows: Floats) -> Floats:
 
 
 def mean_of(values: Floats) -> Floats:
-    """Return the means along axis 1; means of finite values are finite even if sums overflow."""
+    """Return the means along axis 1; means of finite values are finite even if sums overflow.
+
+    A row that overflows does not change the last bits of the means of other rows.
+    """
     n = values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.asarray(values.sum(axis=1) / n)
         if not np.all(np.isfinite(mean)):
-            mean = np.asarray((values / n).sum(axis=1))
+            mean = np.where(np.isfinite(mean), mean, (values / n).sum(axis=1))
             if np.all(np.isfinite(values)):  # rounding up may overflow
                 largest = np.finfo(float).max
                 mean = np.clip(mean, -largest, largest)

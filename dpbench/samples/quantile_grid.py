@@ -27,6 +27,8 @@ MAX_SHARE, MAX_RELATIVE_WIDTH, MAX_HALVINGS = 1e-6, 0.05, 30
 # may exceed them. More than MAX_PANELS panels for each integral, on average, come from these alone.
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 RELATIVE_ERROR, MAX_BISECTIONS, MAX_PANELS = 1e-13, 60, 64
+# The panel beside t = 0 of a heavy tail is halved further, to SMALLEST_TAIL.
+MAX_TAIL_BISECTIONS, SMALLEST_TAIL = 500, 2.0**-400
 
 
 class ContinuousLaw(Protocol):
@@ -96,17 +98,34 @@ def partial_mean(law: ContinuousLaw, a: ArrayLike, b: ArrayLike, *, upper: bool)
 
     whole = panel(low, high)
     allowed = RELATIVE_ERROR * np.abs(whole)
-    for _ in range(MAX_BISECTIONS):
+    for level in range(MAX_TAIL_BISECTIONS):
         middle = (low + high) / 2
         left, right = panel(low, middle), panel(middle, high)
         rough = np.abs(left + right - whole) > allowed[rest]
+        if level >= MAX_BISECTIONS:  # go on beside t = 0 only
+            rough &= low == 0
         np.add.at(total, rest[~rough], (left + right)[~rough])
         low, high = np.concatenate([[low[rough], middle[rough]], [middle[rough], high[rough]]], 1)
         whole, rest = np.concatenate([left[rough], right[rough]]), np.tile(rest[rough], 2)
-        if not rest.size or rest.size > MAX_PANELS * a.size:
+        tiny = level >= MAX_BISECTIONS and high.max(initial=0) <= SMALLEST_TAIL
+        if tiny or not rest.size or rest.size > MAX_PANELS * a.size:
             break
-    np.add.at(total, rest, whole)
+    np.add.at(total, rest, np.where(low == 0, _power_panel(law, high, whole, upper=upper), whole))
     return total.reshape(a.shape)
+
+
+def _power_panel(law: ContinuousLaw, end: Floats, whole: Floats, *, upper: bool) -> Floats:
+    """Return the integral of a tail's quantile function from 0 to `end` for a heavy tail.
+
+    Near t = 0 the quantile function of a heavy tail is near C t^-g, so the integral is
+    `end` Q(end)/(1 - g). Where g is not in (0, 1) the result is `whole`.
+    """
+    if not end.size:
+        return whole
+    near, far = (law.tail_quantile(t, upper=upper) for t in (end, end / 2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        g = np.log2(far / near)
+        return np.asarray(np.where((g > 0) & (g < 1), end * near / (1 - g), whole))
 
 
 @dataclass(frozen=True)

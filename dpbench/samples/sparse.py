@@ -82,12 +82,20 @@ class SparseSample(Sample):
         return self._cache_answer(lambda: self._sum(self.rows_held / self.n), "mean")
 
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
-        low, high = (
-            np.broadcast_to(b, (self.trials, 1)) for b in self._broadcast_bounds(lower, upper)
-        )
-        moved = np.clip(self.rows_held, low[self._trial], high[self._trial])
+        return self._average_offsets(0.0, *self._broadcast_bounds(lower, upper))
+
+    def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
+        middle, half = self._broadcast_bounds(centre, half_width)
+        return self._average_offsets(middle, -half, half)
+
+    def _average_offsets(self, *bounds: float | Floats) -> Floats:
+        """Return the mean of clip(x - centre, low, high) over the rows x of each trial."""
+        c, low, high = (np.broadcast_to(b, (self.trials, 1)) for b in bounds)
+        at = self._trial
+        with np.errstate(over="ignore"):
+            moved = np.clip(self.rows_held - c[at], low[at], high[at])
         zeros = (self.n - self.held)[:, None] / self.n
-        return np.asarray(self._sum(moved / self.n) + zeros * np.clip(0.0, low, high))
+        return np.asarray(self._sum(moved / self.n) + zeros * np.clip(-c, low, high))
 
     def columns(self) -> CountedSample:
         return self._columns

@@ -45,6 +45,9 @@ from dpbench.theory.bounds.record_information import record_information
 __all__ = ["local_distance", "local_lower_bound"]
 
 BERRY_ESSEEN = 0.4748  # Shevtsova 2011
+MAX_EXPONENT = 700.0  # larger exponents overflow
+PEAKS = np.linspace(0, np.sqrt(2), 10_001)  # values of u in `_gaussian_error`
+ROOT_TWO_PI = np.sqrt(2 * np.pi)
 
 
 def local_lower_bound(n: int, k: float, budget: Budget, *, beta: float = BETA) -> LowerBound:
@@ -111,9 +114,10 @@ def local_distance(n: int, budget: Budget, *, beta: float = BETA) -> float:
     hellinger = float(-np.expm1(np.log(2 * np.sqrt(beta * (1 - beta))) / n))
     # Solve t^2 I/(8 (1 - t)) = hellinger for t.
     distance = 2 / (1 + np.sqrt(1 + 4 * (record_information(budget) / (8 * hellinger))))
+    distance = float(np.maximum(distance, lowest))  # NaN stays NaN
     if isinstance(budget, GDP):
-        distance = _largest(lambda t: _gaussian_error(t, n, budget.mu) >= beta, distance)
-    return float(np.maximum(distance, lowest))
+        return _largest(lambda t: _gaussian_error(t, n, budget.mu) >= beta, distance)
+    return distance
 
 
 def _largest(inseparable: Callable[[float], bool], lowest: float) -> float:
@@ -130,11 +134,11 @@ def _largest(inseparable: Callable[[float], bool], lowest: float) -> float:
 
 @cache
 def _strengths(mu: float) -> tuple[Floats, Floats]:
-    """Return nodes x of a quadrature over the strength of a vote, and weights phi(x + mu/2) dx."""
+    """Return nodes x of a quadrature over the strength of a vote, and ln(phi(x + mu/2) dx)."""
     nodes, weights = np.polynomial.legendre.leggauss(200)
     half = mu + 4.5
     x = half * (1 + nodes)
-    return x, half * weights * np.exp(-((x + mu / 2) ** 2) / 2) / np.sqrt(2 * np.pi)
+    return x, np.log(half * weights) - (x + mu / 2) ** 2 / 2 - np.log(ROOT_TWO_PI)
 
 
 def _gaussian_error(t: float, n: int, mu: float) -> float:
@@ -142,17 +146,23 @@ def _gaussian_error(t: float, n: int, mu: float) -> float:
 
     The best view has the log-likelihood ratio ln(1 - t + t e^(mu x)) for a vote up of strength
     x > 0, and its negative for a vote down. The Berry-Esseen inequality bounds the distance of the
-    sum of n ratios from a normal variable.
+    sum of n ratios from a normal variable, so the error is at least
+    g(n) = Phi(-c sqrt(n)) - b/sqrt(n). A test may ignore views, so the error is at least g(m) for
+    every m >= n, too. g grows up to m = (u/c)^2, where u^2 phi(u) = b c and u < sqrt(2).
     """
-    x, common = _strengths(mu)
-    ratio = np.log1p(t * np.expm1(np.minimum(mu * x, 700)))
-    up, down = common * np.exp(ratio), common  # probabilities under P
+    x, log_common = _strengths(mu)
+    small = mu * x < MAX_EXPONENT
+    exact = np.log1p(t * np.expm1(np.where(small, mu * x, 0.0)))
+    ratio = np.where(small, exact, np.log(t) + mu * x)  # beyond, t e^(mu x) is far above 1
+    up, down = np.exp(log_common + ratio), np.exp(log_common)  # probabilities under P
     silent = 1 - up.sum() - down.sum()
-    mean = float((up - down) @ ratio)
+    mean = float(up @ (-np.expm1(-ratio) * ratio))  # (up - down) @ ratio without cancellation
     variance = float((up + down) @ ratio**2) - mean**2
     third = float(up @ np.abs(ratio - mean) ** 3 + down @ (ratio + mean) ** 3 + silent * mean**3)
-    distance = BERRY_ESSEEN * third / (variance**1.5 * np.sqrt(n))
-    return float(ndtr(-np.sqrt(n / variance) * mean) - distance)
+    b, c = BERRY_ESSEEN * third / variance**1.5, mean / np.sqrt(variance)
+    best = float(np.interp(b * c, PEAKS**2 * np.exp(-(PEAKS**2) / 2) / ROOT_TWO_PI, PEAKS) / c) ** 2
+    root = np.sqrt(np.maximum([np.floor(best), np.ceil(best)], n))
+    return float(np.max(ndtr(-c * root) - b / root))
 
 
 def _least_error(t: float, n: int, epsilon: float, delta: float) -> float:
@@ -163,11 +173,12 @@ def _least_error(t: float, n: int, epsilon: float, delta: float) -> float:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         q = (1 - delta) / (1 + np.exp(epsilon))
-        wrong = 1 / (2 + t * np.expm1(epsilon))
+        growth = t * np.expm1(epsilon)
+        wrong, lean = 1 / (2 + growth), 1 / (1 + 2 / growth)  # lean is 1 - 2 wrong
         log_undisclosed = n * np.log1p(-t * delta)
         mean = (1 + n * (q / wrong) / (1 - t * delta)) / 2
     if mean >= NORMAL_FROM:
-        return float(np.exp(log_undisclosed) * ndtr((wrong - 0.5) * np.sqrt(8 * np.ceil(mean) + 4)))
+        return float(np.exp(log_undisclosed) * ndtr(-lean * np.sqrt(2 * np.ceil(mean) + 1)))
     ends = np.floor(mean) + np.arange(2)
     errors = np.where(ends > 0, betainc(np.maximum(ends, 1), np.maximum(ends, 1), wrong), 0.5)
     return float(np.exp(log_undisclosed) * np.interp(mean, ends, errors))

@@ -164,8 +164,9 @@ def entropy_logit(rho: float) -> float:
     """
     from scipy.optimize import brentq
 
+    # xtol is tiny, so that the relative error of a small logit is small, too.
     return float(
-        brentq(lambda x: x * np.tanh(x / 2) - rho, 0, 2 * (rho + np.sqrt(rho)), xtol=1e-14)
+        brentq(lambda x: x * np.tanh(x / 2) - rho, 0, 2 * (rho + np.sqrt(rho)), xtol=1e-300)
     )
 
 

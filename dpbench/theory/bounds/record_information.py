@@ -14,8 +14,9 @@ Statements. Let the release be private, so that each two of A, B and C satisfy t
 
     epsilon-DP  I <= (e^epsilon - 1)^2 max(e^-epsilon, 2/(e^epsilon + 2)). This is the largest I:
                 randomised response and release by three values attain it.
-    mu-GDP      I <= 2 (e^(mu^2) Phi(3 mu/2) - 2 Phi(mu/2) + Phi(-mu/2)). At mu = 1 the release by
-                graded votes (`dpbench.estimators.local_votes`) attains 0.98 times this bound.
+    mu-GDP      I <= 2 (e^(mu^2) Phi(3 mu/2) - 2 Phi(mu/2) + Phi(-mu/2)) (`_gaussian_information`).
+                At mu = 1 the release by graded votes (`dpbench.estimators.local_votes`) attains
+                0.98 times this bound.
     rho-zCDP    I <= 2 (e^(2 rho) - F^2) (`_closed_bound`), where F is the least affinity of A
                 and B. For rho from 1e-4 to 1, I <= the value of a linear program
                 (`_program_bound`). For every L, I <= 2 rho e^(L s) + a tail
@@ -38,7 +39,6 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, ndtr
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, Budget, PureDP
@@ -52,6 +52,7 @@ LOWEST, HIGHEST = 50, 43  # grid points below and above 0: ln a from -7.5 s to 6
 ORDERS = np.array([0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 3.5, 4, 5])
 PROGRAM_RHO = (1e-4, 1.0)  # outside, the closed bounds are nearly as good
 MAX_EPSILON = 300.0  # from here on the bound counts as infinite, because e^(2 epsilon) overflows
+NODES, REACH = 100, 12.0  # of the quadrature for GDP, around 3 mu/2
 MAX_EXPONENT = 60.0  # logarithm of the largest moment at a vertex; larger ones are cut
 
 
@@ -77,12 +78,27 @@ def record_information(budget: Budget) -> float:
         growth = float(np.expm1(budget.epsilon))
         return growth**2 * max(1 / (growth + 1), 2 / (growth + 3))
     if isinstance(budget, GDP):
-        mu = budget.mu
-        with np.errstate(over="ignore"):
-            return float(2 * (np.exp(mu**2) * ndtr(1.5 * mu) - 2 * ndtr(mu / 2) + ndtr(-mu / 2)))
+        return _gaussian_information(budget.mu)
     if isinstance(budget, ZCDP):
         return _zcdp_information(budget.rho)
     return float("nan")
+
+
+def _gaussian_information(mu: float) -> float:
+    """Return the bound on I under mu-GDP, with a relative error below 1e-12 for every mu.
+
+    The three terms of the closed formula cancel as mu falls. The formula is the integral of
+    2 (e^(mu x) - 1)^2 phi(x + mu/2) over x > 0. The integrand is
+    2 e^(mu^2) (1 - e^(-mu x))^2 phi(x - 3 mu/2). No terms cancel, and only e^(mu^2) overflows.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    centre = 1.5 * mu
+    low, high = max(centre - REACH, 0.0), centre + REACH
+    x = (low + high) / 2 + (high - low) / 2 * nodes
+    terms = np.expm1(-mu * x) ** 2 * np.exp(-((x - centre) ** 2) / 2)
+    integral = (high - low) / 2 * (weights @ terms) / np.sqrt(2 * np.pi)
+    with np.errstate(over="ignore"):
+        return float(2 * np.exp(mu**2) * integral)
 
 
 @cache
@@ -91,16 +107,19 @@ def _zcdp_information(rho: float) -> float:
     bounds = [_closed_bound(rho)]
     if rho <= PROGRAM_RHO[1]:
         bounds.append(_bound_for_small_rho(rho))
-        if rho >= PROGRAM_RHO[0]:
-            bounds.append(_program_bound(rho))
+        # A bound for a larger rho holds, too. The program's is above 2 rho at its own rho.
+        if min(bounds) > 2 * PROGRAM_RHO[0]:
+            bounds.append(_program_bound(max(rho, PROGRAM_RHO[0])))
     return min(bounds)
 
 
 def _closed_bound(rho: float) -> float:
-    """Return 2 (e^(2 rho) - F^2), where F is a lower bound on the affinity int sqrt(A B)."""
-    x = expit(-entropy_logit(rho))
+    """Return 2 (e^(2 rho) - F^2), where F = 1/cosh(l/2) bounds the affinity int sqrt(A B) below.
+
+    Both e^(2 rho) and F^2 = 1 - tanh(l/2)^2 are near 1 for small rho, so 1 is taken from each.
+    """
     with np.errstate(over="ignore"):
-        return float(2 * (np.exp(2 * rho) - 4 * x * (1 - x)))
+        return float(2 * (np.expm1(2 * rho) + np.tanh(entropy_logit(rho) / 2) ** 2))
 
 
 def _bound_for_small_rho(rho: float) -> float:

@@ -22,7 +22,7 @@ Statement. The release has an information J with
 The first term is the cost of privacy, and the second is that of sampling. If J is at most the
 number in `hidden_directions` for the angle theta, every private estimator errs by R sin(theta) with
 probability at least beta for some u. Under (epsilon, delta)-DP the number is less by a multiple of
-delta (`_leak`).
+n P delta (`_leak`), and P solves a quadratic equation.
 
     notion             j
     pure DP            the smaller of I/4 and ((e^epsilon - 1)/2)^2 G
@@ -162,52 +162,66 @@ def rotation_bound(
     Returns
     -------
     float
-        The bound; NaN if none is known for the privacy notion, and 0 if delta is too large.
+        The bound; NaN if none is known for the privacy notion.
     """
     per_record = record_correlation(d, budget)
     if np.isnan(per_record):
         return float("nan")
     hidden, tilts = hidden_directions(d, beta), _tilts(d, k)
-    allowed = np.broadcast_to(hidden.information[:, None], (len(hidden.angle), len(tilts.mean)))
-    probability = _probability(n, d, per_record, tilts.fisher, allowed, rare)
-    if isinstance(budget, ApproxDP):
-        # A smaller P leaks less, so the leak at this P is an upper bound of the leak at the next.
-        leak = _leak(hidden, n * probability * budget.delta * tilts.longest, rare > 0)
-        allowed = np.maximum(allowed - leak, 0)
-        probability = _probability(n, d, per_record, tilts.fisher, allowed, rare)
+    delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
+    # An estimator may ignore records, so the bound for 2 records holds for 1.
+    probability = np.maximum(
+        _probability(n, d, per_record, hidden, tilts, rare, delta),
+        _probability(max(n, 2), d, per_record, hidden, tilts, rare, delta),
+    )
     possible = np.maximum(probability, 1e-300)
     norm = probability * tilts.mean * _largest_tau(possible, tilts, k)
     return float(np.max(norm * np.sin(hidden.angle)[:, None], initial=0.0))
 
 
 def _probability(
-    n: int, d: int, per_record: float, fisher: Floats, allowed: Floats, rare: float
+    n: int,
+    d: int,
+    per_record: float,
+    hidden: HiddenDirections,
+    tilts: _Tilts,
+    rare: float,
+    delta: float,
 ) -> Floats:
-    """Return a P at which the bound on J is at most `allowed`.
+    """Return the largest P at which the bound on J is allowed, (angles, distributions of y).
 
     If P is at most `rare` the bound on J counts the cost of sampling. Otherwise it is the larger
     bound from privacy alone.
     """
-    private = float(n) ** 2 * per_record * fisher  # over P^2
-    probability = np.minimum(np.sqrt(allowed / private), 0.5)
+    allowed = hidden.information[:, None]
+    private = 1 / (float(n) ** 2 * per_record * tilts.fisher)  # P^2/J
+    leak = _leak(hidden, n * delta * tilts.longest)
+    probability = np.minimum(_root(1.0, leak * private, allowed * private), 0.5)
     if not rare or n == 1:
         return np.asarray(probability)
-    # Solve P^2 - J P/sampled - J/private = 0, which is 1/J = 1/(P^2 private) + 1/(P sampled).
-    sampled = n * (d - 1) * fisher / (1 - 1 / n)
-    half = allowed / sampled / 2
-    joint = half + np.sqrt(half**2 + allowed / private)
+    # J = 1/(private/P^2 + sampled/P) is allowed if J + 2 P leak is at most `allowed`. The cost of
+    # sampling subtracts a mean from the gradient of ln w, so the leak doubles.
+    sampled = (1 - 1 / n) / (n * (d - 1) * tilts.fisher)
+    slope = 2 * leak * private - allowed * sampled
+    joint = _root(1 + 2 * leak * sampled, slope, allowed * private)
     return np.maximum(probability, np.minimum(joint, min(rare, 0.5)))
 
 
-def _leak(hidden: HiddenDirections, sum_of_scores: Floats, sampling: bool) -> Floats:
+def _root(square: Floats | float, slope: Floats, target: Floats) -> Floats:
+    """Return the larger root x of `square` x^2 + `slope` x = `target`; target may be 0."""
+    size = np.abs(slope) + np.sqrt(slope**2 + 4 * square * target)
+    return np.asarray(
+        np.where(slope < 0, size / (2 * square), 2 * target / np.maximum(size, 1e-300))
+    )
+
+
+def _leak(hidden: HiddenDirections, sum_of_scores: Floats | float) -> Floats:
     """Return the reduction of the allowed J by delta, an array (angles, distributions of y).
 
     `sum_of_scores` is n P delta times the largest norm of a score. The bound on the probability of
-    success grows by kappa times this, times the largest norm of the gradient of ln w. The cost of
-    sampling subtracts a mean from the gradient, so its norm may double.
+    success grows by kappa times this, times the largest norm of the gradient of ln w.
     """
-    factor = 2 if sampling else 1
-    return np.asarray(4 * factor * hidden.steepness[:, None] * sum_of_scores)
+    return np.asarray(4 * hidden.steepness[:, None] * sum_of_scores)
 
 
 def _largest_tau(probability: Floats, tilts: _Tilts, k: float) -> Floats:
@@ -240,22 +254,29 @@ def gaussian_rotation_bound(n: int, d: int, budget: Budget, *, beta: float = BET
     Returns
     -------
     float
-        The bound in standard deviations; NaN if none is known for the privacy notion, and 0 if
-        delta is too large.
+        The bound in standard deviations; NaN if none is known for the privacy notion.
     """
     per_record = record_correlation(d, budget)
     if np.isnan(per_record):
         return float("nan")
+    score = 0.0  # delta times the largest norm of a score, over the radius
     if isinstance(budget, ApproxDP):
         if budget.epsilon > MAX_EPSILON:
             return 0.0
         per_record = (np.expm1(budget.epsilon) / 2) ** 2 * 2 / np.pi  # E|z| of a normal z
-    hidden = hidden_directions(d, beta)
-    cost = 1 / (n**2 * per_record) + (1 - 1 / n) / (n * (d - 1))
-    radius = np.minimum(np.sqrt(hidden.information * cost), 1)
-    if isinstance(budget, ApproxDP):
         score = budget.delta * (np.sqrt(d) + FAR) + np.sqrt(d) * np.exp(-(FAR**2) / 4)
-        leak = 8 * hidden.steepness * n * radius * score
-        allowed = np.maximum(hidden.information - leak, 0)
-        radius = np.minimum(np.sqrt(allowed * cost), 1)
-    return float(np.max(radius * np.sin(hidden.angle), initial=0.0))
+    hidden = hidden_directions(d, beta)
+
+    def radius(n: int) -> Floats:
+        """Return the largest R at which the bound on J, for n records, is allowed."""
+        private, leak = 1 / (float(n) ** 2 * per_record), 4 * hidden.steepness * n * score
+        joint = private + (1 - 1 / n) / (n * (d - 1))
+        found = (
+            _root(1.0, factor * leak * cost, hidden.information * cost)
+            for cost, factor in ((private, 1), (joint, 2))
+        )
+        return np.minimum(np.maximum(*found), 1)
+
+    # An estimator may ignore records, so the bound for 2 records holds for 1.
+    largest = np.maximum(radius(n), radius(max(n, 2)))
+    return float(np.max(largest * np.sin(hidden.angle), initial=0.0))

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Bools, Floats, Ints
 
 __all__ = ["HiddenDirections", "hidden_directions"]
 
@@ -40,7 +40,8 @@ STEPS = 1500  # steps of the angle from 0 to pi/2
 FIRST, EVERY = 40, 15  # grid points of the angle that are tried
 INNER = np.geomspace(0.005, 8, 200)  # L/d
 OUTER = np.geomspace(1e-9, 8, 400)  # S/d
-MARGIN = 0.002  # relative; interpolation between the entries of OUTER errs by less than 0.0005
+MARGIN = 0.002  # relative; for errors of interpolation and discretisation, see `_is_proved`
+FINER = 2  # quotient of the two steps of `_is_proved`
 
 
 class HiddenDirections(NamedTuple):
@@ -88,21 +89,40 @@ def hidden_directions(d: int, beta: float) -> HiddenDirections:
     sines = np.sin(angles)[:, None]
     inner_slopes = np.maximum.accumulate(inner * sines[: STEPS + 1], axis=0)
     outer_slopes = np.maximum.accumulate((outer * sines)[::-1], axis=0)[::-1]
+    places = np.arange(FIRST, STEPS, EVERY)
     rows = [
-        _best_pair(d, beta, inner[i], outer[i], inner_slopes[i], outer_slopes[i])
-        for i in range(FIRST, STEPS, EVERY)
+        _best_pair(d, beta, inner[i], outer[i], inner_slopes[i], outer_slopes[i]) for i in places
     ]
-    information, weight, steepness = np.array(rows).T
-    found = information > 0
-    return HiddenDirections(
-        angles[FIRST:STEPS:EVERY][found], information[found], weight[found], steepness[found]
-    )
+    inside, outside, steepness = np.array(rows).T
+    information = 4 * (d - 1) * ((1 - beta) * inside - beta * outside)
+    found = np.flatnonzero(information > 0)
+    found = found[_is_proved(d, inside[found], outside[found], places[found])]
+    weight = 1 / ((d - 1) * (inside[found] + outside[found]))
+    return HiddenDirections(angles[places[found]], information[found], weight, steepness[found])
+
+
+def _is_proved(d: int, inside: Floats, outside: Floats, places: Ints) -> Bools:
+    """Return whether q at x0 is as large outside as inside, for pairs (L, S) and their angles.
+
+    An error of the interpolation between the entries of `OUTER` may exceed `MARGIN`, and so may the
+    error of the trapezoidal rule at small angles. The second falls with the square of the step.
+    So the quotient of both q is computed with two steps and extrapolated to a step of 0.
+    """
+
+    def quotient(finer: int) -> Floats:
+        angles, at = np.linspace(0, np.pi, 2 * finer * STEPS + 1), finer * places
+        columns = np.arange(len(places))
+        inner = _solve(d, inside, angles[: finer * STEPS + 1], 1.0)[at, columns]
+        return np.asarray(_solve(d, outside, angles, -1.0)[::-1][at, columns] / inner)
+
+    coarse, fine = quotient(1), quotient(FINER)
+    return np.asarray(fine + (fine - coarse) / (FINER**2 - 1) >= 1)
 
 
 def _best_pair(
     d: int, beta: float, inner: Floats, outer: Floats, inner_slope: Floats, outer_slope: Floats
 ) -> tuple[float, float, float]:
-    """Return J, the weight and the steepness for the pair (L, S) with the largest J at one angle.
+    """Return L, S and the steepness for the pair (L, S) with the largest J at one angle.
 
     `inner` and `outer` hold q at x0 for each L and S. For each L, S is the smallest number with a
     large enough q, and a little more to allow for interpolation; q grows with S.
@@ -114,10 +134,9 @@ def _best_pair(
     best = int(np.argmax(amount))
     if not usable[best]:
         return 0.0, 0.0, 0.0
-    weight = 1 / ((d - 1) * d * (INNER[best] + other[best]))
     next_slope = outer_slope[min(int(np.searchsorted(OUTER, other[best])), len(OUTER) - 1)]
     steepness = max(float(inner_slope[best]), float(next_slope))
-    return float(4 * (d - 1) * d * amount[best]), float(weight), steepness
+    return float(d * INNER[best]), float(d * other[best]), steepness
 
 
 def _solve(d: int, start: Floats, angles: Floats, sign: float) -> Floats:
