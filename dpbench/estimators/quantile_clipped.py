@@ -103,11 +103,11 @@ class QuantileClippedMean(Estimator):
 
     With too few records, noise may end the sparse vector technique at any edge of the grid. Let n
     be the number of records, b the scale of the noises, and E the number of edges, 2 max_power, of
-    a search. At an edge before all records the count is 0. The search ends there with probability at
-    most e^(-(n - m)/b)/2, or (2 + v) e^-v/4 at v = (n - m)/b for Laplace noise. Without both public
-    bounds nothing is released (NaN) if 2 E times this probability exceeds 0.1. This means fewer
-    than about 90/epsilon records by default. With both bounds a value is always released. Then the
-    error is at most upper - lower before the last noise.
+    a search. At an edge before all records the count is 0. There the search ends with probability
+    at most e^(-(n - m)/b)/2, or (2 + v) e^-v/4 at v = (n - m)/b for Laplace noise. Without both
+    public bounds nothing is released (NaN) if 2 E times this probability exceeds 0.1. This means
+    fewer than about 90/epsilon records by default. With both bounds a value is always released.
+    Then the error is at most upper - lower before the last noise.
 
     Parameters
     ----------
