@@ -38,7 +38,7 @@ N(1/2, 1) clipped to [0, 1], has no bias, because it is symmetric.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -93,6 +93,7 @@ class PrivateBootstrapInterval(_ClippingEstimator):
     beta: Probability = 0.1
     weights: Literal["multinomial", "halves"] = "multinomial"
     method: Literal["normal", "deconvolution"] = "normal"
+    narrowed_by: ClassVar[tuple[str, ...]] = ("weights",)
 
     @model_validator(mode="after")
     def _check_halves(self) -> Self:

@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
-from dpbench.errors import reject_unknown_keywords
+from dpbench.errors import check_instance, check_whole_number, reject_unknown_keywords
 from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimator
 from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.samples import DenseSample
+from dpbench.seeds import check_generator
 
 __all__ = ["Interval", "Intervals", "release"]
+
+EXAMPLE = "an instance such as ClippedMean(lower=0, upper=300)"  # of an estimator, for messages
 
 
 class Interval(float):
@@ -197,7 +200,7 @@ def release(
         If the data are empty, NaN or infinite, if `repeats` is below 1, or if the estimator does
         not support the data or the budget.
     TypeError
-        If the budget is a number, or `rng` a seed.
+        If an argument has the wrong type, such as a class as the estimator, or a seed as `rng`.
 
     Warns
     -----
@@ -226,13 +229,15 @@ def release(
     True
     """
     reject_unknown_keywords(unknown, release)
+    check_instance("estimator", estimator, Estimator, "an estimator", EXAMPLE)
+    if budget is not None:
+        check_instance("budget", budget, Budget, "a budget", "PureDP(1.0)")
+    check_generator(rng)
+    if repeats is not None:
+        check_whole_number("repeats", repeats, 1)
     array = _read_numbers(data)
     if array.ndim not in (1, 2) or array.size == 0:
         raise ValueError(f"expected non-empty data of shape (n,) or (n, d), got {array.shape}")
-    if not isinstance(budget, Budget | None):
-        raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
-    if repeats is not None and repeats < 1:
-        raise ValueError(f"repeats is {repeats}; at least one is needed")
     warn_of_contradictions(estimator, array, stacklevel=2)
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.errors import ConfigError, choose_from, reject_unknown_keywords
+from dpbench.errors import (
+    ConfigError,
+    check_instance,
+    check_list,
+    choose_from,
+    describe_value,
+    reject_unknown_keywords,
+)
 from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.tables import Cell, TableMean
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import DenseSample
+from dpbench.seeds import check_generator
 
 if TYPE_CHECKING:  # slow to load
     import pandas as pd
@@ -124,8 +132,8 @@ def release_table(
     Raises
     ------
     ConfigError
-        If an argument does not fit the table, or an estimator does not support its part of the
-        budget. Nothing is released.
+        If an argument has the wrong type or does not fit the table, or an estimator does not
+        support its part of the budget. Nothing is released.
     ValueError
         If a value is missing or infinite, or the table has no record. Nothing is released.
 
@@ -160,8 +168,7 @@ def release_table(
     left: epsilon 0
     """
     reject_unknown_keywords(unknown, release_table)
-    if not isinstance(budget, Budget):
-        raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
+    _check_arguments(columns, budget, by, groups, split, units, rng)
     if split == "sensitivity" and units is None:
         raise ConfigError(
             "units: split='sensitivity' compares errors of different columns; give the size of an "
@@ -190,10 +197,35 @@ def release_table(
     return TableRelease(_as_frame(cells, columns, names, by), budget, ledger)
 
 
+def _check_arguments(
+    columns: Any, budget: Any, by: Any, groups: Any, split: Any, units: Any, rng: Any
+) -> None:
+    """Raise ArgumentError for an argument of `release_table` that has the wrong type."""
+    example = "TransformedNoiseMean(lower=0, upper=100)"
+    check_instance(
+        "columns", columns, Mapping, "a mapping of names to estimators", f"{{'age': {example}}}"
+    )
+    for name, estimator in columns.items():
+        check_instance("columns", name, str, "the name of a column, a text", "'age'")
+        kinds = (Estimator, str, Mapping)
+        check_instance(f"columns: {name!r}", estimator, kinds, "an estimator", example)
+    check_instance("budget", budget, Budget, "a budget", "PureDP(1.0, neighbours='add_remove')")
+    if by is not None:
+        check_instance("by", by, str, "the name of a column, a text", "'region'")
+    if groups is not None:
+        check_list("groups", groups, object, "a group", "'north', 'south'")
+    check_instance(
+        "split", split, str | Mapping, "'equal', 'sensitivity' or a mapping", "{'age': 2}"
+    )
+    if units is not None:
+        check_instance("units", units, Mapping, "a mapping of names to numbers", "{'age': 1}")
+    check_generator(rng)
+
+
 def _sizes_are_public(budget: Budget, by: str | None, group_sizes: str | None) -> bool:
     """Return whether the number of records of every group is public; raise if that is not said."""
-    if group_sizes not in (None, "public", "private"):
-        raise ConfigError(f"group_sizes: {group_sizes!r}: give 'public' or 'private'")
+    if not isinstance(group_sizes, str | None) or group_sizes not in (None, "public", "private"):
+        raise ConfigError(f"group_sizes: {describe_value(group_sizes)}: give 'public' or 'private'")
     if budget.neighbours == "add_remove":
         if group_sizes == "public":
             raise ConfigError(

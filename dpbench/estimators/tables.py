@@ -96,6 +96,7 @@ class TableMean(Estimator):
     multivariate: ClassVar[bool] = True
     estimand: ClassVar[str] = "table"
     bounded_in: ClassVar[None] = None
+    narrowed_by: ClassVar[tuple[str, ...]] = ("columns",)
 
     @field_validator("columns")
     @classmethod
