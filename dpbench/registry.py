@@ -216,8 +216,9 @@ def _describe_problem(first: Any, where: str, cls: type[Any]) -> list[str]:
             number = repr(limit).removesuffix(".0")
             message = re.sub(r" \S+$", f" {number}", message)
     message = message[:1].lower() + message[1:]
+    hidden = isinstance(value, Mapping) or not first["loc"]  # the whole configuration
     shown = _quote_value(value) if isinstance(value, list) else describe_value(value)
-    return [f"{key}: {message}" if isinstance(value, Mapping) else f"{key}: {shown}: {message}"]
+    return [f"{key}: {message}" if hidden else f"{key}: {shown}: {message}"]
 
 
 def _describe_field(cls: type[Any], name: str) -> str:

@@ -102,6 +102,53 @@ def test_a_loss_of_five_per_cent_is_a_red_test(repository: pytest.Pytester) -> N
     accepted.stdout.fnmatch_lines(["2 rows have drifted since their first baseline:"])
 
 
+@pytest.mark.parametrize(
+    ("folder", "words", "files"),
+    [
+        (".", ["tests"], {"tests/pytest.ini": "[pytest]"}),  # a root below the project
+        (".", [], {"../pytest.ini": "[pytest]"}),  # and above it
+        (".", ["tests/accuracy"], {"../tox.ini": "[pytest]"}),
+        ("tests", [], {"setup.cfg": "[tool:pytest]"}),
+        (".", ["--rootdir", "tests"], {}),
+        (".", ["-c", "other.ini", "tests"], {"other.ini": "[pytest]"}),
+        ("..", ["PROJECT"], {}),
+        ("..", [], {"../pytest.ini": "[pytest]"}),  # of several projects
+        ("tests/accuracy", [], {}),
+    ],
+)
+def test_the_settings_are_found_from_every_folder_and_root(
+    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch,
+    folder: str, words: list[str], files: dict[str, str],
+) -> None:  # fmt: skip
+    """Check that both rows are collected, and that the header names their settings."""
+    inline(repository, update=True).assert_outcomes(passed=2)
+    project = Path.cwd()
+    for name, text in files.items():
+        Path(name).write_text(f"{text}\n")
+    monkeypatch.chdir(folder)
+    Estimator._registry.pop("my_mean", None)
+    found = repository.runpytest_inprocess(
+        *PLUGIN,
+        "--collect-only",
+        "-q",
+        "-v",
+        *[project.name if w == "PROJECT" else w for w in words],
+    )
+    for name in files:
+        (project / name).unlink()
+    assert sum(row in line for line in found.outlines for row in ROWS) == 2
+    if folder != ".." or words:
+        found.stdout.fnmatch_lines([f"dpbench: settings of {project}/pyproject.toml; baseline *"])
+
+
+def test_the_header_says_that_no_settings_were_read(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    found = pytester.runpytest_inprocess(*PLUGIN, "--collect-only")
+    found.stdout.fnmatch_lines(["dpbench: no [[]tool.dpbench[]] in a pyproject.toml; *"])
+
+
 CALLS = "        with open('calls', 'a') as f:\n            f.write('.')\n        clipped ="
 
 
