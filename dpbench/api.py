@@ -9,14 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
-from dpbench.errors import RenamedWarning, reject_unknown_keywords
+from dpbench.errors import (
+    RenamedWarning,
+    check_instance,
+    check_list,
+    reject_unknown_keywords,
+)
 from dpbench.jobs.prepare import prepare_job
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:  # slow to load
     from dpbench.analysis.result import Result
 
-__all__ = ["load", "run"]
+__all__ = ["check_config_dir", "load", "run"]
 
 
 def run(
@@ -85,7 +90,14 @@ def run(
     reject_unknown_keywords(unknown, run)
     from dpbench.runner.settings import Settings
 
-    folder = None if config_dir is None else Path(config_dir)
+    check_instance(
+        "sweep", sweep, str | Mapping, "the name of a sweep, or a mapping",
+        "a name such as 'quick'; config_dir=FOLDER says where your own sweeps are",
+    )  # fmt: skip
+    plugins = check_list("plugins", plugins, str, "the name of a module", "'my_mean'")
+    overrides = check_list("overrides", overrides, str, "a text", "'sweep.budgets.pure.epsilon=1'")
+    check_instance("resume", resume, bool, "True or False", "True")
+    folder = check_config_dir(config_dir)
     config = _compose_sweep(sweep, overrides, folder)
     config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
     config |= {"plugins": [*config.get("plugins", []), *plugins]}
@@ -93,6 +105,17 @@ def run(
     settings = from_mapping(Settings, {**config, "out": folder_name}, "")
     place = None if settings.out is None else Path(settings.out)
     return prepare_job(settings, config, folder, place).result()
+
+
+def check_config_dir(config_dir: Any) -> Path | None:
+    """Return the folder of the user's configurations; raise ConfigError if there is no such."""
+    if config_dir is None:
+        return None
+    check_instance("config_dir", config_dir, str | os.PathLike, "a folder", "its path, a text")
+    folder = Path(config_dir).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"config_dir: '{folder}': no such folder; write the path of a folder")
+    return folder
 
 
 def _compose_sweep(
@@ -144,6 +167,8 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     from dpbench.output.run_folder import read_manifest
     from dpbench.runner.settings import Settings, load_plugins
 
+    check_instance("folder", folder, str | os.PathLike, "the folder of a run", "its path, a text")
+    config_folder = check_config_dir(config_dir)
     path = Path(folder).expanduser()
     manifest = read_manifest(path)
     if not (path / "summary.csv").exists():
@@ -152,7 +177,7 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
             f"'{path}': holds an audit or a run of libraries; read its tables instead: {tables}"
         )
     settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
-    load_plugins(settings.plugins, None if config_dir is None else Path(config_dir))
+    load_plugins(settings.plugins, config_folder)
     # Users do not edit a manifest, so a warning of renamed keys would not help them.
     with warnings.catch_warnings(action="ignore", category=RenamedWarning):
         study = from_mapping(Study, settings.sweep, "sweep")

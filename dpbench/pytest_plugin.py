@@ -1,8 +1,11 @@
 """Pytest plug-in: test every row of a sweep against stored errors, the baseline.
 
 The file of the baseline stands in the table ``[tool.dpbench]`` of the user's ``pyproject.toml``, or
-in the option ``--dpbench-baseline``. Pytest collects this file as it collects modules with tests:
-if it lies in a tested folder. A row is an estimator with a budget, on one distribution at one n.
+in the option ``--dpbench-baseline``. The first ``pyproject.toml`` with this table counts, upwards
+from the tested files and folders, then from pytest's root. The header of pytest names it.
+
+Pytest collects this file as it collects modules with tests: if it lies in a tested folder. A row is
+an estimator with a budget, on one distribution at one n.
 
 The sweep runs once, after the collection, and only if a row is selected. With pytest-xdist it runs
 before the workers start, which receive its results. Without a baseline the plug-in does nothing and
@@ -14,7 +17,7 @@ from __future__ import annotations
 import os
 import shlex
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +59,7 @@ class AccuracyTest:
 ROWS = pytest.StashKey[dict[str, str]]()
 LINES = pytest.StashKey[list[str]]()
 SETTINGS = pytest.StashKey[AccuracyTest]()
+SOURCE = pytest.StashKey[Path | None]()  # file of the settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,11 +97,28 @@ def _read_settings(config: pytest.Config) -> AccuracyTest | None:
 
     Paths in ``pyproject.toml`` are relative to its folder. Options replace its settings.
     """
-    table = _read_table(config.rootpath / "pyproject.toml")
+    source, table = _find_table([*_tested_places(config), config.rootpath])
+    config.stash[SOURCE] = source
+    return _merge_settings(config, source.parent if source else config.rootpath, table)
+
+
+def _find_table(places: Iterable[Path]) -> tuple[Path | None, dict[str, Any]]:
+    """Return the first ``pyproject.toml`` with settings upwards from some places, and its table."""
+    for place in places:
+        for folder in (place, *place.parents):
+            if table := _read_table(folder / "pyproject.toml"):
+                return folder / "pyproject.toml", table
+    return None, {}
+
+
+def _merge_settings(
+    config: pytest.Config, root: Path, table: dict[str, Any]
+) -> AccuracyTest | None:
+    """Return the settings of a table, whose paths begin at `root`, with those of the options."""
     flags = {key: f"--dpbench-{key.replace('_', '-')}" for key in KEYS}
     chosen = {key: config.getoption(flag) for key, flag in flags.items() if config.getoption(flag)}
     paths: dict[str, Any] = {
-        key: config.rootpath / table[key] for key in ("baseline", "config_dir") if key in table
+        key: root / table[key] for key in ("baseline", "config_dir") if key in table
     }
     merged: dict[str, Any] = table | paths | chosen
     if "baseline" not in merged:
@@ -139,8 +160,24 @@ def _read_table(path: Path) -> dict[str, Any]:
 
 def _is_tested(config: pytest.Config, path: Path) -> bool:
     """Return whether the files and folders that pytest was told to test include a path."""
-    places = [Path(config.invocation_params.dir, arg.partition("::")[0]) for arg in config.args]
-    return any(path.is_relative_to(place.absolute()) for place in places)
+    return any(path.is_relative_to(place) for place in _tested_places(config))
+
+
+def _tested_places(config: pytest.Config) -> list[Path]:
+    """Return the files and folders that pytest was told to test, as absolute paths."""
+    folder = config.invocation_params.dir
+    return [Path(os.path.abspath(folder / arg.partition("::")[0])) for arg in config.args]  # noqa: PTH100
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say in the header which settings of the accuracy test were read, or that none were."""
+    settings, source = config.stash.get(SETTINGS, None), config.stash.get(SOURCE, None)
+    if settings is None:
+        where = f"{source}: no baseline" if source else f"no {TABLE} in a pyproject.toml"
+        return f"dpbench: {where}; upwards from the tested files; no accuracy test is known"
+    origin = f"settings of {source}" if source else "settings of options"
+    tested = "" if _is_tested(config, settings.baseline) else ", which is not tested in this call"
+    return f"dpbench: {origin}; baseline {settings.baseline}{tested}"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -209,6 +246,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         None if the file is not the baseline of the settings.
     """
     settings = parent.config.stash.get(SETTINGS, None)
+    if settings is None and file_path.suffix == ".parquet":
+        source, table = _find_table([file_path.parent])  # the root lies above the project
+        settings = source and _merge_settings(parent.config, source.parent, table)
+        if settings is not None and settings.baseline == file_path:
+            parent.config.stash[SETTINGS] = settings
     if settings is None or file_path != settings.baseline:
         return None
     return BaselineFile.from_parent(parent, path=file_path)

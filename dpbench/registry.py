@@ -27,7 +27,15 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from dpbench.errors import ConfigError, ErrorCollector, RenamedWarning, choose_from
+from dpbench.errors import (
+    MAX_QUOTED_CHARACTERS,
+    ConfigError,
+    ErrorCollector,
+    RenamedWarning,
+    check_instance,
+    choose_from,
+    describe_value,
+)
 
 __all__ = [
     "LABEL",
@@ -82,7 +90,6 @@ Count = Annotated[int, Field(ge=1, le=MAX_RECORDS)]
 Trials = Annotated[int, Field(ge=1, le=10_000_000)]
 # Labels stand in tables, legends and file names, so they must be plain text.
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.=+-]{0,99}$"
-MAX_QUOTED_CHARACTERS = 200  # characters of a value in a message
 
 
 def check_label(name: Any) -> str:
@@ -171,7 +178,8 @@ def _describe_errors(error: ValidationError, where: str, cls: type[Any]) -> list
     )
     if problems[0]["type"] in {*UNKNOWN_KEY_TYPES, POSITIONAL}:
         problems = [one for one in problems if one["type"] not in MISSING_KEY_TYPES]
-    first_of_field = {one["loc"][:1]: one for one in reversed(problems)}
+    by_depth = sorted(problems, key=lambda one: -len(one["loc"]))
+    first_of_field = {one["loc"][:1]: one for one in reversed(by_depth)}
     return [
         line
         for one in problems
@@ -208,8 +216,9 @@ def _describe_problem(first: Any, where: str, cls: type[Any]) -> list[str]:
             number = repr(limit).removesuffix(".0")
             message = re.sub(r" \S+$", f" {number}", message)
     message = message[:1].lower() + message[1:]
-    quotable = isinstance(value, str | int | float | list | None)
-    return [f"{key}: {_quote_value(value)}: {message}" if quotable else f"{key}: {message}"]
+    hidden = isinstance(value, Mapping) or not first["loc"]  # the whole configuration
+    shown = _quote_value(value) if isinstance(value, list) else describe_value(value)
+    return [f"{key}: {message}" if hidden else f"{key}: {shown}: {message}"]
 
 
 def _describe_field(cls: type[Any], name: str) -> str:
@@ -252,7 +261,7 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
     if isinstance(spec, cls):
         return spec
     if not isinstance(spec, Mapping):
-        raise ConfigError(f"{where}: {spec!r}: expected a mapping")
+        check_instance(where, spec, Mapping | cls, "a mapping", "{KEY: VALUE}")
     spec = _replace_old_keys(cls, spec, where)
     for field in fields(cls):  # type: ignore[arg-type]
         entry = spec.get(field.name)
@@ -563,8 +572,11 @@ class Registered:
             If `spec` names no class, or a class that is abstract or not validated.
         """
         if not isinstance(spec, Mapping):
+            if isinstance(spec, type):
+                check_instance(where, spec, cls, "a mapping", "{'kind': NAME}")
             example = f", as {{kind: {spec}}}" if isinstance(spec, str) else ""
-            raise ConfigError(f"{where}: {spec!r}: expected a mapping with a key 'kind'{example}")
+            shown = describe_value(spec)
+            raise ConfigError(f"{where}: {shown}: expected a mapping with a key 'kind'{example}")
         kind = cls.find(spec)
         if kind is not None:
             return _require_validated(kind, where)

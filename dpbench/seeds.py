@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpbench.errors import check_instance
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -46,8 +48,7 @@ def check_generator(rng: object) -> None:
     """
     import numpy as np  # slow to load
 
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng is {rng!r}; give a generator: np.random.default_rng(0)")
+    check_instance("rng", rng, np.random.Generator, "a generator", "np.random.default_rng(0)")
 
 
 def canonical(instance: Any) -> str:

@@ -32,7 +32,7 @@ FOLDER = "tests/accuracy"
 BASELINE = f"{FOLDER}/baseline.parquet"
 MINE = Path(f"{FOLDER}/my_mean.py")
 SWEEP = Path(f"{FOLDER}/sweep/accuracy.yaml")
-ROWS = [f"my_mean on {law}, pure eps=1 n=200" for law in ("at_a_bound", "inside")]
+ROWS = [f"my_mean on {law}, pure eps=1 n=200" for law in ("at_a_bound", "inside", "outside")]
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def inline(repository: pytest.Pytester, *words: str, update: bool = False) -> py
 def test_a_loss_of_five_per_cent_is_a_red_test(repository: pytest.Pytester) -> None:
     """Check each row: a line with factor and interval, then the new baseline."""
     stored = inline(repository, update=True)
-    stored.assert_outcomes(passed=2)
-    stored.stdout.fnmatch_lines([f"baseline of 2 rows: {BASELINE}"])
+    stored.assert_outcomes(passed=3)
+    stored.stdout.fnmatch_lines([f"baseline of 3 rows: {BASELINE}"])
     green = inline(repository)
-    green.assert_outcomes(passed=2)
-    green.stdout.fnmatch_lines(["2 rows: rows were compared for identical bits only."])
+    green.assert_outcomes(passed=3)
+    green.stdout.fnmatch_lines(["3 rows: rows were compared for identical bits only."])
     change("scale=1 /", "scale=1.05 /")
     red = inline(repository)
     red.assert_outcomes(failed=2)
@@ -98,8 +98,55 @@ def test_a_loss_of_five_per_cent_is_a_red_test(repository: pytest.Pytester) -> N
     inline(repository, f"{BASELINE}::{ROWS[0]}").assert_outcomes(failed=1)
     inline(repository, "--lf").assert_outcomes(failed=2)
     accepted = inline(repository, update=True)
-    accepted.assert_outcomes(passed=2)
+    accepted.assert_outcomes(passed=3)
     accepted.stdout.fnmatch_lines(["2 rows have drifted since their first baseline:"])
+
+
+@pytest.mark.parametrize(
+    ("folder", "words", "files"),
+    [
+        (".", ["tests"], {"tests/pytest.ini": "[pytest]"}),  # a root below the project
+        (".", [], {"../pytest.ini": "[pytest]"}),  # and above it
+        (".", ["tests/accuracy"], {"../tox.ini": "[pytest]"}),
+        ("tests", [], {"setup.cfg": "[tool:pytest]"}),
+        (".", ["--rootdir", "tests"], {}),
+        (".", ["-c", "other.ini", "tests"], {"other.ini": "[pytest]"}),
+        ("..", ["PROJECT"], {}),
+        ("..", [], {"../pytest.ini": "[pytest]"}),  # of several projects
+        ("tests/accuracy", [], {}),
+    ],
+)
+def test_the_settings_are_found_from_every_folder_and_root(
+    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch,
+    folder: str, words: list[str], files: dict[str, str],
+) -> None:  # fmt: skip
+    """Check that both rows are collected, and that the header names their settings."""
+    inline(repository, update=True).assert_outcomes(passed=3)
+    project = Path.cwd()
+    for name, text in files.items():
+        Path(name).write_text(f"{text}\n")
+    monkeypatch.chdir(folder)
+    Estimator._registry.pop("my_mean", None)
+    found = repository.runpytest_inprocess(
+        *PLUGIN,
+        "--collect-only",
+        "-q",
+        "-v",
+        *[project.name if w == "PROJECT" else w for w in words],
+    )
+    for name in files:
+        (project / name).unlink()
+    assert sum(row in line for line in found.outlines for row in ROWS) == 3
+    if folder != ".." or words:
+        found.stdout.fnmatch_lines([f"dpbench: settings of {project}/pyproject.toml; baseline *"])
+
+
+def test_the_header_says_that_no_settings_were_read(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    found = pytester.runpytest_inprocess(*PLUGIN, "--collect-only")
+    found.stdout.fnmatch_lines(["dpbench: no [[]tool.dpbench[]] in a pyproject.toml; *"])
 
 
 CALLS = "        with open('calls', 'a') as f:\n            f.write('.')\n        clipped ="
@@ -115,9 +162,9 @@ def count_calls() -> int:
 
 def test_it_runs_once_for_all_workers(repository: pytest.Pytester) -> None:
     change("        clipped =", CALLS)
-    inline(repository, "-p", "xdist", "-n", "2", update=True).assert_outcomes(passed=2)
+    inline(repository, "-p", "xdist", "-n", "2", update=True).assert_outcomes(passed=3)
     assert count_calls() == 2 * 200
-    inline(repository, "-p", "xdist", "-n", "2").assert_outcomes(passed=2)
+    inline(repository, "-p", "xdist", "-n", "2").assert_outcomes(passed=3)
     assert count_calls() == 2 * 200
 
 
@@ -132,7 +179,7 @@ def test_it_runs_only_if_it_is_asked_for(repository: pytest.Pytester) -> None:
     inline(repository, update=True)
     assert count_calls() == 2 * 200
     inline(repository, "tests/test_other.py").assert_outcomes(passed=1)
-    inline(repository, "-k", "other").assert_outcomes(passed=1, deselected=2)
+    inline(repository, "-k", "other").assert_outcomes(passed=1, deselected=3)
     listed = inline(repository, "--collect-only", "-q")
     assert {f"{BASELINE}::{row}" for row in ROWS} < set(listed.outlines)
     assert count_calls() == 0
@@ -146,7 +193,7 @@ def test_options_replace_the_settings(repository: pytest.Pytester) -> None:
     Path(BASELINE).rename("other.parquet")
     options = ["--dpbench-baseline", "other.parquet", "--dpbench-config-dir", FOLDER]
     found = inline(repository, "tests/accuracy", *options)
-    found.assert_outcomes(passed=2)
+    found.assert_outcomes(passed=3)
     Path("pyproject.toml").unlink()
     change("scale=1 /", "scale=1.5 /")
     options += ["--dpbench-plugins", "my_mean"]
@@ -157,8 +204,8 @@ def test_options_replace_the_settings(repository: pytest.Pytester) -> None:
          "--dpbench-plugins my_mean", "--dpbench-update")
     )  # fmt: skip
     assert f"  {told}" in red.outlines
-    inline(repository, *told.split()[3:]).assert_outcomes(passed=2)
-    inline(repository, *options).assert_outcomes(passed=2)
+    inline(repository, *told.split()[3:]).assert_outcomes(passed=3)
+    inline(repository, *options).assert_outcomes(passed=3)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +285,7 @@ def test_trials_show_a_loss_of_five_per_cent_without_a_seed(repository: pytest.P
     spread to about 3%.
     """
     few_trials(2000)
-    inline(repository, update=True).assert_outcomes(passed=2)
+    inline(repository, update=True).assert_outcomes(passed=3)
     rows = read_errors(Path(BASELINE)).rows
     visible = compare(rows, rows.assign(stream=""))["smallest_visible"].to_numpy(float)
     spread = np.log((1 + visible) / 1.02) * np.sqrt(2000 / 70000)
@@ -358,6 +405,6 @@ def test_the_commands_of_the_accuracy_page(
             few_trials(100)
             Estimator._registry.pop("my_mean", None)
             more = words[words.index("pytest") + 1 :]
-            pytester.runpytest_inprocess(*PLUGIN, *more).assert_outcomes(passed=2)
+            pytester.runpytest_inprocess(*PLUGIN, *more).assert_outcomes(passed=3)
     assert "my_mean on inside, pure eps=1 n=200: 0.0" in capsys.readouterr().out
     assert Path("build/history/history.svg").exists()

@@ -47,7 +47,7 @@ def test_other_names_have_other_streams() -> None:
 @pytest.mark.parametrize("rng", [0, None, np.random.RandomState(0), np.random])
 def test_a_seed_is_no_generator(rng: object) -> None:
     check_generator(np.random.default_rng(0))
-    with pytest.raises(TypeError, match="give a generator"):
+    with pytest.raises(TypeError, match="not a generator"):
         check_generator(rng)
 
 

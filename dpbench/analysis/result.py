@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from dpbench.analysis.overview import check_values, describe, describe_as_html
 from dpbench.analysis.results import Failure
 from dpbench.analysis.scoreboard import render
 from dpbench.analysis.study import Figure, Study, Table
-from dpbench.errors import choose_from
+from dpbench.errors import ArgumentError, check_instance, choose_from, describe_value
 from dpbench.output.style import Axes, Canvas, Font, Width, style
 from dpbench.registry import ConfigError
 from dpbench.runner.store import Memory, Store
@@ -75,6 +75,7 @@ class Result:
 
         A quotient is exact if the exact error is known. Else it comes from trials.
         """
+        check_instance("rows", rows, pd.DataFrame, "a table", "rows of result.summary")
         return factors(rows, partial(exact_values, sweep=self.study, metric="q90"))
 
     def errors(self, **selected: Any) -> pd.DataFrame:
@@ -106,6 +107,8 @@ class Result:
             if name not in keys:
                 raise KeyError(f"{name!r}: no such column; {choose_from(name, map(str, keys))}")
             is_single = value is None or np.isscalar(value)
+            if not is_single and not isinstance(value, Iterable):
+                raise ArgumentError(f"{name}: {describe_value(value)}: write a value or a list")
             values_of[name] = [value] if is_single else list(value)
         check_values(keys, values_of)
         mask = pd.Series(data=True, index=keys.index)
@@ -260,8 +263,10 @@ class Result:
         for name in selected:
             if name not in TABLE_SELECTION:
                 raise ConfigError(f"{name}: no such argument; {choose_from(name, TABLE_SELECTION)}")
-        if format not in (None, "latex", "markdown"):
-            raise ConfigError(f"format: {format!r}: choose from 'latex', 'markdown', None")
+        if not isinstance(format, str | None) or format not in (None, "latex", "markdown"):
+            raise ConfigError(
+                f"format: {describe_value(format)}: choose from 'latex', 'markdown', None"
+            )
         arguments = {"kind": "error_table", "metric": metric, "columns": columns, **selected}
         built = Table.build(arguments, "")
         return built.frame(self) if format is None else built.text(self, format)

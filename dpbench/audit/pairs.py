@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from dpbench.errors import ConfigError, check_instance
 from dpbench.estimators import Estimator
+from dpbench.estimators.releases import EXAMPLE
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
 from dpbench.seeds import check_generator
@@ -113,8 +115,13 @@ def check_pair(
     TypeError
         If `rng` is a seed instead of a generator.
     """
+    check_instance("estimator", estimator, Estimator, "an estimator", EXAMPLE)
+    check_instance("budget", budget, Budget, "a budget", "PureDP(1.0)")
     check_generator(rng)
     if not isinstance(pair, Pair):
+        check_instance("pair", pair, tuple | list, "two datasets", "(data, neighbour)")
+        if len(pair) != 2:
+            raise ConfigError(f"pair: {len(pair)} datasets; write two, (data, neighbour)")
         left, right = (np.asarray(side, dtype=float) for side in pair)
         pair = Pair("pair", left, right)
     name = type(estimator).__name__

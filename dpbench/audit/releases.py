@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from dpbench.arrays import Bools, Floats
 from dpbench.audit.attack import PairReleases, choose_attacks
 from dpbench.audit.pairs import check_pair
+from dpbench.errors import ConfigError, check_instance, check_whole_number
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import Pair
@@ -131,11 +132,10 @@ def audit_pair(
     'not refuted'
     """
     pair = check_pair(estimator, budget, pair, rng)
-    if runs < MIN_AUDIT_RUNS or not 0 < error < 1:
-        raise ValueError(
-            f"runs: {runs}, error: {error}: give at least {MIN_AUDIT_RUNS} runs and an error in "
-            "(0, 1)"
-        )
+    check_whole_number("runs", runs, MIN_AUDIT_RUNS)
+    check_instance("error", error, float | int, "a number", "error=1e-5")
+    if not 0 < error < 1:
+        raise ConfigError(f"error: {error}: not a probability; write a number between 0 and 1")
     with single_threaded_blas():
         return bound_privacy(estimator, budget, pair, runs, error, lambda *_: rng)
 

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.result import Result
-from dpbench.api import load
+from dpbench.api import check_config_dir, load
 from dpbench.commands.command_line import read_words
+from dpbench.errors import check_instance
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.run_folder import read_manifest
 from dpbench.output.style import Canvas, new_canvas, number_text, save, style
@@ -84,6 +85,10 @@ def compare(
     ConfigError
         If a folder holds no finished run, or a file is not a baseline.
     """
+    for name, run in (("a", a), ("b", b)):
+        kinds = (str, os.PathLike, Result)
+        check_instance(name, run, kinds, "a run", "a folder, the file of a baseline, or a result")
+    check_config_dir(config_dir)
     old, new = (_error_table(source, config_dir) for source in (a, b))
     table = comparison.compare(old, new)
     with np.errstate(divide="ignore"):

@@ -52,6 +52,9 @@ SCHEMA = pa.schema(
 )
 
 
+NO_COMMIT = "no commit"  # name of the rows of plug-ins that lie in no commit
+
+
 @validated
 class AddOptions:
     """Keys of the command ``history add``; see `USAGE`, the usage text."""
@@ -167,14 +170,19 @@ def read_history(path: Path) -> pd.DataFrame:
     return history
 
 
-def _commit(errors: Baseline) -> str:
-    """Return the commit at which errors were measured.
+def _commit(errors: Baseline) -> tuple[str, str]:
+    """Return the commit at which errors were measured, and whose it is, in words.
 
     If there are plug-ins, the commit belongs to their repository, and otherwise to the repository
-    of dpbench. Raise ConfigError if the plug-ins' commits differ or no commit was stored.
+    of dpbench. Plug-ins without a commit give the name `NO_COMMIT`. Raise ConfigError if the
+    plug-ins' commits differ or no commit of dpbench was stored.
     """
     metadata = errors.origin.about
-    records = list((metadata.get("plugin_commits") or {}).values()) or [metadata]
+    plugins = metadata.get("plugin_commits") or {}
+    records = list(plugins.values()) or [metadata]
+    owner = ", ".join(plugins) or "dpbench"
+    if plugins and not any(record.get("commit") for record in records):
+        return NO_COMMIT, f"{NO_COMMIT}, because {owner} has none (commit=NAME names one)"
     names = {
         f"{record.get('commit') or ''}{'-dirty' if record.get('dirty') else ''}"
         for record in records
@@ -182,7 +190,7 @@ def _commit(errors: Baseline) -> str:
     name = names.pop()
     if names or name in {"", "-dirty"}:
         raise ConfigError("history: the commit of these errors is not known; give commit=NAME")
-    return name
+    return name, f"commit {name[:12]} of {owner}"
 
 
 def _date(date_option: str | None, commit: str, path: Path) -> str:
@@ -212,13 +220,16 @@ def _add(words: Sequence[str], options: AddOptions) -> int:
     source, target = Path(words[0]).expanduser(), Path(options.to)
     history = read_history(target) if target.exists() else None
     errors = read_errors(source, options.config_dir)
-    commit = options.commit or _commit(errors)
+    if options.commit:
+        commit, owner = options.commit, f"commit {options.commit[:12]}"
+    else:
+        commit, owner = _commit(errors)
     table = add_errors(history, errors, commit, _date(options.date, commit, source))
     with atomic(target) as path:
         pq.write_table(pa.Table.from_pandas(table, SCHEMA, preserve_index=False), path)
     stored = table["commit"].nunique()
     commits = f"{stored} commit{'s' * (stored > 1)}"
-    say(f"{target}: {len(errors.rows)} rows of {commit[:12]}; {commits} in all")
+    say(f"{target}: {len(errors.rows)} rows of {owner}; {commits} in all")
     return 0
 
 

@@ -105,6 +105,7 @@ class Estimator(Registered, ABC):
     bounded_in: ClassVar[Literal["central", "local"] | None] = "central"
     seeded: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = ()
+    narrowed_by: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -224,7 +225,12 @@ class Estimator(Registered, ABC):
     def promises(self) -> str:
         """Supported notions and neighbouring relations, as text for messages."""
         notions = ", ".join(notion.notion for notion in self.honoured)
-        return f"{notions}, for neighbours: {' or '.join(self.relations)}"
+        text = f"{notions}, for neighbours: {' or '.join(self.relations)}"
+        others = [notion.notion for notion in self.notions if notion not in self.honoured]
+        if others and self.narrowed_by:
+            reasons = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.narrowed_by)
+            text += f"; {reasons}: not available under {', '.join(others)}"
+        return text
 
     def private_terms(self, alpha: float, beta: float, n: float, budget: Budget) -> Terms:
         """Return how many records privacy requires for an error of alpha, by a theorem.
@@ -347,6 +353,8 @@ def as_estimator(base: Any) -> Any:
 
     Any other object is returned unchanged.
     """
+    if isinstance(base, type) and issubclass(base, Estimator):
+        raise ValueError(f"write an instance, {base.__name__}(...)")
     spec = {"kind": base} if isinstance(base, str) else base
     return Estimator.build(spec, "") if isinstance(spec, Mapping) else spec
 
@@ -363,6 +371,7 @@ class NeedsRadius(Estimator):
     """
 
     radius: Radius | None
+    narrowed_by: ClassVar[tuple[str, ...]] = ("radius",)
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:

@@ -219,6 +219,7 @@ class L2ClippedMean(Estimator):
     radius: Annotated[float, Field(gt=0, le=1e300)]
     mechanism: Literal["additive", "l2"] = "additive"
     multivariate: ClassVar[bool] = True
+    narrowed_by: ClassVar[tuple[str, ...]] = ("mechanism",)
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:
@@ -274,6 +275,7 @@ class CoordinateWise(Estimator):
 
     base: Any
     multivariate: ClassVar[bool] = True
+    narrowed_by: ClassVar[tuple[str, ...]] = ("base",)
 
     @field_validator("base")
     @classmethod

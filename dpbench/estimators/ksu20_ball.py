@@ -127,6 +127,7 @@ class KSU20BallMean(NeedsRadius):
     beta: Probability = 0.1
     multivariate: ClassVar[bool] = True
     added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
+    narrowed_by: ClassVar[tuple[str, ...]] = ("radius", "constants")
 
     @property
     def honoured(self) -> tuple[type[Budget], ...]:

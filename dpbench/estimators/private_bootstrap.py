@@ -46,7 +46,7 @@ N(1/2, 1) clipped to [0, 1], has no bias, because it is symmetric.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -104,6 +104,7 @@ class PrivateBootstrapInterval(_ClippingEstimator):
     beta: Probability = 0.1
     weights: Literal["multinomial", "halves"] = "multinomial"
     method: Literal["normal", "deconvolution"] = "normal"
+    narrowed_by: ClassVar[tuple[str, ...]] = ("weights",)
 
     @model_validator(mode="after")
     def _check_halves(self) -> Self:

@@ -74,6 +74,7 @@ class PublicRecordMean(Estimator):
     rounds: Rounds = 1
     b: Probability = 0.01
     public_records: Annotated[int, Field(ge=1, le=1000)] = 1
+    narrowed_by: ClassVar[tuple[str, ...]] = ("rounds",)
 
     @property
     def first_private(self) -> int:

@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpbench.arrays import Floats
-from dpbench.errors import reject_unknown_keywords
+from dpbench.errors import check_instance, check_whole_number, reject_unknown_keywords
 from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimator
 from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.samples import DenseSample
 from dpbench.samples.records import read_numbers
+from dpbench.seeds import check_generator
 
 __all__ = ["Interval", "Intervals", "release"]
+
+EXAMPLE = "an instance such as ClippedMean(lower=0, upper=300)"  # of an estimator, for messages
 
 
 class Interval(float):
@@ -198,8 +201,8 @@ def release(
         If the data are empty, missing, infinite or no numbers, if `repeats` is below 1, or if the
         estimator does not support the data or the budget.
     TypeError
-        If the budget is a number, or `rng` a seed. Errors that depend on the data are not private:
-        do not publish them.
+        If an argument has the wrong type, such as a class as the estimator, or a seed as `rng`.
+        Errors that depend on the data are not private: do not publish them.
 
     Warns
     -----
@@ -228,12 +231,14 @@ def release(
     True
     """
     reject_unknown_keywords(unknown, release)
-    if not isinstance(budget, Budget | None):
-        raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
+    check_instance("estimator", estimator, Estimator, "an estimator", EXAMPLE)
+    if budget is not None:
+        check_instance("budget", budget, Budget, "a budget", "PureDP(1.0)")
+    check_generator(rng)
+    if repeats is not None:
+        check_whole_number("repeats", repeats, 1)
     n_is_private = budget is not None and budget.neighbours == "add_remove"
     array = read_numbers(data, "data", vectors=True, show_counts=not n_is_private)
-    if repeats is not None and repeats < 1:
-        raise ValueError(f"repeats is {repeats}; at least one is needed")
     warn_of_contradictions(estimator, array, stacklevel=2, budget=budget)
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))

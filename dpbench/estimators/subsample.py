@@ -80,6 +80,7 @@ class SubsampleAggregate(Estimator):
     resolution: Annotated[float, Field(ge=1e-100, le=1e100)] = 0.01
     friends_within: Annotated[float, Field(gt=0, le=1e150)] | None = None
     multivariate: ClassVar[bool] = True
+    narrowed_by: ClassVar[tuple[str, ...]] = ("aggregate",)
 
     @field_validator("base")
     @classmethod

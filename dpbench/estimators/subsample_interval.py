@@ -117,6 +117,7 @@ class SubsampleInterval(Estimator):
     upper: ErrorBound | None = None
     resolution: Annotated[float, Field(ge=1e-100, le=1e100)] = 0.01
     bounded_in: ClassVar[None] = None  # the bounds and the median bias may tell more of the mean
+    narrowed_by: ClassVar[tuple[str, ...]] = ("base",)
 
     @field_validator("base")
     @classmethod

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 import numpy as np
 
 from dpbench.arrays import Floats, Ints
-from dpbench.errors import ConfigError, choose_from, reject_unknown_keywords
+from dpbench.errors import (
+    ConfigError,
+    check_instance,
+    choose_from,
+    describe_value,
+    reject_unknown_keywords,
+)
 from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.tables import Cell, TableMean
@@ -152,8 +158,8 @@ def release_table(
     Raises
     ------
     ConfigError
-        If an argument does not fit the table, or an estimator does not support its part of the
-        budget.
+        If an argument has the wrong type or does not fit the table, or an estimator does not
+        support its part of the budget.
     ValueError
         If a value is missing or infinite, or the table has no record. No noise is drawn and no
         budget is spent. But errors and their messages depend on the records, so they are not
@@ -191,8 +197,7 @@ def release_table(
     left: epsilon 0
     """
     reject_unknown_keywords(unknown, release_table)
-    if not isinstance(budget, Budget):
-        raise TypeError(f"the budget is {budget!r}; give one such as PureDP(1.0)")
+    _check_arguments(columns, budget, by, person, split, units, rng)
     if split == "sensitivity" and units is None:
         raise ConfigError(
             "units: split='sensitivity' compares errors of different columns; give the size of an "
@@ -214,7 +219,6 @@ def release_table(
         raise ConfigError(f"columns: {reason}")
     values = _read_columns(frame, columns, show_counts)
     people = None if person is None else index_persons(_column(frame, person, "person"), "person")
-    check_generator(rng)
     for group in np.unique(labels):
         for column, name in zip(values.T, columns, strict=True):
             place = f"{name}, {names[group]}: "
@@ -230,6 +234,31 @@ def release_table(
     return TableRelease(estimates, budget, ledger.copy_costs(), accuracy)
 
 
+def _check_arguments(
+    columns: Any, budget: Any, by: Any, person: Any, split: Any, units: Any, rng: Any
+) -> None:
+    """Raise ArgumentError for an argument of `release_table` that has the wrong type."""
+    example = "TransformedNoiseMean(lower=0, upper=100)"
+    check_instance(
+        "columns", columns, Mapping, "a mapping of names to estimators", f"{{'age': {example}}}"
+    )
+    for name, estimator in columns.items():
+        check_instance("columns", name, str, "the name of a column, a text", "'age'")
+        kinds = (Estimator, str, Mapping)
+        check_instance(f"columns: {name!r}", estimator, kinds, "an estimator", example)
+    check_instance("budget", budget, Budget, "a budget", "PureDP(1.0, neighbours='add_remove')")
+    if by is not None:
+        check_instance("by", by, str, "the name of a column, a text", "'region'")
+    if person is not None:
+        check_instance("person", person, str, "the name of a column, a text", "'customer'")
+    check_instance(
+        "split", split, str | Mapping, "'equal', 'sensitivity' or a mapping", "{'age': 2}"
+    )
+    if units is not None:
+        check_instance("units", units, Mapping, "a mapping of names to numbers", "{'age': 1}")
+    check_generator(rng)
+
+
 def _sizes_are_public(
     budget: Budget, by: str | None, group_sizes: str | None, person: str | None, cap: int | None
 ) -> bool:
@@ -240,8 +269,8 @@ def _sizes_are_public(
             if cap is None
             else f"cap: {cap!r}: it bounds the rows of a person; give the column of persons, too"
         )
-    if group_sizes not in (None, "public", "private"):
-        raise ConfigError(f"group_sizes: {group_sizes!r}: give 'public' or 'private'")
+    if not isinstance(group_sizes, str | None) or group_sizes not in (None, "public", "private"):
+        raise ConfigError(f"group_sizes: {describe_value(group_sizes)}: give 'public' or 'private'")
     if person is not None:
         if group_sizes == "public":
             raise ConfigError(

@@ -120,6 +120,7 @@ class TableMean(Estimator):
     estimand: ClassVar[str] = "table"
     bounded_in: ClassVar[None] = None
     added_parameters: ClassVar[dict[str, Any]] = {"cap": None}
+    narrowed_by: ClassVar[tuple[str, ...]] = ("columns",)
 
     @field_validator("columns")
     @classmethod

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dpbench.distributions import Distribution
+from dpbench.errors import check_instance
 from dpbench.planner.explanations import (
     data_code,
     describe_object,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["ReleasePlan"]
 
 PRIVACY_PRECISION = 1e-4  # relative precision of the amount that `ReleasePlan.privacy` returns
+CUT_TOLERANCE = 0.01  # relative error of the width of a clip that still has its name
 MAX_PRIVACY_AMOUNT = 1e4  # largest amount that `ReleasePlan.privacy` tries
 
 
@@ -138,21 +140,25 @@ class ReleasePlan:
         """Clips whose errors the plan compares, keyed by description.
 
         They are the best clip, deliberately wrong clips such as ``twice as wide``, and the public
-        bounds. If clips are equal, only one of them is listed.
+        bounds. If the range of the records or the bounds cut a clip, its name says the width that
+        remains, or that it is cut. If clips are equal, only one of them is listed.
         """
         named_clips = {"best": self.clip}
         if not isinstance(self.problem, BoundedRecords):
             wrong = {"half as wide": 0.5, "twice as wide": 2.0}
-            named_clips |= {
-                name: self.problem.scale_clip(self.clip, ratio) for name, ratio in wrong.items()
-            }
+            for name, ratio in wrong.items():
+                clip = self.problem.scale_clip(self.clip, ratio)
+                reached = (clip[1] - clip[0]) / (self.clip[1] - self.clip[0])
+                is_cut = abs(reached / ratio - 1) > CUT_TOLERANCE
+                named_clips[f"{reached:.3g} times as wide" if is_cut else name] = clip
         if isinstance(self.problem, KnownDistribution) and not isinstance(
             self.problem, BoundedRecords
         ):
             sd, ends = self.problem.sd, (self.problem.low, self.problem.high)
             if np.isfinite(sd):
                 low, high = (self._clip_to_bounds(end + sd) for end in self.clip)
-                named_clips["one sd higher"] = low, high
+                is_cut = (low, high) != tuple(end + sd for end in self.clip)
+                named_clips["one sd higher, cut" if is_cut else "one sd higher"] = low, high
             if np.all(np.isfinite(ends)) and ends != self.clip:
                 named_clips["the bounds"] = ends
         priority = sorted(named_clips, key=lambda name: name not in ("best", "the bounds"))
@@ -189,6 +195,7 @@ class ReleasePlan:
         ConfigError
             If no number of records suffices.
         """
+        _check_amount("alpha", alpha)
 
         def excess(n: int) -> float:
             q90 = self._best_q90(n, self.budget)
@@ -226,6 +233,8 @@ class ReleasePlan:
             If no amount up to 10,000 suffices.
         """
         name, *_ = self.budget.named_amounts
+
+        _check_amount("alpha", alpha)
 
         def with_amount(log_amount: float) -> Budget:
             return replace(self.budget, **{name: float(np.exp(log_amount))})  # type: ignore[type-var]
@@ -321,6 +330,13 @@ class ReleasePlan:
         if against == "n":
             return figure.against_n(self.problem, self.n, self.budget, ax)
         return figure.against_width(self.problem, self.n, self.budget, self.clip, ax)
+
+
+def _check_amount(name: str, value: object) -> None:
+    """Raise ConfigError unless an argument is a finite number above 0."""
+    check_instance(name, value, float | int | np.number, "a number", "0.1")
+    if isinstance(value, bool) or not 0 < value < np.inf:  # type: ignore[operator]
+        raise ConfigError(f"{name}: {value}: not a finite number above 0; write one, such as 0.1")
 
 
 def _search_smallest_n(excess: Callable[[int], float], low: int, high: int) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.distributions import UserMeans
+from dpbench.errors import check_instance, check_whole_number
 from dpbench.estimators import BoundedContributionMean
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError
@@ -78,10 +79,11 @@ def best_cap(
     >>> best_cap(mean, people, 3000, PureDP(1.0)).cap
     5
     """
-    if not isinstance(law, UserMeans):
-        raise ConfigError(f"law: {law!r}: no numbers of records; give UserMeans(of=..., m=...)")
-    if n < 1:
-        raise ConfigError(f"n: {n}: not a number of people; give 1 or more")
+    example = "BoundedContributionMean(lower=0, upper=1, cap=1)"
+    check_instance("estimator", estimator, BoundedContributionMean, "a mean of people", example)
+    check_instance("law", law, UserMeans, "a distribution of people", "UserMeans(of=..., m=...)")
+    check_whole_number("n", n, 1)
+    check_instance("budget", budget, Budget, "a budget", "PureDP(1.0)")
     largest = int(law.numbers[0].max())
     caps = np.arange(1, min(largest, MAX_ALL_CAPS) + 1)
     if largest > MAX_ALL_CAPS:

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from dpbench.distributions import Distribution, Empirical
-from dpbench.errors import choose_from
+from dpbench.errors import choose_from, describe_value
 from dpbench.planner.answer import ReleasePlan
 from dpbench.planner.prediction import BoundedMoment, BoundedRecords, KnownDistribution, Problem
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
@@ -96,6 +96,8 @@ def build_law(question: Question) -> Distribution | None:
     ConfigError
         If a key cannot be used.
     """
+    if question.column is not None and question.data is None:
+        raise ConfigError(f"column: {question.column!r}: goes with data; give the file, too")
     if question.data is not None:
         if question.column is None:
             raise ConfigError("column: this key is required with data=")
@@ -116,7 +118,7 @@ def build_law(question: Question) -> Distribution | None:
             )
         return Distribution.build({**law, "kind": kind}, "law")
     if law is not None and type(law) not in {Empirical, *map(Distribution.kinds().get, LAW_NAMES)}:
-        raise ConfigError(f"law: {law}: choose from {', '.join(LAW_NAMES)}")
+        raise ConfigError(f"law: {describe_value(law)}: choose from {', '.join(LAW_NAMES)}")
     assert law is None or isinstance(law, Distribution)
     return law
 

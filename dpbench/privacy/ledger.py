@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 import numpy as np
 
 from dpbench.arrays import Floats, Ints
+from dpbench.errors import check_instance
 from dpbench.privacy import hourglass, smooth
 from dpbench.privacy.account import Account, OverdraftError, check_number
 from dpbench.privacy.budgets import Budget, PureDP, Relation
@@ -87,6 +88,7 @@ class Ledger(Account):
         noise_factor: float | None = None,
         tape: Tape | None = None,
     ) -> None:
+        check_instance("budget", budget, Budget, "a budget", "PureDP(1.0)")
         check_generator(rng)
         super().__init__(budget)
         self.rng = rng

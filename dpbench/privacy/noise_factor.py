@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from dpbench.errors import check_instance
+
 __all__ = ["check_noise_factor", "current_noise_factor", "noise_times"]
 
 _CURRENT: ContextVar[float] = ContextVar("noise_factor", default=1.0)
@@ -18,6 +20,7 @@ def current_noise_factor() -> float:
 
 def check_noise_factor(factor: float) -> float:
     """Return `factor`; raise ValueError if it is not a finite number above 0."""
+    check_instance("noise factor", factor, float | int, "a number", "0.5")
     if not 0 < factor < float("inf"):
         raise ValueError(f"noise factor: {factor}: give a finite number above 0")
     return factor

@@ -184,15 +184,13 @@ class Origin:
         root = PACKAGE.parent
         own = _commit(root) if (root / ".git").exists() else None
         folders = sorted({path.parent for path in self.plugins})
-        plugin_commits = {folder.name: _commit(folder, "*.py") for folder in folders}  # not caches
-        in_repositories = {
-            name: commit for name, commit in plugin_commits.items() if commit is not None
-        }
+        without = {"commit": None, "dirty": False}  # a folder in no repository, or without a commit
+        plugin_commits = {folder.name: _commit(folder, "*.py") or without for folder in folders}
         return {
             "versions": versions() | self.outside,
             "platform": f"{sys.platform} {platform.machine()}",
-            **(own or {"commit": None, "dirty": False}),
-            **({"plugin_commits": in_repositories} if in_repositories else {}),
+            **(own or without),
+            **({"plugin_commits": plugin_commits} if plugin_commits else {}),
         }
 
 

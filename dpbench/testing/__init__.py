@@ -16,9 +16,10 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dpbench.arrays import Floats
-from dpbench.errors import AssumptionWarning
+from dpbench.errors import AssumptionWarning, check_instance, check_list, check_whole_number
 from dpbench.estimators.assumptions import warn_of_contradictions
 from dpbench.estimators.base import Estimator
+from dpbench.estimators.releases import EXAMPLE
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.samples.records import read_numbers
 from dpbench.testing import neighbours, promises
@@ -76,6 +77,8 @@ def check_estimator(
     ------
     AssertionError
         At the first property that does not hold, with a message of one line.
+    TypeError
+        If an argument has the wrong type, such as a class as the estimator.
 
     Warns
     -----
@@ -93,7 +96,14 @@ def check_estimator(
         ...
     AssertionError: ClippedMean under pure on numbers: the estimate does not move with the records
     """
-    budgets = NOTIONS if budgets is None else budgets
+    check_instance("estimator", estimator, Estimator, "an estimator", EXAMPLE)
+    if d is not None:
+        check_whole_number("d", d, 1)
+    if budgets is None:
+        budgets = NOTIONS
+    budgets = check_list("budgets", budgets, Budget, "a budget", "PureDP(1.0)")
+    for name, value in (("translation", translation), ("scale", scale)):
+        check_instance(name, value, bool, "True or False", "True")
     honoured = [budget for budget in budgets if estimator.supports(budget)]
     if not honoured:
         raise AssertionError(f"{type(estimator).__name__} honours none of the notions")

@@ -241,16 +241,16 @@ class Tracking:
         assert self.stored is not None
         old, origin = self.stored.origin, new.origin
         versions = old.about.get("versions", {})
-        sources = (
-            old.about.get("plugin_commits") or {"": old.about}
-        ).items()  # a commit for each plugin folder
+        # A commit for each plug-in folder; without plug-ins, the commit of dpbench.
+        sources = (old.about.get("plugin_commits") or {"dpbench": old.about}).items()
         commits = ", ".join(
-            f"{str(source.get('commit') or 'unknown')[:12]}{f' of {folder}' if folder else ''}"
-            f"{' with uncommitted changes' if source.get('dirty') else ''}"
+            (f"commit {source['commit'][:12]} of {folder}" if source.get("commit") else
+             f"no known commit of {folder}")
+            + (" with uncommitted changes" if source.get("dirty") else "")
             for folder, source in sources
-        )
+        )  # fmt: skip
         notes = [
-            f"Baseline of commit {commits}: dpbench {versions.get('dpbench')}, numpy "
+            f"Baseline of {commits}: dpbench {versions.get('dpbench')}, numpy "
             f"{versions.get('numpy')}, scipy {versions.get('scipy')}, seed {self.stored.seed}."
         ]
         if self.stored.seed != new.seed:

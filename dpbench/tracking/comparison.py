@@ -24,6 +24,7 @@ from scipy.special import ndtr, ndtri
 
 from dpbench.analysis.summary import order_statistic, sort_errors, trim_tails
 from dpbench.arrays import Floats
+from dpbench.errors import ConfigError, check_instance
 from dpbench.seeds import stream
 from dpbench.sweep import metrics
 from dpbench.sweep.selection import BUDGET
@@ -97,6 +98,10 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
     """
     from scipy.stats import binomtest  # slow to load, here and below
 
+    for name, table in (("old", old), ("new", new)):
+        check_instance(name, table, pd.DataFrame, "a table of errors", "a DataFrame")
+        if missing := {*KEY, "stream", "errors"} - {*table.columns}:
+            raise ConfigError(f"{name}: no column {min(missing)!r}; write a table of errors")
     before, after = _errors_by_key(old), _errors_by_key(new)
     rows: list[dict[str, object]] = []
     tests: dict[int, list[_Test]] = {}

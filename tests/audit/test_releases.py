@@ -230,5 +230,5 @@ def test_what_cannot_be_audited(change: dict[str, Any], told: str) -> None:
 
 def test_a_seed_is_no_generator() -> None:
     pair: Any = np.zeros(4), np.eye(4)[0]
-    with pytest.raises(TypeError, match="rng is 7; give a generator"):
+    with pytest.raises(TypeError, match="rng: 7: not a generator"):
         audit_pair(CLIPPED, PURE, pair, rng=7)  # type: ignore[arg-type]

@@ -94,13 +94,13 @@ def test_other_data_are_refused(data: ArrayLike, text: str, repeats: int | None)
 
 
 def test_a_number_is_no_budget() -> None:
-    with pytest.raises(TypeError, match=r"the budget is 1\.0; give one such as PureDP"):
+    with pytest.raises(TypeError, match=r"budget: 1\.0: not a budget; write PureDP"):
         once(CLIP, DATA, 1.0)  # type: ignore[arg-type]
 
 
 def test_a_seed_is_no_generator() -> None:
     with pytest.raises(
-        TypeError, match=r"^rng is 0; give a generator: np\.random\.default_rng\(0\)$"
+        TypeError, match=r"^rng: 0: not a generator; write np\.random\.default_rng\(0\)$"
     ):
         release(CLIP, DATA, PureDP(1.0), rng=0)  # type: ignore[call-overload]
 

@@ -186,8 +186,8 @@ def test_tables_that_are_refused(frame: Any, options: dict[str, Any], text: str)
 def test_types_that_are_refused() -> None:
     for options, text in (
         ({"frame": {"age": [1.0]}}, "frame: expected a table of pandas, .* got dict; .* to_pandas"),
-        ({"budget": 1.0}, r"the budget is 1\.0; give one such as PureDP"),
-        ({"rng": 0}, "rng is 0; give a generator"),
+        ({"budget": 1.0}, r"budget: 1\.0: not a budget; write PureDP"),
+        ({"rng": 0}, "rng: 0: not a generator"),
     ):
         with pytest.raises(TypeError, match=text):
             table(**options)
