@@ -33,11 +33,15 @@ def run(argv: Sequence[str]) -> int:
     Returns
     -------
     int
-        Exit code: 0 if everything succeeded, 2 if the configuration cannot be used, 130 if
-        interrupted, else 1. A run fails with 1 if an estimator failed, errors are worse than the
-        stored errors of the baseline, or a privacy claim is refuted. An inconsistent claim fails a
-        run unless the sweep sets ``fail_on_inconsistent`` to false.
+        Exit code: 0 if everything succeeded, 2 if the configuration cannot be used, else 1. After a
+        signal it is 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP. A
+        run fails with 1 if an estimator failed, errors are worse than the stored errors of the
+        baseline, or a privacy claim is refuted. An inconsistent claim fails a run unless the sweep
+        sets ``fail_on_inconsistent`` to false.
     """
+    is_command = bool(set(argv[:1]) & set(commands()))
+    advice = "" if is_command else f"; finished blocks are kept, to go on: {command_line(argv)}"
+    signals.advice = advice
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -50,11 +54,10 @@ def run(argv: Sequence[str]) -> int:
             return UNUSABLE
         first, *_ = str(error).splitlines() or [""]
         message, code = f"{type(error).__name__}: {first}", FAILED
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print(file=sys.stderr)
-        message, code = "interrupted", signals.INTERRUPTED
-    advice = f"; finished blocks are kept, to go on: {command_line(argv)}"
-    print(f"dpbench: {message}{'' if set(argv[:1]) & set(commands()) else advice}", file=sys.stderr)
+        message, code = "interrupted", signals.exit_code_of(error)
+    print(f"dpbench: {message}{advice}", file=sys.stderr)
     return code
 
 
