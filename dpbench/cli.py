@@ -24,6 +24,10 @@ from dpbench.package import __version__
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
+# Messages of exceptions without a text.
+NO_REASON: dict[type[BaseException], str] = {
+    MemoryError: "use fewer processes (n_jobs=1), or raise the memory limit (ulimit -v)"
+}
 HELP_FLAGS = {"--help", "-h"}
 
 
@@ -52,7 +56,7 @@ def run(argv: Sequence[str]) -> int:
         if isinstance(error, ConfigError):
             print(*(f"dpbench: {line}" for line in error.lines), sep="\n", file=sys.stderr)
             return UNUSABLE
-        first, *_ = str(error).splitlines() or [""]
+        first, *_ = str(error).splitlines() or [NO_REASON.get(type(error), "")]
         message, code = f"{type(error).__name__}: {first}", FAILED
     except KeyboardInterrupt as error:
         print(file=sys.stderr)

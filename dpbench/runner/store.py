@@ -31,10 +31,11 @@ __all__ = ["CorruptBlockError", "Memory", "Store"]
 
 Stored = tuple[BlockTask, Block]
 # MAX_FILE_ROWS: rows from which on a file is full, about 5 MB. MAX_OPEN_FILES: files whose contents
-# stay in memory. SECONDS_BETWEEN_WRITES: least time between two writes of new blocks.
+# stay in memory. SECONDS_BETWEEN_WRITES, MAX_SECONDS_BETWEEN_WRITES: time between two writes of new
+# blocks; between these limits it is ten times the time of a write.
 MAX_FILE_ROWS = 1 << 17
 MAX_OPEN_FILES = 4
-SECONDS_BETWEEN_WRITES = 1.0
+SECONDS_BETWEEN_WRITES, MAX_SECONDS_BETWEEN_WRITES = 1.0, 2.0
 READ_ERRORS = (OSError, pa.ArrowException, LookupError, ValueError, TypeError)
 DICTIONARY_COLUMNS = [
     "distribution", "estimator", "privacy", *AMOUNTS, "n", "trial", "status", "message", "seed",
@@ -61,7 +62,7 @@ class Store:
     The origin is the source, versions and machine behind the numbers. The name of a file contains a
     digest of the origin, and a digest of the file's bytes that reveals damage. The last file is
     rewritten with the new blocks until it is full. Therefore there are few files, and a killed run
-    loses only the blocks of about the last second.
+    loses only the blocks of the last two seconds.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ class Store:
         return sorted(paths, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
     def write(self, task: BlockTask, result: Block) -> None:
-        """Store a block, at once or within about a second.
+        """Store a block, at once or within two seconds.
 
         Parameters
         ----------
@@ -137,7 +138,8 @@ class Store:
                 temporary.write_bytes(data)
             _enter_file(self._file_of_key, self._last, path)
             end = time.monotonic()
-            self._waiting, self._next = False, end + max(SECONDS_BETWEEN_WRITES, 10 * (end - start))
+            pause = max(SECONDS_BETWEEN_WRITES, 10 * (end - start))
+            self._waiting, self._next = False, end + min(MAX_SECONDS_BETWEEN_WRITES, pause)
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
