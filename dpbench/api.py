@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 from dpbench.errors import RenamedWarning, reject_unknown_keywords
 from dpbench.jobs.prepare import prepare_job
+from dpbench.package import user_folder
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:  # slow to load
@@ -85,7 +86,7 @@ def run(
     reject_unknown_keywords(unknown, run)
     from dpbench.runner.settings import Settings
 
-    folder = None if config_dir is None else Path(config_dir)
+    folder = None if config_dir is None else user_folder(config_dir, "config_dir")
     config = _compose_sweep(sweep, overrides, folder)
     config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
     config |= {"plugins": [*config.get("plugins", []), *plugins]}
@@ -136,7 +137,8 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     Raises
     ------
     ConfigError
-        If the folder holds no finished study, or the run used a class that is not imported.
+        If the folder holds no finished study, the run used a class that is not imported, or
+        `config_dir` does not exist.
     """
     import dpbench.report  # noqa: F401 (the figures enter the registry)
     from dpbench.analysis.result import read_result
@@ -145,6 +147,7 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     from dpbench.runner.settings import Settings, load_plugins
 
     path = Path(folder).expanduser()
+    plugin_folder = None if config_dir is None else user_folder(config_dir, "config_dir")
     manifest = read_manifest(path)
     if not (path / "summary.csv").exists():
         tables = ", ".join(sorted(file.name for file in path.glob("*.csv")))
@@ -152,7 +155,7 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
             f"'{path}': holds an audit or a run of libraries; read its tables instead: {tables}"
         )
     settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
-    load_plugins(settings.plugins, None if config_dir is None else Path(config_dir))
+    load_plugins(settings.plugins, plugin_folder)
     # Users do not edit a manifest, so a warning of renamed keys would not help them.
     with warnings.catch_warnings(action="ignore", category=RenamedWarning):
         study = from_mapping(Study, settings.sweep, "sweep")

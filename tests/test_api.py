@@ -245,3 +245,14 @@ def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:
             dpbench.load(tmp_path / name)
         assert str(error.value).startswith(f"'{tmp_path / name}': {line}")
         assert "\n" not in str(error.value)
+
+
+def test_a_folder_of_configurations_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is composed or read; with ~ for the user's folder."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder in ("nowhere", "file", "~/nowhere", "~nobody_of_this_name", "a\0b"):
+        for call in (dpbench.run, dpbench.load):
+            with pytest.raises(ConfigError) as error:
+                call("quick", config_dir=folder)
+            assert str(error.value).startswith(f"config_dir: {folder!r}: no such folder")
