@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 __all__ = [
-    "AssumptionWarning", "ConfigError", "ErrorCollector", "RenamedWarning", "choose_from",
-    "reject_unknown_keywords", "to_one_line",
+    "MAX_ENTRIES", "AssumptionWarning", "ConfigError", "ErrorCollector", "RenamedWarning",
+    "choose_from", "reject_unknown_keywords", "to_one_line",
 ]  # fmt: skip
+
+MAX_ENTRIES = 2000  # of a mapping in a configuration, such as the families of a sweep
 
 
 def to_one_line(text: str) -> str:
