@@ -154,6 +154,8 @@ class Block:
         Processor time of the whole block, in seconds.
     peak_bytes : float
         Largest memory of the process so far, in bytes.
+    reads : tuple of str
+        Files that plug-ins have opened and that the origin of the block does not cover.
     """
 
     values: dict[str, Floats]
@@ -161,6 +163,7 @@ class Block:
     seconds: dict[str, float] = field(default_factory=dict)
     cpu_seconds: float = 0.0
     peak_bytes: float = 0.0
+    reads: tuple[str, ...] = ()
 
 
 def block_trials(n: int, distribution: Distribution) -> int:
