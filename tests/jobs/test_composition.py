@@ -274,10 +274,10 @@ def test_advice_to_a_stranger(bench: Bench, words: str, lines: list[str]) -> Non
     unusable(bench.raw(words), *lines)
 
 
-WORDS = ("no", "on", "Off", "YES", "y", "null", "~x", "true", "1e3", "0x10", "010", "2024-01-01")
+LABELS = ("no", "on", "Off", "YES", "y", "null", "~x", "true", "1e3", "0x10", "010", "2024-01-01")
 
 
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("word", LABELS)
 def test_labels_are_the_text_of_the_file(tmp_path: Path, word: str) -> None:
     """Whatever else YAML may read there; a part names words such as no without quotes."""
     (tmp_path / "sweep").mkdir()
