@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.bench import MINE, Bench
@@ -19,7 +21,7 @@ READS = {
 @pytest.mark.parametrize(("name", "jobs"), [*((name, 1) for name in READS), ("conf/part.py", 2)])
 def test_what_a_plug_in_reads_is_never_stale(bench: Bench, name: str, jobs: int) -> None:
     """The numbers are those of a new run; a line names the file. A run without it is reused."""
-    file, found = bench.folder / name, list[dict[str, float]]()
+    file, found = bench.folder / name, list[dict[Any, Any]]()
     bench.odd(READS[name].format(name))
     for shift in ("0.0", "100.0"):
         file.write_text(f"SHIFT = {shift}\n" if name.endswith(".py") else shift)
