@@ -21,6 +21,7 @@ __all__ = [
     "release_table", "run",
     "validated",
 ]  # fmt: skip
+__dir__ = [*__all__, "__version__"].copy  # what completion shows
 
 _HOMES = {
     "estimators": ["Estimate", "Estimator", "OneDataset", "release", "release_table"],

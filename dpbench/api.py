@@ -16,12 +16,13 @@ from dpbench.errors import (
     reject_unknown_keywords,
 )
 from dpbench.jobs.prepare import prepare_job
+from dpbench.package import user_folder
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:  # slow to load
     from dpbench.analysis.result import Result
 
-__all__ = ["check_config_dir", "load", "run"]
+__all__ = ["load", "run"]
 
 
 def run(
@@ -97,7 +98,7 @@ def run(
     plugins = check_list("plugins", plugins, str, "the name of a module", "'my_mean'")
     overrides = check_list("overrides", overrides, str, "a text", "'sweep.budgets.pure.epsilon=1'")
     check_instance("resume", resume, bool, "True or False", "True")
-    folder = check_config_dir(config_dir)
+    folder = None if config_dir is None else user_folder(config_dir, "config_dir")
     config = _compose_sweep(sweep, overrides, folder)
     config |= {"seed": seed, "trials": trials, "n_jobs": n_jobs, "resume": resume}
     config |= {"plugins": [*config.get("plugins", []), *plugins]}
@@ -105,17 +106,6 @@ def run(
     settings = from_mapping(Settings, {**config, "out": folder_name}, "")
     place = None if settings.out is None else Path(settings.out)
     return prepare_job(settings, config, folder, place).result()
-
-
-def check_config_dir(config_dir: Any) -> Path | None:
-    """Return the folder of the user's configurations; raise ConfigError if there is no such."""
-    if config_dir is None:
-        return None
-    check_instance("config_dir", config_dir, str | os.PathLike, "a folder", "its path, a text")
-    folder = Path(config_dir).expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"config_dir: '{folder}': no such folder; write the path of a folder")
-    return folder
 
 
 def _compose_sweep(
@@ -159,7 +149,8 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     Raises
     ------
     ConfigError
-        If the folder holds no finished study, or the run used a class that is not imported.
+        If the folder holds no finished study, the run used a class that is not imported, or
+        `config_dir` does not exist.
     """
     import dpbench.report  # noqa: F401 (the figures enter the registry)
     from dpbench.analysis.result import read_result
@@ -168,8 +159,8 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
     from dpbench.runner.settings import Settings, load_plugins
 
     check_instance("folder", folder, str | os.PathLike, "the folder of a run", "its path, a text")
-    config_folder = check_config_dir(config_dir)
     path = Path(folder).expanduser()
+    plugin_folder = None if config_dir is None else user_folder(config_dir, "config_dir")
     manifest = read_manifest(path)
     if not (path / "summary.csv").exists():
         tables = ", ".join(sorted(file.name for file in path.glob("*.csv")))
@@ -177,7 +168,7 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
             f"'{path}': holds an audit or a run of libraries; read its tables instead: {tables}"
         )
     settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
-    load_plugins(settings.plugins, config_folder)
+    load_plugins(settings.plugins, plugin_folder)
     # Users do not edit a manifest, so a warning of renamed keys would not help them.
     with warnings.catch_warnings(action="ignore", category=RenamedWarning):
         study = from_mapping(Study, settings.sweep, "sweep")

@@ -24,6 +24,10 @@ from dpbench.package import __version__
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
+# Messages of exceptions without a text.
+NO_REASON: dict[type[BaseException], str] = {
+    MemoryError: "use fewer processes (n_jobs=1), or raise the memory limit (ulimit -v)"
+}
 HELP_FLAGS = {"--help", "-h"}
 
 
@@ -33,11 +37,15 @@ def run(argv: Sequence[str]) -> int:
     Returns
     -------
     int
-        Exit code: 0 if everything succeeded, 2 if the configuration cannot be used, 130 if
-        interrupted, else 1. A run fails with 1 if an estimator failed, errors are worse than the
-        stored errors of the baseline, or a privacy claim is refuted. An inconsistent claim fails a
-        run unless the sweep sets ``fail_on_inconsistent`` to false.
+        Exit code: 0 if everything succeeded, 2 if the configuration cannot be used, else 1. After a
+        signal it is 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP. A
+        run fails with 1 if an estimator failed, errors are worse than the stored errors of the
+        baseline, or a privacy claim is refuted. An inconsistent claim fails a run unless the sweep
+        sets ``fail_on_inconsistent`` to false.
     """
+    is_command = bool(set(argv[:1]) & set(commands()))
+    advice = "" if is_command else f"; finished blocks are kept, to go on: {command_line(argv)}"
+    signals.advice = advice
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -48,13 +56,12 @@ def run(argv: Sequence[str]) -> int:
         if isinstance(error, ConfigError):
             print(*(f"dpbench: {line}" for line in error.lines), sep="\n", file=sys.stderr)
             return UNUSABLE
-        first, *_ = str(error).splitlines() or [""]
+        first, *_ = str(error).splitlines() or [NO_REASON.get(type(error), "")]
         message, code = f"{type(error).__name__}: {first}", FAILED
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print(file=sys.stderr)
-        message, code = "interrupted", signals.INTERRUPTED
-    advice = f"; finished blocks are kept, to go on: {command_line(argv)}"
-    print(f"dpbench: {message}{'' if set(argv[:1]) & set(commands()) else advice}", file=sys.stderr)
+        message, code = "interrupted", signals.exit_code_of(error)
+    print(f"dpbench: {message}{advice}", file=sys.stderr)
     return code
 
 

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 __all__ = [
-    "ArgumentError", "AssumptionWarning", "ConfigError", "ErrorCollector", "RenamedWarning",
+    "MAX_ENTRIES", "ArgumentError", "AssumptionWarning", "ConfigError", "ErrorCollector", "RenamedWarning",
     "check_instance", "check_list", "check_whole_number", "choose_from", "describe_value",
     "reject_unknown_keywords", "to_one_line",
 ]  # fmt: skip
 
 MAX_QUOTED_CHARACTERS = 200  # characters of a value in a message
+MAX_ENTRIES = 2000  # of a mapping in a configuration, such as the families of a sweep
 
 
 def to_one_line(text: str) -> str:

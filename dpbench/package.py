@@ -8,6 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from dpbench.errors import ConfigError, check_instance
+
 __version__ = "0.1.0"
 PACKAGE = Path(__file__).parent
 MODULE_COMMAND = "python -m dpbench"  # command that usage texts in the source contain
@@ -21,6 +23,21 @@ def conf_folder() -> Path:
     package = Path(__file__).resolve().parent
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"
+
+
+def user_folder(path: str | os.PathLike[str], key: str) -> Path:
+    """Return the folder that a user names, with ~ expanded; raise ConfigError if there is none.
+
+    The message begins with `key`, the name of the argument or flag.
+    """
+    check_instance(key, path, str | os.PathLike, "a folder", "its path, a text")
+    try:
+        folder = Path(path).expanduser()
+        if folder.is_dir():
+            return folder
+    except RuntimeError:  # the home of an unknown user
+        pass
+    raise ConfigError(f"{key}: {str(path)!r}: no such folder; give the path of an existing one")
 
 
 def checkout() -> Path | None:

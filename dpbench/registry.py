@@ -28,6 +28,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from dpbench.errors import (
+    MAX_ENTRIES,
     MAX_QUOTED_CHARACTERS,
     ConfigError,
     ErrorCollector,
@@ -53,6 +54,7 @@ __all__ = [
     "Trials",
     "as_config_error",
     "check_label",
+    "check_number",
     "from_mapping",
     "labelled_entries",
     "nested_entry",
@@ -97,11 +99,19 @@ def check_label(name: Any) -> str:
 
     A label has up to 100 letters, digits and ``_.=+-``, and begins with a letter or digit.
     """
+    if name is None or isinstance(name, bool):
+        raise ValueError(f"{name}: a label is text; put it in quotes")
     text = str(name)
     if not re.fullmatch(LABEL, text):
         allowed = "up to 100 letters, digits and _ . = + -, a letter or digit first"
         raise ValueError(f"{_quote_value(text)}: a label has {allowed}")
     return text
+
+
+def check_number(entries: Mapping[Any, Any]) -> None:
+    """Raise ValueError if a section of a configuration has more than `MAX_ENTRIES` entries."""
+    if len(entries) > MAX_ENTRIES:
+        raise ValueError(f"{len(entries):,} entries; write at most {MAX_ENTRIES:,}")
 
 
 Label = Annotated[str, AfterValidator(check_label), Field(json_schema_extra={"pattern": LABEL})]
@@ -402,6 +412,7 @@ def labelled_entries(
             raise ValueError("expected a mapping of names")
         if len(entries) < least:
             raise ValueError("at least one entry is needed")
+        check_number(entries)
         errors, built = ErrorCollector(), dict[str, Any]()
         for name, entry in entries.items():
             label = check_label(name)

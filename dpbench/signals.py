@@ -10,14 +10,21 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["INTERRUPTED", "SIGNALS", "final_exit_code", "install_interrupt_handlers", "prepare"]
+__all__ = [
+    "INTERRUPTED", "SIGNALS", "exit_code_of", "final_exit_code", "install_interrupt_handlers",
+    "open_closed_streams", "prepare",
+]  # fmt: skip
 
-INTERRUPTED = 130  # exit code of a process that SIGINT ended: 128 + 2
 # Sent by Ctrl-C, by `kill` and schedulers, and by a terminal that is closed.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = {128 + number for number in SIGNALS}  # exit codes as shells report them
+# `timeout`, schedulers and terminals send a signal to the process and to its group, so twice.
+REPEAT_SECONDS = 1.0
+advice = ""  # printed after "interrupted"; the command line sets how to go on
 
 
 class _Lossy:
@@ -54,6 +61,22 @@ class _Lossy:
                 os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
+def open_closed_streams() -> None:
+    """Open /dev/null for each of the descriptors 0, 1 and 2 that the caller has closed.
+
+    Otherwise the next file that is opened would receive this number, and with it the output of this
+    process and of its workers. Starting workers fails without descriptor 2.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # the lowest free number is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name in ("stdout", "stderr"):  # None if the caller has closed the stream
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
+
+
 def prepare() -> None:
     """Replace the standard streams by streams that cannot fail, and let signals end the process.
 
@@ -62,22 +85,22 @@ def prepare() -> None:
     collector would take a quarter of the time of a short command.
     """
     gc.disable()
-    for name in ("stdout", "stderr"):  # None if the caller has closed the stream
-        stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: PTH123, SIM115
-        setattr(sys, name, _Lossy(stream))
+    open_closed_streams()
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, _Lossy(getattr(sys, name)))
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, quit_at_once)
 
 
-def quit_at_once(*_: object) -> None:
-    """End the process immediately.
+def quit_at_once(number: int, _: object = None) -> None:
+    """End the process immediately, with the exit code 128 + `number` of the signal.
 
-    This is the signal handler before a run, after a run, and for a second signal during a run.
+    This is the signal handler before a run, after a run, and for a later signal during a run.
     """
     with contextlib.suppress(OSError):
-        os.write(2, b"\ndpbench: interrupted\n")
-    os._exit(INTERRUPTED)
+        os.write(2, f"\ndpbench: interrupted{advice}\n".encode(errors="replace"))
+    os._exit(128 + number)
 
 
 def install_interrupt_handlers() -> None:
@@ -87,10 +110,24 @@ def install_interrupt_handlers() -> None:
     _replace(quit_at_once, _interrupt)
 
 
-def _interrupt(*_: object) -> None:
-    """Raise KeyboardInterrupt, and let the next signal end the process immediately."""
-    _replace(_interrupt, quit_at_once)  # safe, because every finished file is written whole
-    raise KeyboardInterrupt
+def _interrupt(number: int, _: object) -> None:
+    """Raise KeyboardInterrupt with the signal's number.
+
+    A signal after `REPEAT_SECONDS` ends the process immediately. An earlier one is a repetition.
+    """
+    end = time.monotonic() + REPEAT_SECONDS
+
+    def again(number: int, _: object) -> None:
+        if time.monotonic() >= end:
+            quit_at_once(number)  # safe, because every finished file is written whole
+
+    _replace(_interrupt, again)
+    raise KeyboardInterrupt(number)
+
+
+def exit_code_of(error: KeyboardInterrupt) -> int:
+    """Return the exit code of a process that `error` ends: 128 + the number of the signal."""
+    return 128 + (error.args[0] if error.args else signal.SIGINT)
 
 
 def _replace(old: Callable[..., None], new: Callable[..., None]) -> None:

@@ -98,8 +98,9 @@ def main(words: Sequence[str]) -> int:
     Returns
     -------
     int
-        0 if everything is drawn, 1 if a sweep failed, 2 if an override cannot be used, 130 if
-        interrupted. Figures of the other sweeps are drawn even if a sweep failed.
+        0 if everything is drawn, 1 if a sweep failed, 2 if an override cannot be used. After a
+        signal it is 128 + the signal's number. Figures of the other sweeps are drawn even if a
+        sweep failed.
     """
     known_sources = sources()
     if {"--help", "-h"} & set(words):
@@ -125,8 +126,8 @@ def main(words: Sequence[str]) -> int:
             print(f"\n== {where}: {sweep}", flush=True)
             if sweep not in codes:
                 codes[sweep] = run([f"sweep={sweep}", *argv])
-            if codes[sweep] == INTERRUPTED:
-                return INTERRUPTED
+            if codes[sweep] in INTERRUPTED:
+                return codes[sweep]
             if codes[sweep] != DONE:
                 _refuse(f"{sweep}: ended with exit code {codes[sweep]}; its figures are not drawn")
         codes[f"{label}: figures"] = _draw(label, source, codes)

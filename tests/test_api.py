@@ -245,3 +245,48 @@ def test_folders_that_cannot_be_loaded(tmp_path: Path) -> None:
             dpbench.load(tmp_path / name)
         assert str(error.value).startswith(f"'{tmp_path / name}': {line}")
         assert "\n" not in str(error.value)
+
+
+def test_a_folder_of_configurations_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is composed or read; with ~ for the user's folder."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder in ("nowhere", "file", "~/nowhere", "~nobody_of_this_name", "a\0b"):
+        for call in (dpbench.run, dpbench.load):
+            with pytest.raises(ConfigError) as error:
+                call("quick", config_dir=folder)
+            assert str(error.value).startswith(f"config_dir: {folder!r}: no such folder")
+
+
+ENTRIES: dict[str, Any] = {
+    "families": {"g": {"kind": "gaussian"}},
+    "estimators": {"mean": {"kind": "empirical_mean"}},
+    "budgets": {"pure": {"kind": "pure_dp", "epsilon": 1}},
+    "parts": {"all": {"n": [10], "trials": 2}},
+}
+
+
+@pytest.mark.parametrize("section", ENTRIES)
+@pytest.mark.parametrize("label", [False, True, None])
+def test_a_label_is_text(section: str, label: Any) -> None:
+    entries = {label: next(iter(ENTRIES[section].values()))}
+    with pytest.raises(
+        ConfigError, match=f"{str(label).lower()}: a label is text; put it in quotes"
+    ):
+        dpbench.run({**ENTRIES, section: entries})
+
+
+@pytest.mark.parametrize("section", ENTRIES)
+def test_a_section_has_a_limit(section: str) -> None:
+    entry = next(iter(ENTRIES[section].values()))
+    with pytest.raises(ConfigError, match="2,001 entries; write at most 2,000"):
+        dpbench.run({**ENTRIES, section: {f"e{i}": entry for i in range(2001)}})
+
+
+@pytest.mark.parametrize("section", ["families", "estimators", "budgets"])
+def test_a_part_chooses_by_names(section: str) -> None:
+    """A number or null without quotes, as a list or alone, is told with the remedy."""
+    for choice, word in ((["g", None], "null"), (1.5, "1.5"), ([2], "2")):
+        part = {"all": {"n": [10], "trials": 2, section: choice}}
+        with pytest.raises(ConfigError, match=f"put a name in quotes: '{word}'"):
+            dpbench.run({**ENTRIES, "parts": part})

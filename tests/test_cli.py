@@ -67,6 +67,20 @@ def test_the_real_command(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None
         bench.run("trials=abc")
 
 
+def test_too_little_memory_without_a_reason(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is missing, the line says what to do."""
+
+    def fails(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("dpbench.jobs.study.StudyJob.compute", fails)
+    result = bench.run("trials=4")
+    line = "dpbench: MemoryError: use fewer processes (n_jobs=1), or raise the memory limit"
+    assert result.code == 1
+    assert result.err.startswith(line)
+    assert "finished blocks are kept, to go on: " in result.err
+
+
 def test_of_many_runs_no_garbage_is_left() -> None:
     gc.disable()
     try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import sys
 from pathlib import Path
 
 import pytest
 
+import dpbench
 from dpbench import package
 from dpbench.estimators.libraries.process import folder
 from dpbench.suite.table import archive_path
@@ -94,3 +97,18 @@ def test_help_names_pages_where_they_lie(installed: Path, monkeypatch: pytest.Mo
     monkeypatch.undo()
     assert package.as_typed(f"see {page}") == f"see {page}"
     assert (ROOT / page).is_file()
+
+
+def test_completion_shows_the_api_alone() -> None:
+    """In every package; names that are imported on first use are there before."""
+    found = pkgutil.walk_packages(dpbench.__path__, "dpbench.")
+    for name in ["dpbench", *(module.name for module in found if module.ispkg)]:
+        module = importlib.import_module(name)
+        shown = {one for one in dir(module) if not one.startswith("_")}
+        helpers = {n for n in shown if not hasattr(getattr(module, n), "__path__")}
+        submodules = {n for n in shown if f"{name}.{n}" in sys.modules}
+        if public := getattr(module, "__all__", []):
+            assert shown == set(public), name
+            assert all(hasattr(module, one) for one in public), name
+        else:
+            assert helpers <= submodules, name

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gc
 import io
+import itertools
+import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
 import dpbench
 from dpbench import signals
@@ -30,7 +35,10 @@ except BaseException as error:
 """
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}  # of POSIX shells: 128 + the number
+
+
+@pytest.mark.parametrize("name", CODES)
 def test_a_signal_while_libraries_load(tmp_path: Path, name: str) -> None:
     """Check that no signal is swallowed, prints a traceback or waits for the end of an import."""
     (tmp_path / "numpy.py").write_text(SWALLOWS)
@@ -44,8 +52,9 @@ def test_a_signal_while_libraries_load(tmp_path: Path, name: str) -> None:
     )
     wait_for((tmp_path / "loading").exists, process)
     process.send_signal(signal.Signals[name])
-    assert process.communicate(timeout=10)[1] == "\ndpbench: interrupted\n"
-    assert process.returncode == 130
+    goes_on = "; finished blocks are kept, to go on: python -m dpbench sweep=quick"
+    assert process.communicate(timeout=10)[1] == f"\ndpbench: interrupted{goes_on}\n"
+    assert process.returncode == CODES[name]
 
 
 @pytest.fixture
@@ -70,11 +79,73 @@ def test_in_order_from_the_first_block_on(handlers: None, monkeypatch: pytest.Mo
     signals.install_interrupt_handlers()
     assert gc.isenabled()
     signal.raise_signal(signal.SIGHUP)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as raised:
         signal.raise_signal(signal.SIGTERM)
+    assert signals.exit_code_of(raised.value) == 143
+    assert signals.exit_code_of(KeyboardInterrupt()) == 130
+    for name in ("SIGTERM", "SIGINT"):  # `timeout` sends a signal twice
+        signal.raise_signal(signal.Signals[name])
     assert not ended
+    monkeypatch.setattr("time.monotonic", lambda: math.inf)
     signal.raise_signal(signal.SIGTERM)
-    assert ended == [130]
+    assert ended == [143]
+
+
+def test_workers_start_with_blocked_signals() -> None:
+    """A worker that a signal ends would make the executor print its own warnings."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with _hold_signals():
+        resource_tracker.getfd()  # as each start of a worker does
+        loky_tracker.getfd()
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) >= set(signals.SIGNALS)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+
+CLOSED = [closed for size in (1, 2, 3) for closed in itertools.combinations(range(3), size)]
+
+
+@pytest.mark.parametrize("closed", CLOSED, ids=str)
+def test_no_file_takes_the_place_of_a_closed_stream(
+    tmp_path: Path, closed: tuple[int, ...]
+) -> None:
+    """Of a command that the shell starts with ``<&-``, ``>&-`` or ``2>&-``."""
+    script = (
+        "import os, sys; from dpbench import signals; signals.prepare();"
+        "print('out'); print('err', file=sys.stderr);"
+        "opened = os.open('new', os.O_CREAT | os.O_WRONLY);"
+        "same = [os.path.samestat(os.fstat(i), os.stat(os.devnull)) for i in range(3)];"
+        "os.write(opened, repr((opened > 2, same, *map(os.get_inheritable, range(3)))).encode())"
+    )
+    streams = [f"{i}{'<' if i == 0 else '>'}&-" for i in closed]
+    open_streams = [f"{i}>{name}" for i, name in ((1, "out"), (2, "err")) if i not in closed]
+    command = " ".join([shlex.join([sys.executable, "-c", script]), *streams, *open_streams])
+    with (tmp_path / "in").open("w") as file:
+        subprocess.run(
+            command, shell=True, check=True, cwd=tmp_path, stdin=file,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    same = [i in closed for i in range(3)]
+    assert (tmp_path / "new").read_text() == repr((True, same, True, True, True))
+    for i, name in ((1, "out"), (2, "err")):
+        assert i in closed or (tmp_path / name).read_text() == f"{name}\n"
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "0<&- 1>&- 2>&-"])
+def test_workers_start_without_open_streams(tmp_path: Path, closed: str) -> None:
+    """In a script of the user, too, which does not prepare its streams."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path; from tests.runner.test_execute import double\n"
+        "from dpbench.runner.execute import Runner, compute\n"
+        "found = dict(compute(double, range(9), Runner(), 2))\n"
+        "Path('found').write_text(str(sorted(found.items())))\n"
+    )
+    done = subprocess.run(
+        f"{shlex.quote(sys.executable)} script.py {closed}", shell=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert (tmp_path / "found").read_text() == str([(i, 2 * i) for i in range(9)])
 
 
 def test_a_signal_while_workers_start_is_not_lost(handlers: None) -> None:

@@ -18,3 +18,4 @@ from dpbench.audit.replay import Replay, audit_replay
 from dpbench.privacy.noise_factor import noise_times
 
 __all__ = ["PrivacyBound", "Replay", "audit_pair", "audit_replay", "noise_times"]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API

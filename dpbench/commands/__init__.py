@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 __all__ = ["command", "commands"]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
 
 FIRST_LINE = re.compile(r'"""``(?P<usage>(?P<name>[a-z-]+)[^`]*)``: (?P<summary>.*?)\.?(""")?\n')
 

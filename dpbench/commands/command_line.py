@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from dpbench.errors import ConfigError, choose_from
+from dpbench.package import user_folder
 
 __all__ = ["NoKeys", "Task", "parse_flags", "read_words", "run_task"]
 
@@ -50,8 +51,8 @@ def parse_flags(argv: Sequence[str]) -> argparse.Namespace:
     if flags.help is not None:  # --help takes all words that follow, overrides included
         flags.overrides += [word for word in flags.help if "=" in word]
         flags.help = [word for word in flags.help if "=" not in word]
-    if flags.config_dir is not None and not flags.config_dir.is_dir():
-        raise ConfigError(f"--config-dir: '{flags.config_dir}': no such folder")
+    if flags.config_dir is not None:
+        flags.config_dir = user_folder(flags.config_dir, "--config-dir")
     return flags
 
 

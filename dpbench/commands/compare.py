@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.result import Result
-from dpbench.api import check_config_dir, load
+from dpbench.api import load
 from dpbench.commands.command_line import read_words
 from dpbench.errors import check_instance
 from dpbench.output.files import atomic, check_writable
@@ -23,6 +23,7 @@ from dpbench.output.style import Canvas, new_canvas, number_text, save, style
 from dpbench.output.terminal import say
 from dpbench.output.terminal import table as in_columns
 from dpbench.output.verdicts import GOOD, TRACKING
+from dpbench.package import user_folder
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.origin import Origin
 from dpbench.runner.settings import PathText
@@ -88,7 +89,8 @@ def compare(
     for name, run in (("a", a), ("b", b)):
         kinds = (str, os.PathLike, Result)
         check_instance(name, run, kinds, "a run", "a folder, the file of a baseline, or a result")
-    check_config_dir(config_dir)
+    if config_dir is not None:
+        user_folder(config_dir, "config_dir")
     old, new = (_error_table(source, config_dir) for source in (a, b))
     table = comparison.compare(old, new)
     with np.errstate(divide="ignore"):

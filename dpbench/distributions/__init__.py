@@ -57,3 +57,4 @@ __all__ = [
     "UserMeans",
     "ZeroTruncatedPoisson",
 ]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API

@@ -136,6 +136,7 @@ __all__ = [
     "release",
     "release_table",
 ]  # fmt: skip
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
 
 for _module in iter_modules(__path__):  # modules not imported above register their kinds here
     import_module(f"{__name__}.{_module.name}")

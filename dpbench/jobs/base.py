@@ -265,9 +265,9 @@ class FolderJob(Job):
             Value of `environment_digest` when the run started. This value is a digest of source,
             versions, configuration, machine and data files. If the value has changed since, files
             were edited during the run. The manifest then gets no fingerprint, and later runs do
-            not reuse the results as a whole.
+            not reuse the results as a whole. Neither do they if a plug-in has opened other files.
         """
-        if environment_digest(self.config) == before:
+        if environment_digest(self.config) == before and not record["files_opened"]:
             reads = [str(path) for path in self.reads]
             digest_of_run = fingerprint(self.folder, self.config, self.options.origin, reads)
             record |= {"fingerprint": digest_of_run, "reads": reads}

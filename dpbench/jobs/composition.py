@@ -26,12 +26,12 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, _utils
 from omegaconf.basecontainer import BaseContainer
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from yaml import MappingNode, Node, ScalarNode, YAMLError
 
-from dpbench.errors import ConfigError, ErrorCollector, choose_from
+from dpbench.errors import MAX_ENTRIES, ConfigError, ErrorCollector, choose_from
 from dpbench.package import conf_folder
 
 __all__ = ["compose", "expand_multirun"]
@@ -39,6 +39,9 @@ __all__ = ["compose", "expand_multirun"]
 SHIPPED_DATA = Path(__file__).parents[1] / "data"
 # Sections of a sweep to which the files of a group add an entry.
 SECTIONS = {"estimator": "estimators", "distribution": "families"}
+# Types that YAML gives to texts without quotes: no, 1e3, null.
+TEXT, BOOLEAN = "tag:yaml.org,2002:str", "tag:yaml.org,2002:bool"
+PLAIN = {BOOLEAN, *(f"tag:yaml.org,2002:{name}" for name in ("float", "int", "null"))}
 MAX_RUNS = 1000  # largest number of runs of a command with --multirun
 
 
@@ -114,7 +117,7 @@ def compose(
             usable.append(override)
     folders = [conf_folder(), *([config_dir] if config_dir else [])]
     try:
-        with _as_config_errors(" ".join(overrides)), _disable_resolvers():
+        with _as_config_errors(" ".join(overrides)), _restrict_omegaconf():
             config = _merge_files(usable, folders, collector)
             container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             values = _to_json_values(container, "")
@@ -198,6 +201,7 @@ def _prepare_key(override: Override, config: DictConfig) -> None:
     if override.is_delete():
         return
     key, value = override.key_or_group, override.value()
+    _check_labels(key, value)
     if not (override.is_add() or override.is_force_add()):
         _check_key(key, config)
     present = OmegaConf.select(config, key)
@@ -205,6 +209,15 @@ def _prepare_key(override: Override, config: DictConfig) -> None:
     # A list may replace a mapping, except at sweep.KEY, whose entries have names.
     if changes_type and OmegaConf.is_config(present) and key.count(".") > 1:
         OmegaConf.update(config, key, None, merge=False, force_add=True)
+
+
+def _check_labels(key: str, value: Any) -> None:
+    """Raise ConfigError if a mapping in the value of an override has a key that is no text."""
+    for label, entry in value.items() if isinstance(value, dict) else ():
+        if label is None or isinstance(label, bool):
+            word = "null" if label is None else str(label).lower()
+            raise ConfigError(f"{key}: {word}: a label is text; write ++{key}.{word}=...")
+        _check_labels(f"{key}.{label}", entry)
 
 
 def _resolve_paths(config: Any, folder: Path) -> None:
@@ -265,16 +278,40 @@ def _to_json_values(value: Any, key_path: str) -> Any:
 
 
 @contextmanager
-def _disable_resolvers() -> Iterator[None]:
-    """Disable OmegaConf's resolvers inside this context.
+def _restrict_omegaconf() -> Iterator[None]:
+    """Let OmegaConf read files by `_Loader`, and disable its resolvers, inside this context.
 
     A configuration can then name other keys with ``${...}``, but call no functions such as oc.env.
     """
     resolvers, BaseContainer._resolvers = BaseContainer._resolvers, {}
+    get_loader, _utils.get_yaml_loader = _utils.get_yaml_loader, lambda: _Loader
     try:
         yield
     finally:
         BaseContainer._resolvers = resolvers
+        _utils.get_yaml_loader = get_loader
+
+
+class _Loader(_utils.get_yaml_loader()):  # type: ignore[misc]
+    """Reader of YAML files in which every key is text, and only true and false are booleans.
+
+    A label may be ``no`` or ``null``, and a part may name it without quotes.
+    """
+
+    def resolve(self, kind: type[Node], value: str | None, implicit: tuple[bool, bool]) -> str:
+        tag: str = super().resolve(kind, value, implicit)
+        is_word = tag == BOOLEAN and str(value).lower() not in {"true", "false"}
+        return TEXT if is_word else tag
+
+    def compose_node(self, parent: Node | None, index: Any) -> Any:
+        """Refuse a mapping with too many entries at once, because OmegaConf would take minutes."""
+        if isinstance(parent, MappingNode) and len(parent.value) >= MAX_ENTRIES:
+            place = f"{self.name}, line {parent.start_mark.line + 1}"
+            raise ConfigError(f"{place}: more than {MAX_ENTRIES} entries in a mapping; write fewer")
+        node = super().compose_node(parent, index)
+        if isinstance(parent, MappingNode) and index is None and isinstance(node, ScalarNode):
+            node.tag = TEXT if node.tag in PLAIN else node.tag  # the key of an entry
+        return node
 
 
 def _check_packages(files: Sequence[ResultDefault]) -> None:

@@ -14,3 +14,4 @@ __all__ = [
     "OverdraftError",
     "PureDP",
 ]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API

@@ -32,6 +32,8 @@ class Cost:
         Total CPU seconds of the blocks, and the largest peak memory of a process that ran them.
     estimator_seconds : dict of str to float
         CPU seconds of the releases and of measuring their errors, keyed by label of the estimator.
+    files_opened : list of str
+        Files outside the origin that plug-ins opened for the computed blocks.
     started, cpu_started : float
         Wall clock and CPU clock at the start of the run, in seconds.
     """
@@ -46,6 +48,7 @@ class Cost:
     worker_cpu_seconds: float = 0.0
     worker_peak_bytes: float = 0.0
     estimator_seconds: dict[str, float] = field(default_factory=dict)
+    files_opened: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     cpu_started: float = field(default_factory=time.process_time)
 
@@ -63,6 +66,7 @@ class Cost:
         self.records_drawn += records
         self.worker_cpu_seconds += block.cpu_seconds
         self.worker_peak_bytes = max(self.worker_peak_bytes, block.peak_bytes)
+        self.files_opened += [name for name in block.reads if name not in self.files_opened]
         for label, seconds in block.seconds.items():
             self.estimator_seconds[label] = self.estimator_seconds.get(label, 0.0) + seconds
 

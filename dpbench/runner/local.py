@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from dpbench.runner.origin import Origin
-from dpbench.signals import SIGNALS
+from dpbench.signals import SIGNALS, open_closed_streams
 
 __all__ = ["R", "T", "run_locally", "run_share"]
 
@@ -119,12 +120,22 @@ def _hold_signals() -> Iterator[None]:
     """Block signals while worker processes start, because only this process should handle them.
 
     The workers inherit the blocked signals. This process receives its pending signals afterwards.
+    The two trackers of resources start first, because each start unblocks some signals. They print
+    no warnings, because a second signal ends this process without the release of its resources.
     """
-    from joblib.externals.loky.backend import resource_tracker
+    from multiprocessing import resource_tracker
 
+    from joblib.externals.loky.backend import resource_tracker as loky_tracker
+
+    open_closed_streams()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
-        resource_tracker.ensure_running()  # unblocks some signals
+        sys.warnoptions.append("ignore")  # an option of the processes that start here
+        try:
+            loky_tracker.ensure_running()
+            resource_tracker.ensure_running()
+        finally:
+            sys.warnoptions.pop()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         yield
     finally:

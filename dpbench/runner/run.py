@@ -10,9 +10,10 @@ from dpbench.output.files import check_writable
 from dpbench.output.terminal import progress
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import Runner, compute
+from dpbench.runner.opened_files import block_runner
 from dpbench.runner.origin import Origin
 from dpbench.runner.store import Memory, Store
-from dpbench.sweep.block import Block, BlockTask, run_block
+from dpbench.sweep.block import Block, BlockTask
 from dpbench.sweep.plan import Cell
 
 __all__ = ["RunOptions", "Say", "run_cells"]
@@ -48,9 +49,11 @@ class RunOptions:
     resume: bool = True
     origin: Origin = field(default_factory=Origin.of)
 
-    def store(self) -> Store | Memory:
-        """Return the store of the run's blocks, on disk or in memory."""
-        return Memory() if self.out is None else Store(self.out, self.origin.bits)
+    def store(self, *, finished: bool = False) -> Store | Memory:
+        """Return the store of the run's blocks, on disk or in memory; see `Store`."""
+        if self.out is None:
+            return Memory()
+        return Store(self.out, self.origin.bits, finished=finished)
 
 
 def run_cells(
@@ -100,6 +103,11 @@ def run_cells(
         error = store.damaged.pop(0)
         cost.blocks_corrupt.append(error.partition(":")[0])
         say(f"damaged blocks, computing them again: {error}")
+    for name in store.unusable:
+        say(
+            f"blocks that read '{name}' are computed again, because nobody knows whether it has "
+            "changed; to reuse them, list it in the attribute `files` of the estimator"
+        )
     _compute([task for tasks in pending.values() for task in tasks], options, store, cost)
     with progress("cells", len(pending), "summarised", transient=True) as advance:
         for index in pending:
@@ -112,7 +120,7 @@ def _compute(
 ) -> None:
     """Compute the blocks of `tasks` and store each; finished blocks survive an interruption."""
     o = options
-    results = compute(run_block, tasks, o.runner, o.n_jobs, o.origin)
+    results = compute(block_runner(o.origin), tasks, o.runner, o.n_jobs, o.origin)
     try:
         with progress("blocks", len(tasks), f"done, {cost.blocks_reused} reused") as advance:
             for task, block in results:

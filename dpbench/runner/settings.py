@@ -210,7 +210,13 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
     """
     if not names:
         return ()
-    roots = import_plugins(names, config_dir)
+    from dpbench.runner.opened_files import folders, note_opened  # slow to load
+
+    folders.clear()
+    folders.update(folder for folder in (config_dir, Path.cwd()) if folder is not None)
+    with note_opened():
+        roots = import_plugins(names, config_dir)
+    folders.update(roots)
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     # Strings, because thousands of Path objects would take ten times as long.
     loaded = {_real_path(file) for file in files if file and file.endswith(".py")}

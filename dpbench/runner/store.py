@@ -31,10 +31,11 @@ __all__ = ["CorruptBlockError", "Memory", "Store"]
 
 Stored = tuple[BlockTask, Block]
 # MAX_FILE_ROWS: rows from which on a file is full, about 5 MB. MAX_OPEN_FILES: files whose contents
-# stay in memory. SECONDS_BETWEEN_WRITES: least time between two writes of new blocks.
+# stay in memory. SECONDS_BETWEEN_WRITES, MAX_SECONDS_BETWEEN_WRITES: time between two writes of new
+# blocks; between these limits it is ten times the time of a write.
 MAX_FILE_ROWS = 1 << 17
 MAX_OPEN_FILES = 4
-SECONDS_BETWEEN_WRITES = 1.0
+SECONDS_BETWEEN_WRITES, MAX_SECONDS_BETWEEN_WRITES = 1.0, 2.0
 READ_ERRORS = (OSError, pa.ArrowException, LookupError, ValueError, TypeError)
 DICTIONARY_COLUMNS = [
     "distribution", "estimator", "privacy", *AMOUNTS, "n", "trial", "status", "message", "seed",
@@ -61,7 +62,7 @@ class Store:
     The origin is the source, versions and machine behind the numbers. The name of a file contains a
     digest of the origin, and a digest of the file's bytes that reveals damage. The last file is
     rewritten with the new blocks until it is full. Therefore there are few files, and a killed run
-    loses only the blocks of about the last second.
+    loses only the blocks of the last two seconds.
 
     Parameters
     ----------
@@ -69,12 +70,16 @@ class Store:
         Folder of the run.
     source : str
         Digest of the origin, `Origin.bits`.
+    finished : bool
+        If True, also read blocks that depend on files outside their origin, because the run that
+        computed them goes on. Otherwise (the default) these blocks are dropped.
     """
 
-    def __init__(self, folder: Path, source: str) -> None:
+    def __init__(self, folder: Path, source: str, *, finished: bool = False) -> None:
         self.folder = folder.absolute() / "blocks"  # absolute, because pyarrow expands ~
         self.damaged: list[str] = []  # names of unreadable files, each with the error
-        self._source = source
+        self.unusable: dict[str, None] = {}  # files that stored blocks read outside their origin
+        self._source, self._finished = source, finished
         self._lock = threading.RLock()
         self._last: dict[str, Stored] = {}  # the blocks of the last file, by key
         self._rows = 0
@@ -93,7 +98,7 @@ class Store:
         return sorted(paths, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
     def write(self, task: BlockTask, result: Block) -> None:
-        """Store a block, at once or within about a second.
+        """Store a block, at once or within two seconds.
 
         Parameters
         ----------
@@ -137,7 +142,8 @@ class Store:
                 temporary.write_bytes(data)
             _enter_file(self._file_of_key, self._last, path)
             end = time.monotonic()
-            self._waiting, self._next = False, end + max(SECONDS_BETWEEN_WRITES, 10 * (end - start))
+            pause = max(SECONDS_BETWEEN_WRITES, 10 * (end - start))
+            self._waiting, self._next = False, end + min(MAX_SECONDS_BETWEEN_WRITES, pause)
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
@@ -183,9 +189,13 @@ class Store:
         for path in self.files():
             try:
                 with pq.ParquetFile(_read_checked(path)) as file:
-                    _enter_file(
-                        file_of_key, json.loads(file.schema_arrow.metadata[b"dpbench"]), path
-                    )
+                    layout = json.loads(file.schema_arrow.metadata[b"dpbench"])
+                reads = {key: more for key, (_, _, *more) in layout.items() if more}
+                reads = {} if self._finished else reads
+                self.unusable |= dict.fromkeys(f for more in reads.values() for f in more)
+                _enter_file(file_of_key, [key for key in layout if key not in reads], path)
+                if len(reads) == len(layout):
+                    path.unlink(missing_ok=True)
             except READ_ERRORS as error:
                 self._set_aside(path, error)
         return file_of_key
@@ -202,6 +212,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.damaged: list[str] = []
+        self.unusable: dict[str, None] = {}
         self._blocks: dict[tuple[str, int], Block] = {}
 
     def find(self, task: BlockTask) -> Block | None:
@@ -259,13 +270,13 @@ def _open_file(path: Path) -> Opened:
         layout = json.loads(schema.metadata[b"dpbench"])
         names = [name for name in (*ERRORS, *EXTRAS) if name in schema.names]
         table = file.read(columns=[*names, "message"]).combine_chunks()
-    ends = np.cumsum([rows for rows, _ in layout.values()]).tolist()
+    ends = np.cumsum([rows for rows, *_ in layout.values()]).tolist()
     rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
     message = table["message"].chunk(0)
     return Opened(
         {
             key: (span, columns)
-            for (key, (_, columns)), span in zip(layout.items(), rows, strict=True)
+            for (key, (_, columns, *_)), span in zip(layout.items(), rows, strict=True)
         },
         {name: table[name].to_numpy() for name in names},
         message.indices.to_numpy(),
@@ -308,8 +319,9 @@ def _table(stored: Mapping[str, Stored]) -> pa.Table:
         "message": repeat_values([message for *_, message in keys], pa.string()),
         "seed": pa.array(np.array([task.seed for task, *_ in keys])[index]),
     }
-    layout = {
-        key: [block.values["error"].size, list(block.values)] for key, (_, block) in stored.items()
+    layout = {  # the files that a block reads outside its origin come last
+        key: [block.values["error"].size, list(block.values), *block.reads]
+        for key, (_, block) in stored.items()
     }
     return pa.table(columns).replace_schema_metadata({"dpbench": json.dumps(layout)})
 

@@ -13,3 +13,4 @@ __all__ = [
     "BinnedSample", "Bins", "CountedSample", "DenseSample", "Occupied", "PeopleSample", "Rows",
     "Sample", "SparseSample", "person_rows",
 ]  # fmt: skip
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API

@@ -155,6 +155,8 @@ class Block:
         Processor time of the whole block, in seconds.
     peak_bytes : float
         Largest memory of the process so far, in bytes.
+    reads : tuple of str
+        Files that plug-ins have opened and that the origin of the block does not cover.
     """
 
     values: dict[str, Floats]
@@ -162,6 +164,7 @@ class Block:
     seconds: dict[str, float] = field(default_factory=dict)
     cpu_seconds: float = 0.0
     peak_bytes: float = 0.0
+    reads: tuple[str, ...] = ()
 
 
 def block_trials(n: int, distribution: Distribution) -> int:
@@ -193,13 +196,15 @@ def run_block(task: BlockTask) -> Block:
     shape = (len(task.keys), task.trials)
     block = Block({name: np.full(shape, np.nan) for name in ERRORS})
     with single_threaded_blas():
-        for row, (_, law, setting) in enumerate(task.keys):
-            if row % len(task.settings) == 0:  # the first on this law's data
-                sample, draw_error = _attempt(partial(_draw_sample, task, law))
-            start = time.thread_time()
-            measurements, error = None, draw_error
-            if sample is not None:
-                measurements, error = _attempt(partial(_measure_errors, setting, sample, law, task))
+        for row, (label, law, setting) in enumerate(task.keys):
+            with _name_shortage(task, label, law, setting):
+                if row % len(task.settings) == 0:  # the first on this law's data
+                    sample, draw_error = _attempt(partial(_draw_sample, task, law))
+                start = time.thread_time()
+                measurements, error = None, draw_error
+                if sample is not None:
+                    work = partial(_measure_errors, setting, sample, law, task)
+                    measurements, error = _attempt(work)
             earlier_seconds = block.seconds.get(setting.label, 0.0)
             block.seconds[setting.label] = earlier_seconds + time.thread_time() - start
             if measurements is None:
@@ -212,6 +217,25 @@ def run_block(task: BlockTask) -> Block:
     block.cpu_seconds = time.thread_time() - block_start
     block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return block
+
+
+@contextlib.contextmanager
+def _name_shortage(
+    task: BlockTask, label: str, law: Distribution, setting: Setting
+) -> Iterator[None]:
+    """Let a MemoryError inside this context name the block, the setting and the size of the data.
+
+    The numbers of a block are its records, 8 bytes each, or the counts that stand for them.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        megabytes = 8e-6 * law.held(task.n) * task.trials
+        raise MemoryError(
+            f"{setting.label} on {label}, n = {task.n:,}, d = {law.d}: not enough memory for a "
+            f"block of {task.trials} trials, whose records take about {megabytes:,.0f} MB; lower "
+            "n or d, use fewer processes (n_jobs=1), or raise the memory limit (ulimit -v)"
+        ) from error
 
 
 def _attempt(work: Callable[[], T]) -> tuple[T | None, str]:

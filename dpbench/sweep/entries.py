@@ -15,7 +15,7 @@ from dpbench.distributions import Distribution
 from dpbench.errors import ErrorCollector
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
-from dpbench.registry import ConfigError, Nested, Registered, check_label
+from dpbench.registry import ConfigError, Nested, Registered, check_label, check_number
 from dpbench.sweep.selection import Variant
 from dpbench.theory.families import Family, build_family
 
@@ -82,13 +82,14 @@ def _variants_validator(
             raise ValueError(f"expected a mapping of names{example}")
         if not entries:
             raise ValueError("at least one entry is needed")
+        check_number(entries)
         if all(isinstance(variant, Variant) for variant in entries.values()):  # validated before
             return dict(entries)
         variants: dict[str, Variant[Any]] = {}
         errors = ErrorCollector()
         for key, text in entries.items():
             with errors.step():
-                expand(str(key), text, variants)
+                expand(check_label(key), text, variants)
         errors.raise_all()
         return variants
 

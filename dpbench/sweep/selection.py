@@ -140,12 +140,20 @@ def swept_columns(
 # values of their parameters.
 Names = Annotated[list[str], Field(min_length=1)]
 Values = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]
+
+
+def _as_names(given: Any) -> Any:
+    """Return one name as a list; raise ValueError if a file gives something else without quotes."""
+    names = [given] if isinstance(given, str | int | float) else given
+    for name in names if isinstance(names, list | tuple) else ():
+        if not isinstance(name, str):
+            word = "null" if name is None else str(name).lower()
+            raise ValueError(f"{word} is not a name; put a name in quotes: '{word}'")
+    return names
+
+
 Choice = Annotated[
-    Names | Values,
-    BeforeValidator(
-        lambda given: [given] if isinstance(given, str) else given,
-        json_schema_input_type=str | Names | Values,
-    ),
+    Names | Values, BeforeValidator(_as_names, json_schema_input_type=str | Names | Values)
 ]
 
 

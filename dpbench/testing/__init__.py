@@ -26,6 +26,7 @@ from dpbench.testing import neighbours, promises
 from dpbench.testing.case import Case, fresh_rng
 
 __all__ = ["check_estimator"]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
 
 APPROX = ApproxDP(1.0, 1e-5)
 REPLACE: tuple[Any, ...] = (PureDP(1.0), ZCDP(0.5), GDP(1.0), APPROX)

@@ -11,3 +11,4 @@
 from dpbench.tracking.comparison import compare
 
 __all__ = ["compare"]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API

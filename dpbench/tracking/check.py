@@ -161,7 +161,7 @@ class Tracking:
             Otherwise 0.
         """
         assert options.out is not None
-        rows = collect_errors(cells, options.store(), options.seed)
+        rows = collect_errors(cells, options.store(finished=True), options.seed)
         new = Baseline(rows, self.sweep, options.seed, options.origin)
         if self.update and failed:
             say(f"baseline: '{self.path}': not stored, as estimators failed")

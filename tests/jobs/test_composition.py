@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
 from dpbench.analysis.study import Study
+from dpbench.errors import MAX_ENTRIES
 from dpbench.jobs.composition import SHIPPED_DATA, _resolve_path, compose
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.settings import Settings
@@ -270,3 +272,44 @@ def test_advice_to_a_stranger(bench: Bench, words: str, lines: list[str]) -> Non
     for name in ("sweep/tfig.yaml", "there.yaml", "mylab.py"):
         (bench.folder / name).write_text("name: tfig\n")
     unusable(bench.raw(words), *lines)
+
+
+LABELS = ("no", "on", "Off", "YES", "y", "null", "~x", "true", "1e3", "0x10", "010", "2024-01-01")
+
+
+@pytest.mark.parametrize("word", LABELS)
+def test_labels_are_the_text_of_the_file(tmp_path: Path, word: str) -> None:
+    """Whatever else YAML may read there; a part names words such as no without quotes."""
+    (tmp_path / "sweep").mkdir()
+    entries = {section: {word: {"kind": "k"}} for section in ("families", "estimators", "budgets")}
+    lines = [f"{section}:\n  {word}: {{kind: k}}" for section in entries]
+    lines += [f"parts:\n  {word}: {{budgets: [no, On, 'null'], n: [1e3, 10]}}"]
+    (tmp_path / "sweep" / "own.yaml").write_text("\n".join(lines))
+    found = compose(["sweep=own"], tmp_path)["sweep"]
+    part = {"budgets": ["no", "On", "null"], "n": [1000.0, 10]}
+    assert found == {**entries, "parts": {word: part}}
+
+
+@pytest.mark.parametrize("word", ["true", "False", "null"])
+def test_labels_of_overrides_are_text(word: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        compose(["sweep=quick", f"++sweep.estimators={{{word}: {{kind: empirical_mean}}}}"])
+    small = word.lower()
+    advice = f"write ++sweep.estimators.{small}=..."
+    assert str(error.value) == f"sweep.estimators: {small}: a label is text; {advice}"
+    found = compose(["sweep=quick", f"++sweep.estimators.{small}={{kind: empirical_mean}}"])
+    assert found["sweep"]["estimators"][small] == {"kind": "empirical_mean"}
+
+
+def test_too_many_entries_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    """The rest of the file is no YAML, so that the test sees that nothing reads it."""
+    (tmp_path / "sweep").mkdir()
+    families = "".join(f"  f{i}: {{kind: gaussian}}\n" for i in range(MAX_ENTRIES))
+    for more, line in (
+        ("  g: {kind: gaussian}\n  : [}", "more than 2000 entries in a mapping; write fewer"),
+        ("estimators: []", ""),
+    ):
+        (tmp_path / "sweep" / "own.yaml").write_text(f"families:\n{families}{more}\n")
+        with pytest.raises(ConfigError) if line else contextlib.nullcontext() as error:
+            compose(["sweep=own"], tmp_path)
+        assert error is None or str(error.value).endswith(f"own.yaml, line 2: {line}")

@@ -30,6 +30,9 @@ WAIT = """
 """
 
 
+SLOW = pytest.mark.slow
+
+
 def ten_blocks(bench: Bench, body: str) -> None:
     """With an estimator that does this first."""
     bench.odd(body, lambda spec: spec["parts"]["tails"].update(trials=1200))
@@ -123,17 +126,18 @@ def test_kill_9_loses_blocks_in_flight_only(bench: Bench, stuck: subprocess.Pope
     resumed(bench)
 
 
-@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), pytest.param("SIGHUP", 129, marks=SLOW)]
+)
 def test_a_signal_keeps_what_is_finished(
-    bench: Bench, stuck: subprocess.Popen[str], name: str
+    bench: Bench, stuck: subprocess.Popen[str], name: str, code: int
 ) -> None:
-    """Ctrl-C, which all processes get, or one that is for the first alone."""
-    if name == "SIGINT":
-        kill(stuck, signal.SIGINT)
-    else:
+    """Ctrl-C, which all processes get, or one that the first gets twice, as from `timeout`."""
+    if name != "SIGINT":
         stuck.send_signal(signal.Signals[name])
+    kill(stuck, signal.Signals[name])
     result = finish(stuck)
-    assert result.code == 130, result
+    assert result.code == code, result
     assert ended(stuck)
     assert not [word for word in ("Traceback", "warn") if word in result.err]
     told = [line for line in result.err.splitlines() if line]

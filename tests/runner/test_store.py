@@ -15,7 +15,7 @@ import pytest
 
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import EmpiricalMean
-from dpbench.output.files import check_writable
+from dpbench.output.files import atomic, check_writable
 from dpbench.output.style import save
 from dpbench.privacy import NonPrivate
 from dpbench.registry import ConfigError
@@ -188,6 +188,30 @@ def test_what_is_finished_is_soon_on_disk(tmp_path: Path) -> None:
         there = [Store(tmp_path, "source").find(one) is not None for one in TASKS]
     assert all(there)
     assert len(list((tmp_path / "blocks").iterdir())) == 1
+
+
+def test_a_slow_write_does_not_delay_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write of 1 s: the next begins 2 s after its end, and not 10 s."""
+    now = 0.0
+
+    @contextlib.contextmanager
+    def slow(path: Path) -> Iterator[Path]:
+        nonlocal now
+        now += 1.0
+        with atomic(path) as temporary:
+            yield temporary
+
+    monkeypatch.setattr(store, "atomic", slow)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setattr("threading.Timer.start", lambda timer: None)
+    blocks, found = Store(tmp_path, "source"), []
+    for task, at in zip(TASKS, (0.0, 1.5, 2.9, 3.0), strict=False):
+        now = at
+        blocks.write(task, _block(task))
+        found.append(sum(Store(tmp_path, "source").find(one) is not None for one in TASKS))
+    assert found == [1, 1, 1, 4]
 
 
 def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,30 @@ def test_failures_are_recorded_by_key_and_the_others_go_on() -> None:
     assert replay(task, replay_name("far", 1000, CLIP, 1)) is None
 
 
+@validated
+class Hungry(EmpiricalMean):
+    """Asks for more memory than there is, as numpy (with a text) or as Python (without)."""
+
+    text: str = ""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        raise MemoryError(*filter(None, [self.text]))
+
+
+@pytest.mark.parametrize("text", ["", "Unable to allocate 9 TiB"])
+def test_too_little_memory_names_the_block(text: str) -> None:
+    """Three numbers of 8 bytes a record, 200 trials of 5,000 records: 24 MB."""
+    hungry = Setting("hungry", Hungry(text=text), NonPrivate())
+    task = BlockTask((("law", laws.MultivariateGaussian(d=3)),), 5000, (hungry,), 0, 0, "cell")
+    with pytest.raises(MemoryError) as error:
+        run_block(task)
+    assert str(error.value) == (
+        "hungry on law, n = 5,000, d = 3: not enough memory for a block of 200 trials, whose "
+        "records take about 24 MB; lower n or d, use fewer processes (n_jobs=1), or raise the "
+        "memory limit (ulimit -v)"
+    )
+
+
 @pytest.mark.parametrize(
     ("law", "n", "trials"),
     [
