@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 __all__ = [
-    "MAX_ENTRIES", "ArgumentError", "AssumptionWarning", "ConfigError", "ErrorCollector", "RenamedWarning",
-    "check_instance", "check_list", "check_whole_number", "choose_from", "describe_value",
-    "reject_unknown_keywords", "to_one_line",
+    "MAX_ENTRIES", "ArgumentError", "AssumptionWarning", "ConfigError", "ErrorCollector",
+    "RenamedWarning", "check_instance", "check_list", "check_whole_number", "choose_from",
+    "describe_value", "reject_unknown_keywords", "to_one_line",
 ]  # fmt: skip
 
 MAX_QUOTED_CHARACTERS = 200  # characters of a value in a message

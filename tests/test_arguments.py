@@ -150,7 +150,7 @@ def test_the_message_says_what_to_write(call: Callable[[], Any], line: str) -> N
     [
         (KSU20Mean(k=2, scale=1, radius=None), BUDGET, "radius=None: not available under pure"),
         (
-            est.L2ClippedMean(radius=1, mechanism="l2_uniform"),
+            est.L2ClippedMean(radius=1, mechanism="l2"),
             ZCDP(1.0),
             "mechanism='l2': not available",
         ),

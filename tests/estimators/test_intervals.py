@@ -151,7 +151,7 @@ def test_the_bound_on_the_standard_deviation_holds(budget: Budget) -> None:
     trials would be too low at the first budget; without the quantile of chi-square, at the second.
     """
     data = Gaussian(scale=0.83).sample(np.random.default_rng(0), 2000, 2000)
-    bounds = KarwaVadhanInterval(radius=10)._sigma_bound(
+    bounds, _ = KarwaVadhanInterval(radius=10)._sigma_bound(
         data, Ledger(budget, np.random.default_rng(1))
     )
     assert np.count_nonzero(bounds < 0.83) < 100

@@ -124,7 +124,7 @@ def test_an_unknown_person_is_refused(unknown: Any) -> None:
         pl.Series(["a", None]), pl.Series([1, None]), pa.array(["a", None]), pa.nulls(2),
         pa.array(["a", None]).dictionary_encode(), pl.Series(["a", None], dtype=pl.Categorical),
     ],
-    ids=repr,
+    ids=lambda column: type(column).__name__,
 )  # fmt: skip
 def test_a_column_with_an_unknown_person_is_refused(column: Any) -> None:
     with pytest.raises(ValueError, match="persons: some labels are missing"):
