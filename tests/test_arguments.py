@@ -136,7 +136,7 @@ def test_a_wrong_type_is_named(
         (lambda: est.CoordinateWise(base=ClippedMean),
          "base: the class ClippedMean: write an instance, ClippedMean(...)"),
         (lambda: dpbench.run("quick", config_dir="nowhere"),
-         "config_dir: 'nowhere': no such folder; write the path of a folder"),
+         "config_dir: 'nowhere': no such folder; give the path of an existing one"),
     ],
 )  # fmt: skip
 def test_the_message_says_what_to_write(call: Callable[[], Any], line: str) -> None:

@@ -280,6 +280,18 @@ class Estimator(Registered, ABC):
         """
         return []
 
+    def check_suits(self, sample: Sample, budget: Budget) -> None:
+        """Raise ValueError unless the estimator supports the budget and this kind of records."""
+        if not self.supports(budget):
+            raise ValueError(
+                f"{type(self).__name__} cannot honour a budget of notion "
+                f"{budget.label!r}; it supports: {self.promises}"
+            )
+        if sample.vectors and not self.multivariate:
+            raise ValueError(
+                f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
+            )
+
     def run(self, sample: Sample, ledger: Ledger) -> Estimate:
         """Check that the estimator suits budget and sample, call `estimate`, and check its result.
 
@@ -302,15 +314,7 @@ class Estimator(Registered, ABC):
             `estimate` does not return an Estimate, if its arrays do not have the shape of `shape`,
             or if it releases a finite value without spending any budget.
         """
-        if not self.supports(ledger.budget):
-            raise ValueError(
-                f"{type(self).__name__} cannot honour a budget of notion "
-                f"{ledger.budget.label!r}; it supports: {self.promises}"
-            )
-        if sample.vectors and not self.multivariate:
-            raise ValueError(
-                f"{type(self).__name__} takes scalar records, got vectors of {sample.d} coordinates"
-            )
+        self.check_suits(sample, ledger.budget)
         record_shape = (sample.d,) if sample.vectors else ()
         n_is_private = ledger.budget.neighbours == "add_remove"
         visible = cast("Sample", AddRemoveView(sample)) if n_is_private else sample

@@ -239,9 +239,10 @@ def release(
         check_whole_number("repeats", repeats, 1)
     n_is_private = budget is not None and budget.neighbours == "add_remove"
     array = read_numbers(data, "data", vectors=True, show_counts=not n_is_private)
-    warn_of_contradictions(estimator, array, stacklevel=2, budget=budget)
     copies = 1 if repeats is None else repeats
     sample = DenseSample(np.broadcast_to(array, (copies, *array.shape)))
+    estimator.check_suits(sample, budget or NonPrivate())
+    warn_of_contradictions(estimator, array, stacklevel=2, budget=budget)
     estimate = estimator.run(sample, Ledger(budget or NonPrivate(), rng))
     # Copy, because the base of a view may hold values before noise.
     value = estimate.value.copy()

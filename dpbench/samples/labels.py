@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from dpbench.arrays import Ints
+from dpbench.errors import ArgumentError
 from dpbench.samples.records import arrow_column, is_missing, is_pandas, is_unordered, table_of
 
 __all__ = ["index_labels", "match_labels", "read_labels", "sort_labels", "type_names"]
@@ -48,8 +49,8 @@ def read_labels(labels: Any, key: str) -> list[Hashable]:
     ValueError
         If the labels have no order, or one of them has no hash.
     """
-    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
-        raise ValueError(f"{key}: of type {type(labels).__name__}; give a list")
+    if isinstance(labels, str | bytes | Mapping) or not isinstance(labels, Iterable):
+        raise ArgumentError(f"{key}: of type {type(labels).__name__}: not a list; give a list")
     if table_of(labels) is not None:
         raise ValueError(f"{key}: a table; give one column")
     if is_unordered(labels):

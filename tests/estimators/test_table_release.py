@@ -232,7 +232,7 @@ NUMBERED = PEOPLE.assign(region=[1, 2] * 40)
     ("frame", "groups", "text"),
     [
         (PEOPLE, {"north", "south"}, "groups: a set has no order; give a list"),
-        (PEOPLE, "north", "groups: of type str; give a list"),
+        (PEOPLE, "north", "groups: of type str: not a list; give a list"),
         (PEOPLE, ["north", "south", None], "groups: some labels are missing"),
         (PEOPLE, [["north"], ["south"]], "groups: some labels are list"),
         (NUMBERED, ["1", "2"], r"by: 80 of 80 .*\(their types: int; groups: str\)"),
