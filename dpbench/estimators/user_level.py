@@ -156,7 +156,7 @@ class UserLevelMean(Estimator):
 
     @property
     def _moment_bins(self) -> MomentBins:
-        """What is public about the counts of the histogram."""
+        """Return the public facts about the counts of the histogram."""
         # In units of scale/sqrt(m) the means have a second moment of at most 1.
         r = float(np.sqrt(2))
         return MomentBins.within(2 * r, 2.0, r, float(self._bins.count))

@@ -31,7 +31,7 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("budgets.pure.epsilon", [], ": []: ", ["empty"]),
     ("budgets.pure.eps", 3, ": no such key", ["choose from epsilon"]),
     ("budgets.pure.kind", "nope", ": 'nope': ", ["pure_dp, zcdp"]),
-    ("budgets.b", {**APPROX, "delta": 0}, ".delta: 0: ", ["greater than 0"]),
+    ("budgets.b", {**APPROX, "delta": 0}, ".delta: 0: ", ["greater than or equal to 2.2"]),
     ("budgets.b", {**APPROX, "delta": 1}, ".delta: 1: ", ["less than 1"]),
     ("families.two_point.k", 1.5, ": 1.5: ", ["2"]),
     ("families.tails.unit_moment", 5, "", ["sweep.families.tails: ", "5.0 is infinite"]),
@@ -145,7 +145,7 @@ def test_a_label_with_values_is_a_label() -> None:
 
 def test_a_study_that_is_no_mapping_or_has_too_little() -> None:
     for given in (None, 3, [1]):
-        assert refused(given) == f"sweep: {given!r}: expected a mapping"
+        assert refused(given) == f"sweep: {given!r}: not a mapping; write {{KEY: VALUE}}"
     for key in ("families", "estimators", "budgets", "parts"):
         spec = {name: one for name, one in TINY.items() if name != key}
         assert refused(spec) == f"sweep.{key}: this key is required"

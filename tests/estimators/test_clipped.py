@@ -72,7 +72,9 @@ def test_coordinates_against_the_base_alone(
     "base", [est.EmpiricalMean(), "no_such_mean", 3, None, spreads, est.ClippedMean]
 )
 def test_other_bases_of_coordinates_are_refused(base: Any) -> None:
-    with pytest.raises(ValueError, match=r"private estimator of scalars|choose from"):
+    with pytest.raises(
+        ValueError, match=r"private estimator of scalars|choose from|write an instance"
+    ):
         est.CoordinateWise(base=base)
     with pytest.raises(ConfigError, match=r"^estimator\.one\.base") as caught:
         est.Estimator.build({"kind": "coordinate_wise", "base": base}, "estimator.one")

@@ -153,7 +153,7 @@ def test_an_output_that_is_no_number_is_no_signal(
         ("no_such_mean", "choose from .*empirical_mean"),
         ({"kind": "trimmed_mean", "fraction": 0.7}, "fraction: 0.7"),
         (3, "give an estimator without privacy or a function"),
-        (est.EmpiricalMean, "give an estimator without privacy or a function"),  # a class
+        (est.EmpiricalMean, "the class EmpiricalMean: write an instance"),
     ],
 )
 def test_other_bases_are_refused_in_one_line(base: Any, reason: str) -> None:

@@ -32,7 +32,7 @@ def test_a_law_without_a_known_error_is_refused() -> None:
     with pytest.raises(ConfigError, match="no error is known"):
         best_cap(MEAN, tails, 1000, PureDP(1.0))
     with pytest.raises(
-        ConfigError, match=r"law: Gaussian.*: no numbers of records; give UserMeans"
+        ConfigError, match=r"law: of type Gaussian: not a distribution of people; write UserMeans"
     ):
         best_cap(MEAN, Gaussian(), 1000, PureDP(1.0))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="n: 0: not a number of people; give 1 or more"):

@@ -52,8 +52,8 @@ def test_the_extra_values_of_known_releases() -> None:
     np.testing.assert_array_equal(values["width"], np.resize([1.5, 2.5, 2.4, np.inf, np.inf], 200))
     usual = 2 * 1.6448536269514722 * math.sqrt(LAW.variance / 40)
     np.testing.assert_allclose(values["width_ratio"], values["width"] / usual, rtol=1e-12)
-    # The target, 0.5, is at an end of the first two: it is in them.
-    np.testing.assert_array_equal(values["missed"], np.resize([0.0, 0, 1, 0, 1], 200))
+    # The target, 0.5, is at an end of the first two: it is in them. The last declares failure.
+    np.testing.assert_array_equal(values["missed"], np.resize([0.0, 0, 1, 0, 0], 200))
     np.testing.assert_array_equal(values["promise"], np.resize([2.0, 0.0, 4.0, 12.0, np.inf], 200))
     # N(0, 2) and N(-2.5, 2) beside N(0.5, 2): the densities cross half-way between the means.
     # Against N(0.5, 1), crossing at +-c: 2 Phi(c) - 2 Phi(c/2) with c = sqrt(8/3 ln 2).

@@ -208,7 +208,8 @@ def test_an_estimator_that_a_pattern_matches_runs_where_it_can() -> None:
             cells(chosen)
         assert str(caught.value) == (
             "sweep.parts.p.budgets: ZCDP(rho=0.5, neighbours='replace'): the estimator clip_l2 "
-            "cannot honour the notion 'zcdp'; it supports: pure, for neighbours: replace"
+            "cannot honour the notion 'zcdp'; it supports: pure, for neighbours: replace; "
+            "mechanism='l2': not available under zcdp, gdp, approx"
         )
 
 

@@ -172,7 +172,7 @@ def test_what_delta_costs() -> None:
     bounds = [rotation_bound(n, d, 2, ApproxDP(0.1, delta)) for delta in (1e-15, 1e-9, 1e-5, 1e-2)]
     assert all(a >= b for a, b in itertools.pairwise(bounds))
     assert bounds[0] == pytest.approx(bounds[1], rel=0.01)
-    large = [rotation_bound(10**9, d, 2, ApproxDP(0.1, delta)) for delta in (1e-4, 1e-2)]
+    large = [rotation_bound(10**9, d, 2, ApproxDP(1e-5, delta)) for delta in (1e-4, 1e-2)]
     assert large[1] / large[0] == pytest.approx(0.1, rel=0.02)
     assert bounds[0] <= rotation_bound(n, d, 2, PureDP(0.1)) <= 1.2 * bounds[0]
     normal = [gaussian_rotation_bound(10**8, d, ApproxDP(0.1, x)) for x in (1e-15, 1e-9, 0.5)]
