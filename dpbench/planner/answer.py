@@ -150,7 +150,7 @@ class ReleasePlan:
                 clip = self.problem.scale_clip(self.clip, ratio)
                 reached = (clip[1] - clip[0]) / (self.clip[1] - self.clip[0])
                 is_cut = abs(reached / ratio - 1) > CUT_TOLERANCE
-                named_clips[f"{reached:.3g} times as wide" if is_cut else name] = clip
+                named_clips[f"{reached:.3g}x as wide" if is_cut else name] = clip
         if isinstance(self.problem, KnownDistribution) and not isinstance(
             self.problem, BoundedRecords
         ):
@@ -158,7 +158,7 @@ class ReleasePlan:
             if np.isfinite(sd):
                 low, high = (self._clip_to_bounds(end + sd) for end in self.clip)
                 is_cut = (low, high) != tuple(end + sd for end in self.clip)
-                named_clips["one sd higher, cut" if is_cut else "one sd higher"] = low, high
+                named_clips["sd higher, cut" if is_cut else "one sd higher"] = low, high
             if np.all(np.isfinite(ends)) and ends != self.clip:
                 named_clips["the bounds"] = ends
         priority = sorted(named_clips, key=lambda name: name not in ("best", "the bounds"))

@@ -145,7 +145,8 @@ def test_a_label_with_values_is_a_label() -> None:
 
 def test_a_study_that_is_no_mapping_or_has_too_little() -> None:
     for given in (None, 3, [1]):
-        assert refused(given) == f"sweep: {given!r}: not a mapping; write {{KEY: VALUE}}"
+        told = "of type list" if isinstance(given, list) else repr(given)
+        assert refused(given) == f"sweep: {told}: not a mapping; write {{KEY: VALUE}}"
     for key in ("families", "estimators", "budgets", "parts"):
         spec = {name: one for name, one in TINY.items() if name != key}
         assert refused(spec) == f"sweep.{key}: this key is required"

@@ -108,7 +108,7 @@ def test_report_changes_nothing_but_what_is_reported(steps: list[Step]) -> None:
         assert estimate.interval is not None
         low, high = estimate.interval
         np.testing.assert_allclose(high - low, 2 * widths[report or 3], rtol=1e-12)
-        np.testing.assert_allclose(high + low, 2 * step.released, rtol=1e-12)
+        np.testing.assert_allclose(high + low, 2 * (centre + step.released), rtol=1e-12)
     for report in (0, 4):
         with pytest.raises(ValueError, match="report"):
             ShrinkingIntervals(**options, reported_round=report)

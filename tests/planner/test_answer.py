@@ -64,3 +64,16 @@ def test_equal_clips_are_listed_once() -> None:
     made = dpbench.plan(n=500, epsilon=1, lower=0, upper=120, law=law)
     assert made.problem.scale_clip(made.clip, 2) == (0, 120)
     assert list(made.clips) == ["best", "half as wide", "one sd higher", "the bounds"]
+
+
+def test_a_clip_that_is_cut_is_named_by_its_own_width() -> None:
+    made = dpbench.plan(
+        n=2000, epsilon=1, law={"kind": "log_normal", "scale": 50}, lower=0, upper=300
+    )
+    width = made.clip[1] - made.clip[0]
+    low, high = made.clips["half as wide"]
+    assert (high - low) / width == pytest.approx(0.5, rel=0.01)
+    (cut,) = (name for name in made.clips if name.endswith("x as wide"))
+    low, high = made.clips[cut]
+    assert (high - low) / width == pytest.approx(float(cut.split("x")[0]), rel=0.01)
+    assert {"twice as wide", "one sd higher"}.isdisjoint(made.clips)

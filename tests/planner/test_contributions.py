@@ -35,5 +35,5 @@ def test_a_law_without_a_known_error_is_refused() -> None:
         ConfigError, match=r"law: of type Gaussian: not a distribution of people; write UserMeans"
     ):
         best_cap(MEAN, Gaussian(), 1000, PureDP(1.0))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="n: 0: not a number of people; give 1 or more"):
+    with pytest.raises(ConfigError, match="n: 0: too small; write at least 1"):
         best_cap(MEAN, PEOPLE, 0, PureDP(1.0))
