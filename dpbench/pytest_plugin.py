@@ -248,7 +248,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     settings = parent.config.stash.get(SETTINGS, None)
     if settings is None and file_path.suffix == ".parquet":
         source, table = _find_table([file_path.parent])  # the root lies above the project
-        settings = source and _merge_settings(parent.config, source.parent, table)
+        settings = _merge_settings(parent.config, source.parent, table) if source else None
         if settings is not None and settings.baseline == file_path:
             parent.config.stash[SETTINGS] = settings
     if settings is None or file_path != settings.baseline:

@@ -48,6 +48,9 @@ ELSEWHERE = {
 }
 # Tests of a module that are apart from those of its name, and the module.
 APART = {
+    "test_arguments.py": "errors.py",
+    "samples/test_row_independence.py": "samples/dense.py",
+    "theory/bounds/test_extreme_budgets.py": "theory/bounds/record_information.py",
     "estimators/test_scales.py": "registry.py",
     "theory/exact/test_scales.py": "theory/exact/value.py",
     "analysis/test_search.py": "analysis/smallest_n.py",

@@ -163,7 +163,8 @@ ERRORS = {
         lambda: noise(lambda s: np.log(s) / np.log(FIRST)), MOST, NOTHING, MOST | {"range"}, NOTHING
     ),
     "half of the budget lost": Found(half_of_the_budget, EVERY, NOTHING, EVERY, NOTHING),
-    "sensitivity of add/remove": Found(add_remove, EVERY, EVERY, NOTHING, EVERY),
+    # A range declares failure before it is often wrong, so that less noise shows in no error.
+    "sensitivity of add/remove": Found(add_remove, EVERY, EVERY, NOTHING, EVERY - {"range"}),
     "one noise for all coordinates": Found(reused, {"vector"}, {"vector"}, NOTHING, {"vector"}),
 }
 
@@ -178,7 +179,7 @@ def run() -> tuple[set[str], pd.DataFrame]:
 def pairs() -> Iterator[tuple[str, Estimator, Pair]]:
     """For each estimator one or two that tell most: a record goes from one end to the other."""
     n, far = 20, 1e6
-    halves = np.where(np.arange(n) % 2 == 0, -far, far)
+    halves = np.where(np.arange(5 * n) % 2 == 0, -far, far)  # with n records it declares failure
     axis, diagonal = np.eye(3)[0], np.full(3, 3**-0.5)
     data: dict[str, list[tuple[Any, Any]]] = {
         "binary": [(np.zeros(n), 1.0)], "minimax": [(np.full(n, -far), far)],
