@@ -346,9 +346,9 @@ def test_errors_up_to_1e300_leave_the_frame(
 ) -> None:
     """A search that went astray, failures, and an exact answer beside them."""
     summary = numbers.summary.copy()
-    at = summary.index[summary["estimator"].isin(["histogram_radius1e+300", "minimax"])]
+    at = summary.index[summary["estimator"].isin(["histogram_radius1e+30", "minimax"])]
     summary.loc[at[::2], ["q90", "q90_high", "private_q90"]] = 1e300
-    failed = summary.index[summary["estimator"] == "histogram_radius1e+300"][1::4]
+    failed = summary.index[summary["estimator"] == "histogram_radius1e+30"][1::4]
     summary.loc[failed, ["q90", "q90_high"]] = np.inf
     summary.loc[summary.index[summary["estimator"] == "mean"][0], ["q90", "q90_low"]] = 0.0
     wild = dataclasses.replace(numbers, summary=summary)

@@ -79,7 +79,7 @@ STUDY: dict[str, Any] = {
         "buckets": {"families": "standard", "estimators": [*OF_BUCKETS], "budgets": "one",
                     "n": [1200], "trials": 1500},
         "grid": {"families": "rare", "estimators": "cover", "budgets": "tenth",
-                 "n": [2000], "trials": 150},
+                 "n": [5000], "trials": 150},
         "outliers": {"families": "outliers", "estimators": "core", "budgets": "approx",
                      "n": [400], "trials": 400},
         "printed": {"families": "pair", "estimators": "printed", "budgets": "pure",
@@ -93,7 +93,7 @@ STUDY: dict[str, Any] = {
         "mode": {"theorem": "exact_mean_error", "exact": 1.232, "estimators": "mode"},
         "votes": {"theorem": "exact_mean_error", "estimators": "test"},
         # as in the sweep heavy_tail_cover
-        "cover": {"theorem": "exact_mean_error", "exact": 0.894, "estimators": "cover"},
+        "cover": {"theorem": "exact_mean_error", "exact": 0.358, "estimators": "cover"},
         "printed": {"theorem": "exact_error", "estimators": "printed"},
     },
 }  # fmt: skip
@@ -142,7 +142,9 @@ EVERY = {*STUDY["estimators"]}
 ERRORS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], set[str]]] = {
     "nothing": (contextlib.nullcontext, set()),
     "noise doubled": (lambda: noise_times(2.0), EVERY),
-    "noise halved": (lambda: noise_times(0.5), EVERY),
+    # At the fewest records of a cover the grid matters as much as the noise, so that half of the
+    # noise changes the error by 12% only.
+    "noise halved": (lambda: noise_times(0.5), EVERY - {"cover"}),
     "a wider clip": (
         wide,
         EVERY - {"binary", "buckets", "l2", "test", "descent", *OF_BUCKETS, *REGRESSIONS},
