@@ -165,7 +165,7 @@ ERRORS = {
         lambda: noise(lambda s: np.log(s) / np.log(FIRST)),
         MOST,
         {"range"},
-        MOST | {"range"},
+        MOST,
         NOTHING,
     ),
     "half of the budget lost": Found(half_of_the_budget, EVERY, NOTHING, EVERY, NOTHING),
