@@ -278,6 +278,47 @@ def test_without_the_option_nothing_is_imported(
     assert hasattr(module, "pytest_addoption")
 
 
+CLIP, NOISE = "np.clip(x, 0, 1)", "rng.laplace(scale=1 / (len(x) * budget.epsilon))"
+FAULTS = {  # table of docs/howto/accuracy.md
+    "no clip": (CLIP, "x"),
+    "no clip above 1": (CLIP, "np.clip(x, 0, None)"),
+    "no clip below 0": (CLIP, "np.clip(x, None, 1)"),
+    "clip at [0.02, 1.02]": (CLIP, "np.clip(x, 0.02, 1.02)"),
+    "clip after the noise": (
+        f"clipped.mean() + {NOISE}",
+        f"np.clip(clipped.mean() + {NOISE}, 0, 1)",
+    ),
+    "no noise": (NOISE, "0.0"),
+    **{
+        f"noise times {times}": (NOISE, f"{times} * {NOISE}")
+        for times in ("1.1", "0.9", "0.5", "1.41")
+    },
+    "noise for n + 1 records": ("len(x)", "(len(x) + 1)"),
+}
+
+
+@pytest.mark.slow
+def test_the_page_says_which_faults_each_row_sees(repository: pytest.Pytester) -> None:
+    page = (ROOT / "docs/howto/accuracy.md").read_text("utf-8").partition("| fault |")[2]
+    header, _, *table = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.partition("\n\n")[0].splitlines()
+    )
+    stated = {
+        fault: {row for row, cell in zip(header, cells, strict=True) if cell}
+        for fault, *cells in table
+    }
+    few_trials(1000)
+    inline(repository, update=True).assert_outcomes(passed=3)
+    text, found = MINE.read_text(), {}
+    for fault, (old, new) in FAULTS.items():
+        change(old, new)
+        told = [line for line in inline(repository).outlines if line.startswith("FAILED")]
+        found[fault] = {row for row in header if any(f" on {row}, " in line for line in told)}
+        MINE.write_text(text)
+    assert found == stated
+
+
 def test_trials_show_a_loss_of_five_per_cent_without_a_seed(repository: pytest.Pytester) -> None:
     """Check the trials that the sweep and the command recommend, 70000.
 
