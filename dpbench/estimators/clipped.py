@@ -294,6 +294,12 @@ class CoordinateWise(Estimator):
     def most_records(self) -> int | None:
         return self.base.most_records  # type: ignore[no-any-return]
 
+    def least_records(self, d: int, budget: Budget) -> int:
+        return self.base.least_records(1, budget.fraction(1 / d))  # type: ignore[no-any-return]
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        return self.base.working_records(1, budget.fraction(1 / d))  # type: ignore[no-any-return]
+
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         return self.base.assumptions(n, 1)  # type: ignore[no-any-return]
 

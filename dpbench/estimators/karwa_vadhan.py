@@ -226,6 +226,9 @@ class KarwaVadhanGaussian(NeedsRadius):
         value, before = (np.where(failed, np.nan, v) for v in (mean.value, mean.before_noise))
         return Estimate(value, before, scale=scale)
 
+    def least_records(self, d: int, budget: Budget) -> int:
+        return 1 if self.sigma is not None else 2  # a pair
+
     @property
     def _allowed(self) -> float:
         """Largest acceptable probability that one histogram releases a wrong bin."""

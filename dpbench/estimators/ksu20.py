@@ -21,7 +21,7 @@ from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import best_clip
 from dpbench.estimators.moment_bins import MISS, MomentBins
 from dpbench.privacy import ApproxDP, Budget, Ledger, PureDP
-from dpbench.privacy.histogram import audit_pairs, private_mode_bin, smallest_passing
+from dpbench.privacy.histogram import audit_pairs, smallest_passing
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, MomentScale, Probability, validated
 from dpbench.samples import Bins, Sample
@@ -176,8 +176,8 @@ class _BinBasedEstimator(NeedsRadius):
 
     def _fullest_bin(self, sample: Sample, alpha: float, ledger: Ledger) -> Floats:
         """Release the left end of the fullest bin, NaN if it may be wrong; spend the ledger."""
-        held, _, miss = self._moment_bins(alpha).lead(sample.n, ledger.budget, self._wrong_bin)
-        return private_mode_bin(sample, self.bins(alpha)[0], ledger, held=held, miss=miss)
+        bins, miss = self.bins(alpha)[0], self._wrong_bin
+        return self._moment_bins(alpha).fullest(sample, bins, ledger, miss)
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         spread = MomentSpread(self.k, self.scale)

@@ -216,7 +216,7 @@ class KSU20BallMean(NeedsRadius):
             return 1
         if isinstance(budget, ApproxDP) and self.radius is not None:
             budget = GDP.within(budget)
-        return 2 * self._coordinate_estimator(d).working_records(1, budget.fraction(1 / d))
+        return 2 * self._coordinate_estimator(d).working_records(1, budget.fraction(1 / d)) - 1
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         spread = MomentSpread(self.k, self.scale)

@@ -550,7 +550,7 @@ class KSU20TournamentMean(Estimator):
 
     def working_records(self, d: int, budget: Budget) -> int:
         alpha = self.alpha or ksu20.LARGEST_ALPHA[self.constants]
-        return int(self._records_to_locate(alpha, d, budget))
+        return int(self._records_to_locate(alpha, d, budget)) - 1  # half of an odd n is rounded up
 
     def accuracy(self, n: int, d: int, budget: Budget) -> float:
         """Return the error alpha that the estimator seeks with n records of d coordinates.

@@ -19,9 +19,17 @@ largest count of a right bin.
 5. The probability of a wrong bin is at most miss/2 (or n p) plus the bound of step 4.
 
 In a stability-based histogram only the occupied wrong bins count, at most b. The fullest right bin
-also has to pass the threshold t. With fewer records than `MomentBins.records` it usually releases
-nothing: a bin with c < t records passes with probability e^(-(t - c)/scale)/2. This is what holds
-without a bound on mu.
+also has to pass the threshold t. This is what holds without a bound on mu.
+
+6. A bin with c <= t records passes the threshold with probability e^(-(t - c)/scale)/2. This is
+   convex in c, and at most delta for c = 1. N <= t strays occupy at most N wrong bins. So some
+   wrong bin passes with probability at most N delta + e^(-(t - N)/scale)/2.
+7. Let h(N) be the smaller of this bound and of step 4 with b = N, and 1 if N exceeds t and
+   (n - N)/J. h grows with N. Let b_i be a quantile that N exceeds with probability at most t_i, for
+   1 = t_0 > t_1 > ... > t_l. Then E h(N) <= sum over i >= 1 of (t_(i-1) - t_i) h(b_i), plus t_l.
+
+With fewer records than `MomentBins.records`, no right bin may pass the threshold. Nothing is
+released either if the bound of step 7 is too large, because delta or epsilon is large.
 """
 
 from __future__ import annotations
@@ -33,17 +41,22 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import bdtrik
 
-from dpbench.privacy import ApproxDP, Budget
+from dpbench.arrays import Floats
+from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.histogram import (
     L1,
+    no_bin_probability,
     noise_on_all_bins,
+    private_mode_bin,
     stability_threshold,
     wrong_bin_probability,
 )
+from dpbench.samples import Bins, Sample
 
 __all__ = ["MISS", "Lead", "MomentBins"]
 
 MISS = 0.1  # largest probability of a wrong bin, unless an estimator has another one
+TAILS = 0.95 ** np.arange(500)  # probabilities t_i of step 7
 MAX_RECORDS = 1e18  # upper end of the search for a number of records
 
 
@@ -103,6 +116,36 @@ class MomentBins:
         held = (n - strays) / self.touched
         one = float(wrong_bin_probability(budget, 1, max(held - strays, 0.0)))
         return Lead(held, strays, miss / 2 - one)
+
+    def fullest(self, sample: Sample, bins: Bins, ledger: Ledger, miss: float) -> Floats:
+        """Release the left end of the fullest of some bins, (trials,); spend the ledger.
+
+        The left end is NaN if a wrong bin might be released with a probability above `miss`.
+        """
+        budget = ledger.budget
+        held, strays, left_over = self.lead(sample.n, budget, miss)
+        left = private_mode_bin(sample, bins, ledger, held=held, miss=left_over)
+        if noise_on_all_bins(budget, self.number, held, left_over):
+            return left  # NaN already, if a wrong bin is too likely
+        assert isinstance(budget, ApproxDP)
+        wrong = wrong_bin_probability(budget, min(strays, self.number - 1), held)
+        if wrong <= left_over or self._wrong_passes(sample.n, budget) <= miss:
+            return left
+        return np.full_like(left, np.nan)
+
+    def _wrong_passes(self, n: int, budget: ApproxDP) -> float:
+        """Return the bound of step 7 on a wrong bin from a stability-based histogram."""
+        from scipy.stats import binom  # a slow import
+
+        strays = binom.ppf(1 - TAILS[1:], n, self.stray)
+        held = (n - strays) / self.touched
+        beaten = wrong_bin_probability(budget, np.minimum(strays, self.number - 1), held)
+        beaten = beaten + wrong_bin_probability(budget, 1, held - strays)
+        beaten = np.where(held < strays, 1.0, beaten)
+        passing = strays * budget.delta + 1 - no_bin_probability(budget, strays)
+        passing = np.where(strays > stability_threshold(budget), 1.0, passing)
+        each = np.where(strays > 0, np.minimum(np.minimum(beaten, passing), 1.0), 0.0)
+        return float(-np.diff(TAILS) @ each + TAILS[-1])
 
     def works(self, lead: Lead, budget: Budget) -> bool:
         """Return whether a right bin is released, except with the allowed probability."""

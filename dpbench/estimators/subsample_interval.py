@@ -170,6 +170,10 @@ class SubsampleInterval(Estimator):
         part = budget if self._base_is_private else NonPrivate()
         return int(self.parts * self.base.least_records(d, part))
 
+    def working_records(self, d: int, budget: Budget) -> int:
+        part = budget if self._base_is_private else NonPrivate()
+        return int(self.parts * self.base.working_records(d, part))
+
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         assumed = list(self.base.assumptions(max(1, n // self.parts), d))
         if self.lower is not None and self.upper is not None:

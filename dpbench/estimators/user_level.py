@@ -66,7 +66,7 @@ from dpbench.estimators.contributions import release_ratio
 from dpbench.estimators.heavy_tailed import best_clip
 from dpbench.estimators.moment_bins import MISS, MomentBins
 from dpbench.privacy import Budget, Ledger
-from dpbench.privacy.histogram import audit_pairs, private_mode_bin
+from dpbench.privacy.histogram import audit_pairs
 from dpbench.privacy.neighbours import Pair
 from dpbench.registry import MomentOrder, MomentScale, Probability, Radius, validated
 from dpbench.samples import Bins, PeopleSample, Sample
@@ -224,9 +224,7 @@ class UserLevelMean(Estimator):
         n = self.count_averaged(data.n, ledger.budget)
         coarse, fine = ledger.parallel(2)
         first, others = data.split([data.n - n, n], ledger.rng)
-        held, _, miss = self._moment_bins.lead(first.n, coarse.budget, MISS)
-        left = private_mode_bin(first, self._bins, coarse, held=held, miss=miss)
-        middle = left + self._half_bin
+        middle = self._moment_bins.fullest(first, self._bins, coarse, MISS) + self._half_bin
         half_width = self.half_width(n, ledger.budget)
         if self.cap is None or not isinstance(others, PeopleSample):
             return noisy_clipped_mean(others, middle, half_width, fine)

@@ -40,6 +40,7 @@ __all__ = [
     "audit_pairs",
     "failure_probability",
     "largest_noise",
+    "no_bin_probability",
     "noise_on_all_bins",
     "overtaking_probability",
     "private_mode_bin",
@@ -151,7 +152,7 @@ def noise_on_all_bins(
     wrong = wrong_bin_probability(budget, np.asarray(number, dtype=float) - 1, held)
     if not isinstance(budget, ApproxDP):
         return np.ones(wrong.shape, dtype=bool)
-    nothing = _no_bin_probability(budget, held)
+    nothing = no_bin_probability(budget, held)
     return np.asarray((wrong <= miss) & (wrong < nothing) & (nothing > NEGLIGIBLE_MISS))
 
 
@@ -163,7 +164,7 @@ def failure_probability(budget: Budget, number: float | Floats, held: float | Fl
     """
     wrong = wrong_bin_probability(budget, np.asarray(number, dtype=float) - 1, held)
     if isinstance(budget, ApproxDP):
-        return np.minimum(wrong, _no_bin_probability(budget, held))
+        return np.minimum(wrong, no_bin_probability(budget, held))
     return wrong
 
 
@@ -179,7 +180,7 @@ def smallest_passing(fails: Callable[[int], bool]) -> int:
     return high
 
 
-def _no_bin_probability(budget: ApproxDP, held: float | Floats) -> Floats:
+def no_bin_probability(budget: ApproxDP, held: float | Floats) -> Floats:
     """Return the probability that a stability-based histogram does not release one given bin."""
     above = np.asarray(held, dtype=float) - stability_threshold(budget)
     far = np.exp(-np.abs(above) * (budget.pure_epsilon / L1)) / 2

@@ -11,7 +11,14 @@ import pytest
 from scipy import stats
 
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import Estimate, KSU20Mean, KSU20RangeEstimate, TunedClippedMean, ksu20
+from dpbench.estimators import (
+    Estimate,
+    KSU20Mean,
+    KSU20RangeEstimate,
+    TunedClippedMean,
+    ksu20,
+    moment_bins,
+)
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.estimators.ksu20 import Constants
@@ -50,7 +57,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
         recorded.means.append((sample, centre, half, ledger, mean))
         return mean
 
-    monkeypatch.setattr(ksu20, "private_mode_bin", spy_fullest)
+    monkeypatch.setattr(moment_bins, "private_mode_bin", spy_fullest)
     monkeypatch.setattr(ksu20, "noisy_clipped_mean", spy_noisy)
     return recorded
 
@@ -160,7 +167,7 @@ def test_a_group_that_releases_nothing_is_infinitely_wrong(
     assert m == 139
     left = np.where(np.arange(m) < missing, np.nan, -10 / 0.05)
     monkeypatch.setattr(
-        ksu20, "private_mode_bin", lambda sample, bins, ledger, **_: np.tile(left, 3)
+        moment_bins, "private_mode_bin", lambda sample, bins, ledger, **_: np.tile(left, 3)
     )
     values = np.concatenate([np.zeros((3, m)), np.tile(np.arange(m) + 0.0, (3, 1))], axis=1)
     estimate = run(estimator, DenseSample(values), PureDP(1e6))

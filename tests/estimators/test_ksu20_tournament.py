@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from dpbench.distributions.sparse import ProductTwoPoint
-from dpbench.estimators import Estimate, ksu20, ksu20_tournament
+from dpbench.estimators import Estimate, ksu20, ksu20_tournament, moment_bins
 from dpbench.estimators.ksu20_tournament import Cover, KSU20TournamentMean, Records, scores
 from dpbench.privacy import Ledger, PureDP
 from dpbench.privacy.histogram import private_mode_bin
@@ -209,7 +209,7 @@ def test_the_choice(monkeypatch: pytest.MonkeyPatch, epsilon: float, d: int, gro
 def test_the_steps_and_what_they_pay(monkeypatch: pytest.MonkeyPatch, d: int, n: int) -> None:
     coarse = mock.Mock(wraps=private_mode_bin)
     fine = mock.Mock(wraps=scores)
-    monkeypatch.setattr(ksu20, "private_mode_bin", coarse)
+    monkeypatch.setattr(moment_bins, "private_mode_bin", coarse)
     monkeypatch.setattr(ksu20_tournament, "scores", fine)
     values = np.random.default_rng(8).standard_normal((2, n, d))
     estimator = KSU20TournamentMean(k=3, scale=1, radius=5.0, alpha=0.5, groups=3)
