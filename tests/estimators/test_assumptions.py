@@ -198,3 +198,13 @@ def test_every_kind_states_what_it_assumes() -> None:
         }
         for name in required & set(parameters):
             assert name in listing.assumes, f"{kind} does not say what {name} assumes"
+
+
+def test_rounded_gaussians_give_no_alarm() -> None:
+    """Where the smaller of two differences is 0 by rounding, it is no bound on sigma."""
+    shape = GaussianShape()
+    assert shape.contradiction(np.array([[0.3], [0.3], [1.0], [2.5], [0.1]])) is None
+    rng = np.random.default_rng(2)
+    for n in (4, 5, 6, 9):
+        rows = rng.standard_normal((500, n, 1)).round(1)
+        assert all(shape.contradiction(row) is None for row in rows)
