@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -47,6 +48,7 @@ from dpbench.privacy.histogram import (
     L1,
     no_bin_probability,
     noise_on_all_bins,
+    noise_scale,
     private_mode_bin,
     stability_threshold,
     wrong_bin_probability,
@@ -162,13 +164,19 @@ class MomentBins:
 
         Under (epsilon, delta) a right bin is also released, except with this probability.
         """
+        return _search_records(self, budget, miss, noise_scale(budget))
 
-        def first(few: bool) -> float:
-            return _smallest(lambda n: self.works(self._lead(n, budget, miss, few), budget))
 
-        # Without a stray the bound is smaller. It applies to n p <= miss/2 only.
-        needed = first(few=False)
-        return needed if needed * self.stray > miss / 2 else first(few=True)
+@lru_cache(maxsize=10_000)  # because exact values of many rows share a histogram
+def _search_records(bins: MomentBins, budget: Budget, miss: float, _: object) -> float:
+    """Return `MomentBins.records`; the last argument is the noise that a factor may change."""
+
+    def first(few: bool) -> float:
+        return _smallest(lambda n: bins.works(bins._lead(n, budget, miss, few), budget))
+
+    # Without a stray the bound is smaller. It applies to n p <= miss/2 only.
+    needed = first(few=False)
+    return needed if needed * bins.stray > miss / 2 else first(few=True)
 
 
 def _smallest(works: Callable[[float], bool]) -> float:

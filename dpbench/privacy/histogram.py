@@ -42,6 +42,7 @@ __all__ = [
     "largest_noise",
     "no_bin_probability",
     "noise_on_all_bins",
+    "noise_scale",
     "overtaking_probability",
     "private_mode_bin",
     "smallest_passing",
@@ -149,9 +150,9 @@ def noise_on_all_bins(
     -------
     ndarray of bool, in the broadcast shape of `number` and `held`
     """
-    wrong = wrong_bin_probability(budget, np.asarray(number, dtype=float) - 1, held)
     if not isinstance(budget, ApproxDP):
-        return np.ones(wrong.shape, dtype=bool)
+        return np.ones(np.broadcast_shapes(np.shape(number), np.shape(held)), dtype=bool)
+    wrong = wrong_bin_probability(budget, np.asarray(number, dtype=float) - 1, held)
     nothing = no_bin_probability(budget, held)
     return np.asarray((wrong <= miss) & (wrong < nothing) & (nothing > NEGLIGIBLE_MISS))
 
@@ -204,7 +205,7 @@ def wrong_bin_probability(budget: Budget, wrong: float | Floats, lead: float | F
     stability-based histogram releases no empty bin, so that there only occupied bins count as
     wrong bins.
     """
-    scale, gaussian = _noise_scale(budget)
+    scale, gaussian = noise_scale(budget)
     lead = np.asarray(lead, dtype=float)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # no wrong bin; no noise
         log_wrong = np.log(np.asarray(wrong, dtype=float))
@@ -230,7 +231,7 @@ def overtaking_probability(budget: Budget, n: float, right: float, wrong: Floats
     The right side falls with `right` and grows with w_j. The smallest value over a grid of theta is
     returned, so that the bound holds whatever the grid.
     """
-    scale, gaussian = _noise_scale(budget)
+    scale, gaussian = noise_scale(budget)
     steps = np.geomspace(1e-3, 1.0, 80)
     ends = np.minimum(12.0, 1 / scale) if scale else 12.0
     theta = np.concatenate([ends * steps, ends * (1 - steps[:-1])])
@@ -247,7 +248,7 @@ def overtaking_probability(budget: Budget, n: float, right: float, wrong: Floats
     return np.asarray(np.exp(np.minimum(n * each + log_moment, 0.0).min(axis=-1)))
 
 
-def _noise_scale(budget: Budget) -> tuple[float, bool]:
+def noise_scale(budget: Budget) -> tuple[float, bool]:
     """Return the scale of a count's noise, and whether this is a Gaussian standard deviation."""
     added = _noise_budget(budget)
     gaussian = not isinstance(added, NonPrivate) and added.gaussian(L1, L2)

@@ -152,7 +152,7 @@ class DenseSample(Sample):
         size = min(self.n, *PROBE[1:], max(PROBE[0], self.n // PROBED))
         probe, cut = self.values[:, :: self.n // size][:, :size], int(TAIL * size) + 1
         ranks = min(cut, size - 1), max(size - 1 - cut, 0)
-        low, high = np.partition(probe, ranks, axis=1)[:, ranks].T
+        low, high = np.sort(probe, axis=1)[:, ranks].T  # faster than np.partition
         anchor = low / 2 + high / 2
         places, outside, first, seen = list[NDArray[np.intp]](), list[Floats](), 0, 0
 

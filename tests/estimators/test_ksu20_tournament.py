@@ -299,7 +299,7 @@ def test_the_records_that_an_error_asks_for(k: float, d: int, alpha: float) -> N
     assert reach == 4 * math.ceil(one.histogram_needs(1.0, PureDP(eps / d))) - 2
     n = int(reach)
     for records, released in ((n, True), (int(0.9 * n), False)):
-        rows = np.zeros((20, records, d))
+        rows = np.zeros((1, records, d))  # public numbers alone decide
         estimate = run(dataclasses.replace(estimator, alpha=0.5), rows, PureDP(eps))
         assert np.isfinite(estimate.value).all() == released
 

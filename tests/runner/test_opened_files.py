@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from tests.bench import MINE, Bench
 
-# What a plug-in may do with a file that nothing declares; {} is its name without suffix.
 PATH = "import pathlib; path = pathlib.Path('{}'); "
-READS = {
+READS = {  # what a plug-in may do with a file that nothing declares; {} is its name without suffix
     "data.txt": PATH + "value = value + float(path.read_text())",
     "conf/table.txt": "import numpy; value = value + numpy.loadtxt('{}')",
     "conf/part.py": "import importlib; value = value + importlib.import_module('pa' + 'rt').SHIFT",
@@ -18,23 +18,25 @@ READS = {
 }
 
 
-@pytest.mark.parametrize(("name", "jobs"), [*((name, 1) for name in READS), ("conf/part.py", 2)])
-def test_what_a_plug_in_reads_is_never_stale(bench: Bench, name: str, jobs: int) -> None:
-    """The numbers are those of a new run; a line names the file. A run without it is reused."""
-    file, found = bench.folder / name, list[dict[Any, Any]]()
-    bench.odd(READS[name].format(name))
-    for shift in ("0.0", "100.0"):
-        file.write_text(f"SHIFT = {shift}\n" if name.endswith(".py") else shift)
+def test_what_a_plug_in_reads_is_never_stale(bench: Bench) -> None:
+    """The numbers are those of a new run, after workers, too; a line names the files."""
+    files, found = [bench.folder / name for name in READS], list[dict[Any, Any]]()
+    bench.odd("; ".join(code.format(name) for name, code in READS.items()))
+    for unit, jobs in ((0, 1), (100, 2), (200, 1)):
+        for place, file in enumerate(files):  # each file's share of the sum shows
+            shift = f"{unit * 2**place}.0"
+            file.write_text(f"SHIFT = {shift}\n" if file.suffix == ".py" else shift)
         bench.forget()
-        argv = [*bench.argv(MINE, "trials=4"), f"n_jobs={jobs}"]
-        result = bench.command(MINE, "trials=4", f"n_jobs={jobs}") if jobs > 1 else bench.raw(*argv)
+        words = MINE, "trials=4", f"n_jobs={jobs}"
+        result = bench.command(*words) if jobs > 1 else bench.raw(*bench.argv(*words))
         assert result.code == 0, result
-        assert (str(file) in result.out) == bool(found), result.out
+        assert all((str(file) in result.out) == bool(found) for file in files), result.out
         assert bench.counts()[0] > 0
-        assert bench.manifest()["files_opened"] == [str(file)]
+        assert bench.manifest()["files_opened"] == sorted(map(str, files))
         found.append(bench.table().set_index("estimator")["q50"].to_dict())
-    assert found[1]["odd"] > found[0]["odd"] + 50
-    assert found[1]["mean"] == found[0]["mean"]
+    for before, after in itertools.pairwise(found):
+        assert after["odd"] == pytest.approx(before["odd"] + 1500, abs=50)
+        assert after["mean"] == before["mean"]
 
 
 def test_what_a_plug_in_reads_when_it_is_imported(bench: Bench) -> None:

@@ -51,7 +51,7 @@ STUDY: dict[str, Any] = {
                  "model": {"kind": "linear_model", "d": 3, "deviation": 0.3},
                  "outliers": {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 0.2,
                               "gap": 1e4},
-                 "rare": {"kind": "signed_two_point", "d": 2, "k": 2, "p": 0.1},
+                 "line": {"kind": "signed_two_point", "d": 1, "k": 2, "p": 0.1},
                  "pair": {"kind": "two_point", "p": 1e-4, "k": 2, "location": 0.3}},
     "estimators": {**NUMBERS, **VECTORS, **OF_BUCKETS, **REGRESSIONS,
                    "descent": DESCENT,
@@ -61,15 +61,18 @@ STUDY: dict[str, Any] = {
                    "printed": {"kind": "ksu20_mean", "scale": 1, "k": 2, "radius": 1,
                                "constants": "paper",
                                "alpha": 0.05}},
+    # With epsilon 0.3 and doubled noise the ball would declare failure. The cover is of a line,
+    # because in a plane its grid matters more than its noise.
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.3}, "zcdp": {"kind": "zcdp", "rho": 0.5},
                 "tenth": {"kind": "pure_dp", "epsilon": 0.1},
+                "double": {"kind": "pure_dp", "epsilon": 0.6},
                 "one": {"kind": "pure_dp", "epsilon": 1},
                 "approx": {"kind": "approx_dp", "epsilon": 1, "delta": 1e-6}},
     "parts": {
         "numbers": {"families": "normal", "estimators": [*NUMBERS], "budgets": "pure",
                     "n": [2000], "trials": 1200},
         "vectors": {"families": "vectors", "estimators": [f"{name}*" for name in VECTORS],
-                    "budgets": ["pure", "zcdp"], "n": [3000], "trials": 200},
+                    "budgets": ["double", "zcdp"], "n": [3000], "trials": 200},
         "descent": {"families": "normal", "estimators": "descent", "budgets": "zcdp",
                     "n": [2000], "trials": 1200},
         "regression": {"families": "model", "estimators": [*REGRESSIONS], "budgets": "zcdp",
@@ -78,8 +81,8 @@ STUDY: dict[str, Any] = {
                   "n": [200], "trials": 4000},
         "buckets": {"families": "standard", "estimators": [*OF_BUCKETS], "budgets": "one",
                     "n": [1200], "trials": 1500},
-        "grid": {"families": "rare", "estimators": "cover", "budgets": "tenth",
-                 "n": [5000], "trials": 150},
+        "grid": {"families": "line", "estimators": "cover", "budgets": "tenth",
+                 "n": [4500], "trials": 2000},
         "outliers": {"families": "outliers", "estimators": "core", "budgets": "approx",
                      "n": [400], "trials": 400},
         "printed": {"families": "pair", "estimators": "printed", "budgets": "pure",
@@ -92,8 +95,8 @@ STUDY: dict[str, Any] = {
         "median": {"theorem": "exact_noise", "exact": 0.0568, "estimators": "median"},
         "mode": {"theorem": "exact_mean_error", "exact": 1.232, "estimators": "mode"},
         "votes": {"theorem": "exact_mean_error", "estimators": "test"},
-        # as in the sweep heavy_tail_cover
-        "cover": {"theorem": "exact_mean_error", "exact": 0.358, "estimators": "cover"},
+        # 20,000 trials with another seed; the standard error is 0.0008
+        "cover": {"theorem": "exact_mean_error", "exact": 0.1169, "estimators": "cover"},
         "printed": {"theorem": "exact_error", "estimators": "printed"},
     },
 }  # fmt: skip
@@ -142,9 +145,7 @@ EVERY = {*STUDY["estimators"]}
 ERRORS: dict[str, tuple[Callable[[], contextlib.AbstractContextManager[None]], set[str]]] = {
     "nothing": (contextlib.nullcontext, set()),
     "noise doubled": (lambda: noise_times(2.0), EVERY),
-    # At the fewest records of a cover the grid matters as much as the noise, so that half of the
-    # noise changes the error by 12% only.
-    "noise halved": (lambda: noise_times(0.5), EVERY - {"cover"}),
+    "noise halved": (lambda: noise_times(0.5), EVERY),
     "a wider clip": (
         wide,
         EVERY - {"binary", "buckets", "l2", "test", "descent", *OF_BUCKETS, *REGRESSIONS},
