@@ -41,9 +41,11 @@ ADVICE = {
     "complex": "release the real and the imaginary part on their own",
     "struct": "give one field at a time",
     "void": "give one field at a time",
+    "record": "give one field at a time",
     "dictionary": "convert it, such as by astype(float), if its categories are numbers",
     "categor": "convert it, such as by astype(float), if its categories are numbers",
     "enum": "convert it, such as by cast(float), if its categories are numbers",
+    "run_end": "decode it, such as by pyarrow.compute.run_end_decode",
     "sparse": "make it dense, such as by .sparse.to_dense() or .toarray()",
     "timedelta": "divide it by a unit, such as one day",
     "duration": "divide it by a unit, such as one day",
@@ -55,8 +57,10 @@ ADVICE = {
     "byte": "decode it, and convert it to numbers, such as by pandas.to_numeric",
     "binary": "decode it, and convert it to numbers, such as by pandas.to_numeric",
     "list": "give rows of equal length, or one number for each record",
+    "array": "give rows of equal length, or one number for each record",
+    "memoryview": "convert it, such as by numpy.asarray",
     "lazyframe": "call its collect()",
-    "dict": "give a list of numbers, in the order of the records",
+    "mapping": "give a list of numbers, in the order of the records",
     "set": "give a list of numbers, in the order of the records",
 }
 
@@ -135,7 +139,9 @@ def _as_floats(data: Any, depth: int = 0) -> Floats:
         return np.stack(columns, axis=1) if columns else np.empty((0, 0))
     if (column := arrow_column(data)) is not None:
         return _read_arrow(column)
-    if isinstance(data, str | bytes | bytearray | memoryview | Mapping) or is_unordered(data):
+    if isinstance(data, Mapping):
+        raise _refuse_type(f"mapping {type(data).__name__}")
+    if isinstance(data, str | bytes | bytearray | memoryview) or is_unordered(data):
         raise _refuse_type(type(data).__name__)
     if hasattr(data, "toarray"):
         raise _refuse_type(f"sparse {type(data).__name__}")
@@ -283,8 +289,10 @@ def is_pandas(data: Any, *names: str) -> bool:
 def arrow_column(data: Any) -> Any:
     """Return a column of pyarrow, polars or another Arrow library as pyarrow's; None if it is none.
 
-    Tables are not columns.
+    Tables are not columns. The addresses in a column of Python objects of polars are none either.
     """
+    if str(getattr(data, "dtype", "")) == "Object":
+        return None
     streams, arrays = (hasattr(data, f"__arrow_c_{name}__") for name in ("stream", "array"))
     if not (streams or arrays):
         return None
