@@ -140,7 +140,11 @@ def person_rows(values: ArrayLike, persons: Iterable[Hashable], rng: np.random.G
     person = index_persons(persons)
     if person.shape != numbers.shape:
         raise ValueError("persons: there are more or fewer than records; give one for each record")
-    return arrange_by_person(numbers[:, None], person, rng)
+    sizes = np.bincount(person)
+    rows = np.zeros((sizes.size, 1 + sizes.max()))
+    rows[:, 0] = sizes
+    rows[:, 1:][np.arange(sizes.max()) < sizes[:, None]] = numbers[keep_records(person, rng)]
+    return rows
 
 
 def index_persons(persons: Iterable[Hashable], key: str = "persons") -> Ints:
@@ -150,37 +154,19 @@ def index_persons(persons: Iterable[Hashable], key: str = "persons") -> Ints:
     return np.array([rank[one] for one in identifiers], dtype=np.int64)[index]
 
 
-def arrange_by_person(
-    records: Floats, person: Ints, rng: np.random.Generator, cap: int | None = None
-) -> Floats:
-    """Arrange records as `person_rows` does, with at most `cap` records of each person.
+def keep_records(person: Ints, rng: np.random.Generator, cap: int | None = None) -> Ints:
+    """Return indices of records, person by person, in a random order of each person's records.
 
-    Parameters
-    ----------
-    records : ndarray of shape (records, k)
-        Records of k numbers.
-    person : ndarray of int, shape (records,)
-        Index of the person of each record, from 0; each person has a record.
-    rng : Generator
-        Source of the random order. It decides which records are kept.
-    cap : int, optional
-        Largest number of records to keep; by default all are kept.
-
-    Returns
-    -------
-    ndarray of shape (n, 1 + M k)
-        Number m of kept records of each person, the m records in a random order, then zeros. M is
-        the largest m.
+    Of each person the first `cap` are kept, or all (the default). `person` is the index of the
+    person of each record, from 0.
     """
     shuffled = rng.permutation(person.size)
     order = shuffled[np.argsort(person[shuffled], kind="stable")]
+    if cap is None:
+        return order
     sizes = np.bincount(person)
     place = np.arange(person.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    if cap is not None:
-        order, place, sizes = order[place < cap], place[place < cap], np.minimum(sizes, cap)
-    rows = np.zeros((sizes.size, sizes.max(), records.shape[1]))
-    rows[person[order], place] = records[order]
-    return np.column_stack([sizes, rows.reshape(sizes.size, -1)])
+    return order[place < cap]
 
 
 def people_in(sample: Sample) -> PeopleSample | None:
