@@ -12,7 +12,7 @@ from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.dense import DenseSample
 from dpbench.samples.labels import index_labels, sort_labels
-from dpbench.samples.records import read_numbers
+from dpbench.samples.records import cast_numbers, read_numbers
 
 __all__ = ["PeopleSample", "people_in", "person_rows"]
 
@@ -37,13 +37,15 @@ class PeopleSample(DenseSample):
     def __init__(
         self, records: ArrayLike, sizes: ArrayLike, starts: ArrayLike | None = None
     ) -> None:
-        self.sizes: Ints = np.asarray(sizes, dtype=np.int64)
+        self.sizes: Ints = _whole_numbers(sizes, "sizes")
         if self.sizes.ndim != 2 or not self.sizes.size or self.sizes.min() < 1:
             raise ValueError("sizes: expected (trials, n) numbers of records, each at least 1")
         if starts is None:
             starts = np.cumsum(self.sizes).reshape(self.sizes.shape) - self.sizes
-        self.starts: Ints = np.asarray(starts, dtype=np.int64)
-        self.flat: Floats = np.asarray(records, dtype=float)
+        self.starts: Ints = _whole_numbers(starts, "starts")
+        if self.starts.shape != self.sizes.shape or self.starts.min() < 0:
+            raise ValueError("starts: expected an index, at least 0, for each number in sizes")
+        self.flat: Floats = cast_numbers(records, "records")
         one_dataset = self.sizes.strides[0] == self.starts.strides[0] == 0
         self._distinct = slice(1) if one_dataset else slice(None)  # trials to compute
         if self.flat.size < (self.starts[self._distinct] + self.sizes[self._distinct]).max():
@@ -99,6 +101,14 @@ class PeopleSample(DenseSample):
 
     def half_squared_differences(self, rng: np.random.Generator) -> Any:
         return DenseSample(self.values).half_squared_differences(rng)
+
+
+def _whole_numbers(values: ArrayLike, key: str) -> Ints:
+    """Return an array of integers as int64; raise ValueError if its type is another."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{key}: of type {array.dtype}: not whole numbers; give integers")
+    return array.astype(np.int64, copy=False)
 
 
 def person_rows(values: ArrayLike, persons: Iterable[Hashable], rng: np.random.Generator) -> Floats:

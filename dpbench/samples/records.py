@@ -21,10 +21,11 @@ Messages never contain a value. They contain numbers of records only if n is pub
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import sys
-from collections.abc import Hashable, Iterable, Mapping, Reversible, Set, Sized
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Reversible, Set, Sized
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -33,7 +34,10 @@ import numpy as np
 
 from dpbench.arrays import Floats
 
-__all__ = ["arrow_column", "is_missing", "is_pandas", "is_unordered", "read_numbers", "table_of"]
+__all__ = [
+    "arrow_column", "cast_numbers", "is_missing", "is_pandas", "is_unordered", "read_numbers",
+    "table_of",
+]  # fmt: skip
 
 NUMBERS = (int, float, np.bool_, np.integer, np.floating, Decimal, Fraction)
 # What to do instead, by the first of these words that the name of a refused type contains.
@@ -105,7 +109,7 @@ def read_numbers(data: Any, key: str, *, vectors: bool = False, show_counts: boo
     ValueError
         If a value is no number, missing or infinite, there are no values, or the shape is wrong.
     """
-    try:
+    with _refusals(key, show_counts):
         array = _as_floats(data)
         shape = "(n,) or (n, d)" if vectors else "(n,)"
         if array.ndim not in (1, 1 + vectors):
@@ -117,10 +121,25 @@ def read_numbers(data: Any, key: str, *, vectors: bool = False, show_counts: boo
             what = "missing" if nan else "infinite or above the largest float64"
             advice = "fill them with a public constant (a dropped record changes n)"
             raise _RefusedError(what, advice, (nan or int(np.count_nonzero(~finite)), array.size))
+    return array
+
+
+def cast_numbers(data: Any, key: str) -> Floats:
+    """Return numbers of any shape as float64, with NaN for missing values; see `read_numbers`."""
+    if type(data) is np.ndarray and data.dtype == np.float64:
+        return data
+    with _refusals(key, show_counts=True):
+        return _as_floats(data)
+
+
+@contextlib.contextmanager
+def _refusals(key: str, show_counts: bool) -> Iterator[None]:
+    """Raise ValueError with a key if values are refused inside this context."""
+    try:
+        yield
     except _RefusedError as refusal:
         # Without `from None` a traceback might print the values of another library's error.
         raise ValueError(f"{key}: {refusal.text(show_counts)}") from None
-    return array
 
 
 def _as_floats(data: Any, depth: int = 0) -> Floats:

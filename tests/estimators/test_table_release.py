@@ -132,7 +132,7 @@ def test_a_name_of_an_end_is_refused_before_noise(by: str) -> None:
     """The column of groups becomes a column, too, if the index is reset."""
     clipped = ClippedMean(lower=0, upper=100)
     frame = PEOPLE.assign(age_low=PEOPLE["age"] if by == "region" else PEOPLE["region"])
-    columns = {"age": KarwaVadhanInterval(radius=100, sigma=30)}
+    columns: dict[str, Any] = {"age": KarwaVadhanInterval(radius=100, sigma=30)}
     columns |= {"age_low": clipped} if by == "region" else {}
     state = rng()
     before = state.bit_generator.state

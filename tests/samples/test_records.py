@@ -37,7 +37,7 @@ from dpbench.estimators import (
     table_release,
 )
 from dpbench.planner.question import Question, build_law
-from dpbench.samples import person_rows
+from dpbench.samples import DenseSample, PeopleSample, person_rows
 from dpbench.samples.records import read_numbers
 from tests.support import rng
 
@@ -295,7 +295,7 @@ def test_collections_that_are_no_columns_are_refused(name: str) -> None:
     ("data", "advice"),
     [
         (Counter([1.0]), "give a list of numbers, in the order of the records"),
-        (np.rec.array([(1, 2.0)]), "give one field at a time"),
+        (np.array([(1, 2.0)], "i8,f8").view(np.recarray), "give one field at a time"),
         (np.array([np.zeros(2), np.zeros(3), None], dtype=object), "give rows of equal length"),
         (memoryview(b"ab"), "convert it, such as by numpy.asarray"),
         (OTHERS["run ends"]([1.0, 2.0]), "decode it, such as by pyarrow.compute.run_end_decode"),
@@ -305,6 +305,28 @@ def test_collections_that_are_no_columns_are_refused(name: str) -> None:
 def test_each_type_has_its_advice(data: Any, advice: str) -> None:
     with pytest.raises(ValueError, match=f"^data: .*; {re.escape(advice)}"):
         read_numbers(data, "data")
+
+
+@pytest.mark.parametrize("name", sorted(OTHERS))
+def test_samples_refuse_other_types(name: str) -> None:
+    """A sample that is built by hand reads records by the same rule."""
+    with pytest.raises(ValueError, match=r"^records: |are NaN or infinite$"):
+        PeopleSample(OTHERS[name]([3, 5, 3]), [[3]])
+    with pytest.raises(ValueError, match=r"^values: |are NaN or infinite$"):
+        DenseSample([OTHERS[name]([3, 5, 3])])
+
+
+@settings(max_examples=50, deadline=None)
+@given(name=st.sampled_from(sorted(NUMBERS)), missing=st.booleans())
+def test_samples_read_the_same_numbers(name: str, missing: bool) -> None:
+    values = [1, None if missing else 0, 1]
+    if missing:
+        with pytest.raises(ValueError, match="are NaN or infinite"):
+            PeopleSample(NUMBERS[name](values), [[3]])
+    else:
+        assert PeopleSample(NUMBERS[name](values), [[3]]).flat.tolist() == values
+        if name != "generator":
+            assert DenseSample([NUMBERS[name](values)]).values.tolist() == [values]
 
 
 def test_numbers_are_rounded_to_nearest() -> None:
