@@ -395,7 +395,7 @@ def _warn_of_few_records(
             f"{name}, {names[group]}: n: {sizes[group]}: too few records for "
             f"{type(column).__name__} at its share of {budget.label}, which declares failure; it "
             f"works from n = {least:,}"
-            for group in np.flatnonzero((sizes > 0) & (sizes < least))
+            for group in np.flatnonzero((sizes > 0) & (sizes < least)).tolist()
         ]
     if few:
         more = f" ({len(few)} cells have too few records)" if len(few) > 1 else ""
