@@ -60,6 +60,7 @@ ROWS = pytest.StashKey[dict[str, str]]()
 LINES = pytest.StashKey[list[str]]()
 SETTINGS = pytest.StashKey[AccuracyTest]()
 SOURCE = pytest.StashKey[Path | None]()  # file of the settings
+FOUND_LATE = pytest.StashKey[bool]()  # whether the settings were found after the header was printed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -174,7 +175,19 @@ def pytest_report_header(config: pytest.Config) -> str:
     settings, source = config.stash.get(SETTINGS, None), config.stash.get(SOURCE, None)
     if settings is None:
         where = f"{source}: no baseline" if source else f"no {TABLE} in a pyproject.toml"
-        return f"dpbench: {where}; upwards from the tested files; no accuracy test is known"
+        return f"dpbench: {where}; upwards from the tested files; no accuracy test is known yet"
+    return _describe(config, settings)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Name the settings of a baseline that was found below the tested folders, after the header."""
+    settings = config.stash.get(SETTINGS, None)
+    return [_describe(config, settings)] if settings and config.stash.get(FOUND_LATE, False) else []
+
+
+def _describe(config: pytest.Config, settings: AccuracyTest) -> str:
+    """Say which settings were read, and which baseline they name."""
+    source = config.stash.get(SOURCE, None)
     origin = f"settings of {source}" if source else "settings of options"
     tested = "" if _is_tested(config, settings.baseline) else ", which is not tested in this call"
     return f"dpbench: {origin}; baseline {settings.baseline}{tested}"
@@ -250,7 +263,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
         source, table = _find_table([file_path.parent])  # the root lies above the project
         settings = _merge_settings(parent.config, source.parent, table) if source else None
         if settings is not None and settings.baseline == file_path:
-            parent.config.stash[SETTINGS] = settings
+            stash = parent.config.stash
+            stash[SETTINGS], stash[SOURCE], stash[FOUND_LATE] = settings, source, True
     if settings is None or file_path != settings.baseline:
         return None
     return BaselineFile.from_parent(parent, path=file_path)

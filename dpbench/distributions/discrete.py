@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -11,12 +11,27 @@ from dpbench.distributions.base import Distribution
 from dpbench.registry import MomentOrder, validated
 from dpbench.samples import CountedSample
 
-__all__ = ["Bernoulli", "TwoPoint"]
+__all__ = ["Bernoulli", "TwoPoint", "inverse_norm"]
+
+MAX_POWER = 500.0  # 2^-500 does not underflow
 
 
-def _bernoulli_moment(p: float, k: float) -> float:
+def inverse_norm(p: Any, k: float) -> Any:
+    """Return the inverse of the k-th root of E|X - p|^k, for a Bernoulli variable X with mean p.
+
+    p is a number or an array. Powers of large order underflow, so lengths are then divided by the
+    larger of p and 1 - p.
+    """
+    if k <= MAX_POWER:
+        return _bernoulli_moment(p, k) ** (-1 / k)
+    longer = np.maximum(p, 1 - p)
+    moment = p * ((1 - p) / longer) ** k + (1 - p) * (p / longer) ** k
+    return moment ** (-1 / k) / longer
+
+
+def _bernoulli_moment(p: Any, k: float) -> Any:
     """Return E|B - p|^k for B ~ Bernoulli(p)."""
-    return float(p * (1 - p) * ((1 - p) ** (k - 1) + p ** (k - 1)))
+    return p * (1 - p) * ((1 - p) ** (k - 1) + p ** (k - 1))
 
 
 @validated
@@ -37,7 +52,7 @@ class Bernoulli(Distribution):
         return self.p
 
     def moment(self, k: float) -> float:
-        return _bernoulli_moment(self.p, k)
+        return float(_bernoulli_moment(self.p, k))
 
     def sample(self, rng: np.random.Generator, trials: int, n: int) -> CountedSample:
         ones = rng.binomial(n, self.p, trials)
@@ -73,7 +88,7 @@ class TwoPoint(Distribution):
     @property
     def tau(self) -> float:
         """Distance of the rare value from the common value; 0 if the probability p is 0."""
-        return float(_bernoulli_moment(self.p, self.k) ** (-1 / self.k)) if self.p else 0.0
+        return float(inverse_norm(self.p, self.k)) if self.p else 0.0
 
     @property
     def mean(self) -> float:

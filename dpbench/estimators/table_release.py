@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Never
@@ -10,6 +11,7 @@ import numpy as np
 
 from dpbench.arrays import Floats, Ints
 from dpbench.errors import (
+    AssumptionWarning,
     ConfigError,
     check_instance,
     choose_from,
@@ -23,7 +25,7 @@ from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.account import Account
 from dpbench.samples import DenseSample
 from dpbench.samples.labels import index_labels, match_labels, read_labels, type_names
-from dpbench.samples.people import arrange_by_person, index_persons
+from dpbench.samples.people import index_persons, keep_records
 from dpbench.samples.records import read_numbers, table_of
 from dpbench.seeds import check_generator
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:  # slow to load
     import pandas as pd
 
 __all__ = ["TableRelease", "release_table"]
+
+ENDS = ("low", "high")  # of an interval, as suffixes of columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,7 +173,8 @@ def release_table(
     -----
     AssumptionWarning
         If the numbers of a column in a group contradict the assumptions of its estimator, as in
-        `dpbench.release`. The warning looks at the records, so it is not private either. It prints
+        `dpbench.release`. Also, once for all cells, if a public size of a group is too small for an
+        estimator. The warning looks at the records, so it is not private either. It prints
         counts, also if n is private.
 
     References
@@ -223,12 +228,19 @@ def release_table(
         for column, name in zip(values.T, columns, strict=True):
             place = f"{name}, {names[group]}: "
             warn_of_contradictions(table.columns[name], column[labels == group], 2, place)
-    if not sizes_are_public:
+    if sizes_are_public:
+        _warn_of_few_records(table, budget, labels, names)
+    else:
         values = np.column_stack([labels, values])
+    if {f"{name}_{end}" for name in columns for end in ENDS} & {*columns, by}:
+        # Zeros show which columns of the answer have one name, before anything is spent.
+        zeros = DenseSample(np.zeros((1, *values.shape)))
+        cells = table.release_cells(zeros, Ledger(budget, np.random.default_rng(0)), kept=True)
+        _as_frame(cells, columns, names, by)
     if people is not None:
-        values = arrange_by_person(values, people, rng, cap)
+        values = values[keep_records(people, rng, cap)]
     ledger = Ledger(budget, rng)
-    cells = table.release_cells(DenseSample(values[None]), ledger)
+    cells = table.release_cells(DenseSample(values[None]), ledger, kept=True)
     estimates = _as_frame(cells, columns, names, by)
     accuracy = _accuracy(cells, table, estimates.index)
     return TableRelease(estimates, budget, ledger.copy_costs(), accuracy)
@@ -371,6 +383,25 @@ def _read_columns(frame: Any, names: Iterable[str], show_counts: bool) -> Floats
     )
 
 
+def _warn_of_few_records(
+    table: TableMean, budget: Budget, labels: Ints, names: Sequence[Any]
+) -> None:
+    """Warn once of all groups whose public size is too small for a column, as `release` does."""
+    sizes = np.bincount(labels, minlength=len(names))
+    few: list[str] = []
+    for (name, column), share in zip(table.columns.items(), table.shares(budget), strict=True):
+        least = column.working_records(1, budget.fraction(float(share)))
+        few += [
+            f"{name}, {names[group]}: n: {sizes[group]}: too few records for "
+            f"{type(column).__name__} at its share of {budget.label}, which declares failure; it "
+            f"works from n = {least:,}"
+            for group in np.flatnonzero((sizes > 0) & (sizes < least)).tolist()
+        ]
+    if few:
+        more = f" ({len(few)} cells have too few records)" if len(few) > 1 else ""
+        warnings.warn(few[0] + more, AssumptionWarning, stacklevel=3)
+
+
 def _as_frame(
     cells: Mapping[Cell, Estimate], columns: Iterable[str], groups: Sequence[Any], by: str | None
 ) -> pd.DataFrame:
@@ -382,12 +413,13 @@ def _as_frame(
         ours = [cells.get((group, name)) for group in range(len(groups))]
         parts = {name: [np.nan if cell is None else float(cell.value[0]) for cell in ours]}
         if any(cell is not None and cell.interval is not None for cell in ours):
-            for end, suffix in enumerate(("low", "high")):
+            for end, suffix in enumerate(ENDS):
                 parts[f"{name}_{suffix}"] = [
                     np.nan if cell is None or cell.interval is None else cell.interval[end][0]
                     for cell in ours
                 ]
-        if taken := parts.keys() & released.keys():
+        ends = parts.keys() - {name}
+        if taken := (parts.keys() & released.keys()) | (ends & {by}):
             raise ConfigError(f"columns: {min(taken)!r}: this is an end of an interval; rename it")
         released |= parts
     # Without a type of objects, pandas would turn groups such as 1 and 2.5 into one type.

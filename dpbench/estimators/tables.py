@@ -220,7 +220,9 @@ class TableMean(Estimator):
             np.stack([cell.before_noise for cell in every], axis=1),
         )
 
-    def release_cells(self, sample: Sample, ledger: Ledger) -> dict[Cell, Estimate]:
+    def release_cells(
+        self, sample: Sample, ledger: Ledger, *, kept: bool = False
+    ) -> dict[Cell, Estimate]:
         """Release every cell, and spend the whole budget of `ledger`.
 
         Parameters
@@ -229,6 +231,9 @@ class TableMean(Estimator):
             Datasets of vectors: the columns, after the group if `labels` is None.
         ledger : Ledger
             Budget of the whole table.
+        kept : bool
+            If True, the vectors are rows: at most `cap` of each person, drawn at random. Otherwise
+            (the default), a vector is a person if `cap` is given.
 
         Returns
         -------
@@ -236,7 +241,7 @@ class TableMean(Estimator):
             Estimates by index of the group and name of the column. Groups whose public size is 0
             are left out.
         """
-        values = self._values(sample)
+        values, exists = self._rows(sample, kept or self.cap is None)
         group_budget = self._group_budget(ledger.budget)
         inner = (
             ledger
@@ -244,7 +249,7 @@ class TableMean(Estimator):
             else ledger.split(group_budget, rows=self.cap or 1)[0]
         )
         cells: dict[Cell, Estimate] = {}
-        samples = list(self._group_samples(values))
+        samples = list(self._group_samples(values, exists))
         shares = self.shares(ledger.budget).tolist()
         for j, (name, part) in enumerate(zip(self.columns, inner.split(*shares), strict=True)):
             part.name = name
@@ -253,24 +258,27 @@ class TableMean(Estimator):
                 cells[group, name] = self.columns[name].run(columns[j], cell)
         return cells
 
-    def _values(self, sample: Sample) -> Floats:
-        """Return the records, (trials, n, coordinates); raise ValueError if they do not fit."""
+    def _rows(self, sample: Sample, kept: bool) -> tuple[Floats, Bools | bool]:
+        """Return all rows, (trials, rows, coordinates), and which exist; others are padding.
+
+        Raise ValueError if the records do not fit.
+        """
         # Every cell hides the size of its group by itself.
         whole = sample.whole if isinstance(sample, AddRemoveView) else sample
         if not isinstance(whole, DenseSample) or not whole.vectors:
             raise ValueError("a table needs vectors that are all held, in a DenseSample")
-        if not self._fits(whole.d):
+        if not self._fits(whole.d, kept):
             names = [*([] if self.labels is not None else ["group"]), *self.columns]
-            rows = "" if self.cap is None else "1 for the number of rows, and for each row "
+            rows = "" if kept else "1 for the number of rows, and for each row "
             raise ValueError(
                 f"expected {rows}{len(names)} coordinates ({', '.join(names)}), got {whole.d}"
             )
-        return whole.values
+        return (whole.values, True) if kept else self._kept_rows(whole.values)
 
-    def _fits(self, d: int | None) -> bool:
-        """Return whether records of d coordinates fit the table."""
+    def _fits(self, d: int | None, kept: bool) -> bool:
+        """Return whether records of d coordinates fit the table, as rows or as people."""
         width = len(self.columns) + (self.labels is None)
-        if d is None or self.cap is None:
+        if d is None or kept:
             return d == width
         return d > width and (d - 1) % width == 0
 
@@ -287,15 +295,14 @@ class TableMean(Estimator):
         rows = people[..., 1 : 1 + most * width].reshape(trials, n * most, width)
         return rows, exists.reshape(trials, n * most)
 
-    def _group_samples(self, values: Floats) -> Iterator[tuple[int, list[Sample]]]:
+    def _group_samples(
+        self, values: Floats, exists: Bools | bool
+    ) -> Iterator[tuple[int, list[Sample]]]:
         """Yield the index of each group, and a sample of numbers for each of its columns.
 
         Groups whose size is public and 0 are left out.
         """
         if self.labels is None:
-            exists: Bools | bool = True
-            if self.cap is not None:
-                values, exists = self._kept_rows(values)
             labels: Ints = np.clip(np.floor(values[..., 0]), 0, len(self.groups) - 1).astype(int)
             for group in range(len(self.groups)):
                 member = (labels == group) & exists
@@ -316,7 +323,7 @@ class TableMean(Estimator):
         move, or all but one vanish. The list is empty if records of `d` coordinates do not fit the
         table.
         """
-        if d is None or not self._fits(d):
+        if d is None or not self._fits(d, self.cap is None):
             return []
         ends = [
             [float(getattr(column, end, None) or default) for column in self.columns.values()]

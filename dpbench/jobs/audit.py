@@ -27,6 +27,7 @@ from dpbench.output.verdicts import AUDIT, CONTROLS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import compute
+from dpbench.runner.opened_files import explain_no_reuse, noting
 from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
 from dpbench.seeds import digest
@@ -102,7 +103,7 @@ class AuditJob(FolderJob):
         return "more runs", [f"trials={10 * max(self.trials)}"], ["trials="]
 
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
-        rows_by_task = self._rows(cost)
+        rows_by_task = self._rows(cost, say)
         tables = [
             pd.DataFrame(
                 [row for t in tasks for row in rows_by_task[t.name]], columns=list(COLUMNS)
@@ -140,26 +141,33 @@ class AuditJob(FolderJob):
             for name, table in zip(("estimators", "controls"), tables, strict=True):
                 save(bounds_figure(table), self.folder / "figures", name, stamps=stamps)
 
-    def _rows(self, cost: Cost) -> dict[str, list[dict[str, Any]]]:
+    def _rows(self, cost: Cost, say: Say) -> dict[str, list[dict[str, Any]]]:
         """Return the result rows of all audits, keyed by name of the audit.
 
-        Rows that an earlier run has stored are read, and all other rows are computed.
+        Rows that an earlier run has stored are read, and all other rows are computed. So are rows
+        that depend on files outside their origin.
         """
         rows_by_task: dict[str, list[dict[str, Any]]] = {}
+        unusable: dict[str, None] = {}
         tasks = {task.name: task for task in (*self.tasks, *self.controls)}
         for name in tasks if self.options.resume else ():
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                rows, checksum = json.loads(self._path(name).read_text(encoding="utf-8"))
-                if checksum == digest(self._key(name), rows):
-                    rows_by_task[name] = rows
+                rows, reads, checksum = json.loads(self._path(name).read_text(encoding="utf-8"))
+                if checksum == digest(self._key(name), rows, reads):
+                    unusable |= dict.fromkeys(reads)
+                    rows_by_task |= {} if reads else {name: rows}
+        for file in unusable:
+            say(explain_no_reuse("audits", file))
         pending = [task for name, task in tasks.items() if name not in rows_by_task]
         cost.blocks_reused = cost.cells_reused = len(rows_by_task)
         if pending:
             o = self.options
             with progress("audits", len(pending), f"done, {len(rows_by_task)} reused") as advance:
-                for task, rows in compute(audit, pending, o.runner, o.n_jobs, o.origin):
+                run = noting(audit, o.origin)
+                for task, (rows, reads) in compute(run, pending, o.runner, o.n_jobs, o.origin):
+                    cost.note_files(reads)
                     with atomic(self._path(task.name)) as path:
-                        checked = [rows, digest(self._key(task.name), rows)]
+                        checked = [rows, reads, digest(self._key(task.name), rows, reads)]
                         path.write_text(json.dumps(checked), encoding="utf-8")
                     rows_by_task[task.name] = rows
                     cost.blocks_done += 1

@@ -36,6 +36,7 @@ from dpbench.output.terminal import progress
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.cost import Cost
+from dpbench.runner.opened_files import noting
 from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
 from dpbench.sweep.block import Setting
@@ -117,7 +118,10 @@ class LibrariesJob(FolderJob):
         return environments()
 
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
-        tables = self._tables(cost)
+        tables, reads = noting(self._tables, self.options.origin)(cost)
+        cost.note_files(reads)
+        for file in reads:
+            say(f"a later run measures the libraries again, because a plug-in has read '{file}'")
         text = render(tables["overview"], tables["claims"], tables["verdicts"])
         unexpected = [
             f"audit: {row['estimator']}: {row['verdict']}, {row['expected']} was expected\n"

@@ -126,7 +126,8 @@ def row_budget(budget: Budget, rows: int) -> Budget:
     -------
     Budget
         Guarantee for neighbours that add or remove a row, with the noise of `budget`. It is pure DP
-        if its delta would be below 1e-300.
+        if its delta would be below 1e-300. Staircase noise then replaces Tulap noise, and Laplace
+        noise all other noise.
     """
     steps = rows * (2 if budget.neighbours == "replace" else 1)
     if steps == 1:
@@ -139,7 +140,8 @@ def row_budget(budget: Budget, rows: int) -> Budget:
         log_times = np.logaddexp.reduce(np.arange(steps) * parts["epsilon"])
         log_delta = math.log(budget.delta) - float(log_times)
         if log_delta < math.log(MIN_DELTA):
-            return PureDP(parts["epsilon"], neighbours="add_remove")
+            noise: Any = {"noise_by": "staircase"} if budget.noise_by == "tulap" else {}
+            return PureDP(parts["epsilon"], neighbours="add_remove", **noise)
         parts["delta"] = math.exp(log_delta)
     return replace(budget, **parts, neighbours="add_remove")  # type: ignore[type-var]
 

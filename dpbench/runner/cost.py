@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +66,13 @@ class Cost:
         self.records_drawn += records
         self.worker_cpu_seconds += block.cpu_seconds
         self.worker_peak_bytes = max(self.worker_peak_bytes, block.peak_bytes)
-        self.files_opened += [name for name in block.reads if name not in self.files_opened]
+        self.note_files(block.reads)
         for label, seconds in block.seconds.items():
             self.estimator_seconds[label] = self.estimator_seconds.get(label, 0.0) + seconds
+
+    def note_files(self, names: Iterable[str]) -> None:
+        """Note files outside the origin that plug-ins opened."""
+        self.files_opened += [name for name in names if name not in self.files_opened]
 
     def reuse(self, record: Mapping[str, Any]) -> None:
         """Count all cells and blocks of a finished run as reused.

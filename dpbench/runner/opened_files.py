@@ -1,8 +1,8 @@
 """Note the files that plug-ins open while they are imported or run.
 
-The origin of a block covers the source of plug-ins and of their imports. A plug-in may also open a
-data file, or import a module whose name it computes. A block that depends on such a file is stored,
-but no later run reuses it.
+The origin of a result covers the source of plug-ins and of their imports. A plug-in may also open a
+data file, or import a module whose name it computes. No later run reuses a block of trials, the
+rows of an audit or a measured library that depends on such a file.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 from dpbench.package import PACKAGE
 from dpbench.runner.imports import INSTALLED, find_source
+from dpbench.runner.local import R, T
 from dpbench.runner.origin import Origin
-from dpbench.sweep.block import Block, BlockTask, run_block
 
-__all__ = ["block_runner", "folders", "note_opened"]
+__all__ = ["explain_no_reuse", "folders", "note_opened", "noting"]
 
 # Files that this process has opened inside `note_opened`. They stay noted until the process ends,
 # because a plug-in may keep what it has read.
@@ -52,30 +52,50 @@ def note_opened() -> Iterator[None]:
         _active.pop()
 
 
-def block_runner(origin: Origin) -> Callable[[BlockTask], Block]:
-    """Return the function that computes a block, and notes files if the run has plug-ins."""
+def noting(run: Callable[[T], R], origin: Origin) -> Callable[[T], tuple[R, tuple[str, ...]]]:
+    """Return a function of a task: the result of `run`, and the files that plug-ins have opened.
+
+    Only files that the origin does not cover are listed. Without plug-ins there are none.
+    """
     if origin.only_dpbench:
-        return run_block
+        return partial(_run_alone, run)
     places = {*folders, Path.cwd(), *(path.parent for path in origin.plugins)}
     known = {
         path.resolve() for path in (*origin.plugins, *map(find_source, origin.outside)) if path
     }
-    return partial(_run_and_note, frozenset(map(_resolved, places)), frozenset(known), [*_opened])
+    return partial(
+        _run_and_note, run, frozenset(map(_resolved, places)), frozenset(known), [*_opened]
+    )
+
+
+def explain_no_reuse(results: str, file: str) -> str:
+    """Return the line that says why stored results that read a file are computed again."""
+    return (
+        f"{results} that read '{file}' are computed again, because nobody knows whether it has "
+        "changed; to reuse them, list it in the attribute `files` of the estimator"
+    )
+
+
+def _run_alone(run: Callable[[T], R], task: T) -> tuple[R, tuple[str, ...]]:
+    return run(task), ()
 
 
 def _run_and_note(
-    places: frozenset[Path], known: frozenset[Path], earlier: Iterable[str], task: BlockTask
-) -> Block:
-    """Compute a block, and list the files outside its origin that this process has opened.
+    run: Callable[[T], R],
+    places: frozenset[Path],
+    known: frozenset[Path],
+    earlier: Iterable[str],
+    task: T,
+) -> tuple[R, tuple[str, ...]]:
+    """Run a task, and list the files outside its origin that this process has opened.
 
     The files are below `places` and not `known`. The main process has opened the files `earlier`,
     while it imported the plug-ins.
     """
     with note_opened():
-        block = run_block(task)
+        result = run(task)
     files = {_source_of(path) for path in {*earlier, *_opened}}
-    block.reads = tuple(sorted(str(f) for f in files - known if _is_users(f, places)))
-    return block
+    return result, tuple(sorted(str(f) for f in files - known if _is_users(f, places)))
 
 
 def _resolved(path: Path) -> Path:

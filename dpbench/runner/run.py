@@ -10,10 +10,10 @@ from dpbench.output.files import check_writable
 from dpbench.output.terminal import progress
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import Runner, compute
-from dpbench.runner.opened_files import block_runner
+from dpbench.runner.opened_files import explain_no_reuse, noting
 from dpbench.runner.origin import Origin
 from dpbench.runner.store import Memory, Store
-from dpbench.sweep.block import Block, BlockTask
+from dpbench.sweep.block import Block, BlockTask, run_block
 from dpbench.sweep.plan import Cell
 
 __all__ = ["RunOptions", "Say", "run_cells"]
@@ -104,10 +104,7 @@ def run_cells(
         cost.blocks_corrupt.append(error.partition(":")[0])
         say(f"damaged blocks, computing them again: {error}")
     for name in store.unusable:
-        say(
-            f"blocks that read '{name}' are computed again, because nobody knows whether it has "
-            "changed; to reuse them, list it in the attribute `files` of the estimator"
-        )
+        say(explain_no_reuse("blocks", name))
     _compute([task for tasks in pending.values() for task in tasks], options, store, cost)
     with progress("cells", len(pending), "summarised", transient=True) as advance:
         for index in pending:
@@ -120,10 +117,11 @@ def _compute(
 ) -> None:
     """Compute the blocks of `tasks` and store each; finished blocks survive an interruption."""
     o = options
-    results = compute(block_runner(o.origin), tasks, o.runner, o.n_jobs, o.origin)
+    results = compute(noting(run_block, o.origin), tasks, o.runner, o.n_jobs, o.origin)
     try:
         with progress("blocks", len(tasks), f"done, {cost.blocks_reused} reused") as advance:
-            for task, block in results:
+            for task, (block, reads) in results:
+                block.reads = reads
                 store.write(task, block)
                 cost.add(block, task.n * task.trials * len(task.members))
                 advance()

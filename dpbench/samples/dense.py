@@ -21,6 +21,7 @@ from dpbench.samples.base import (
     share_of_records,
 )
 from dpbench.samples.bins import Bins, Occupied, run_starts
+from dpbench.samples.records import cast_numbers
 from dpbench.samples.rows import Rows
 
 __all__ = ["DenseSample", "mean_of"]
@@ -66,12 +67,12 @@ class DenseSample(Sample):
     Parameters
     ----------
     values : array_like of shape (trials, n) or (trials, n, d)
-        Finite numbers, converted to float64; the attribute ``values``. One dataset
-        that numpy broadcasts to all trials is stored once.
+        Finite numbers of the types that `dpbench.samples.records` lists, converted to float64; the
+        attribute ``values``. One dataset that numpy broadcasts to all trials is stored once.
     """
 
     def __init__(self, values: ArrayLike) -> None:
-        array = np.asarray(values, dtype=np.float64)
+        array = cast_numbers(values, "values")
         if array.ndim not in (2, 3) or 0 in array.shape:
             raise ValueError(
                 f"expected a non-empty (trials, n) or (trials, n, d) array, got {array.shape}"

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
@@ -49,7 +50,8 @@ def read_labels(labels: Any, key: str) -> list[Hashable]:
     ValueError
         If the labels have no order, or one of them has no hash.
     """
-    if isinstance(labels, str | bytes | Mapping) or not isinstance(labels, Iterable):
+    text = str | bytes | bytearray | memoryview
+    if isinstance(labels, text | Mapping) or not isinstance(labels, Iterable):
         raise ArgumentError(f"{key}: of type {type(labels).__name__}: not a list; give a list")
     if table_of(labels) is not None:
         raise ValueError(f"{key}: a table; give one column")
@@ -96,7 +98,9 @@ def _normalise(label: Any) -> Any:
     if isinstance(label, np.datetime64 | np.timedelta64):
         import pandas as pd
 
-        return pd.Timestamp(label) if isinstance(label, np.datetime64) else pd.Timedelta(label)
+        with contextlib.suppress(ValueError):  # a date that pandas cannot hold stays as it is
+            return pd.Timestamp(label) if isinstance(label, np.datetime64) else pd.Timedelta(label)
+        return label
     if isinstance(label, np.generic):
         return label.item()
     return _normalise(label.as_py()) if hasattr(label, "as_py") else label  # a pyarrow scalar

@@ -12,7 +12,7 @@ from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import Sample, part_sizes
 from dpbench.samples.dense import DenseSample
 from dpbench.samples.labels import index_labels, sort_labels
-from dpbench.samples.records import read_numbers
+from dpbench.samples.records import cast_numbers, read_numbers
 
 __all__ = ["PeopleSample", "people_in", "person_rows"]
 
@@ -37,13 +37,15 @@ class PeopleSample(DenseSample):
     def __init__(
         self, records: ArrayLike, sizes: ArrayLike, starts: ArrayLike | None = None
     ) -> None:
-        self.sizes: Ints = np.asarray(sizes, dtype=np.int64)
+        self.sizes: Ints = _whole_numbers(sizes, "sizes")
         if self.sizes.ndim != 2 or not self.sizes.size or self.sizes.min() < 1:
             raise ValueError("sizes: expected (trials, n) numbers of records, each at least 1")
         if starts is None:
             starts = np.cumsum(self.sizes).reshape(self.sizes.shape) - self.sizes
-        self.starts: Ints = np.asarray(starts, dtype=np.int64)
-        self.flat: Floats = np.asarray(records, dtype=float)
+        self.starts: Ints = _whole_numbers(starts, "starts")
+        if self.starts.shape != self.sizes.shape or self.starts.min() < 0:
+            raise ValueError("starts: expected an index, at least 0, for each number in sizes")
+        self.flat: Floats = cast_numbers(records, "records")
         one_dataset = self.sizes.strides[0] == self.starts.strides[0] == 0
         self._distinct = slice(1) if one_dataset else slice(None)  # trials to compute
         if self.flat.size < (self.starts[self._distinct] + self.sizes[self._distinct]).max():
@@ -101,6 +103,14 @@ class PeopleSample(DenseSample):
         return DenseSample(self.values).half_squared_differences(rng)
 
 
+def _whole_numbers(values: ArrayLike, key: str) -> Ints:
+    """Return an array of integers as int64; raise ValueError if its type is another."""
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{key}: of type {array.dtype}: not whole numbers; give integers")
+    return array.astype(np.int64, copy=False)
+
+
 def person_rows(values: ArrayLike, persons: Iterable[Hashable], rng: np.random.Generator) -> Floats:
     """Arrange a table with one row per record as a table with one row per person.
 
@@ -140,7 +150,11 @@ def person_rows(values: ArrayLike, persons: Iterable[Hashable], rng: np.random.G
     person = index_persons(persons)
     if person.shape != numbers.shape:
         raise ValueError("persons: there are more or fewer than records; give one for each record")
-    return arrange_by_person(numbers[:, None], person, rng)
+    sizes = np.bincount(person)
+    rows = np.zeros((sizes.size, 1 + sizes.max()))
+    rows[:, 0] = sizes
+    rows[:, 1:][np.arange(sizes.max()) < sizes[:, None]] = numbers[keep_records(person, rng)]
+    return rows
 
 
 def index_persons(persons: Iterable[Hashable], key: str = "persons") -> Ints:
@@ -150,37 +164,19 @@ def index_persons(persons: Iterable[Hashable], key: str = "persons") -> Ints:
     return np.array([rank[one] for one in identifiers], dtype=np.int64)[index]
 
 
-def arrange_by_person(
-    records: Floats, person: Ints, rng: np.random.Generator, cap: int | None = None
-) -> Floats:
-    """Arrange records as `person_rows` does, with at most `cap` records of each person.
+def keep_records(person: Ints, rng: np.random.Generator, cap: int | None = None) -> Ints:
+    """Return indices of records, person by person, in a random order of each person's records.
 
-    Parameters
-    ----------
-    records : ndarray of shape (records, k)
-        Records of k numbers.
-    person : ndarray of int, shape (records,)
-        Index of the person of each record, from 0; each person has a record.
-    rng : Generator
-        Source of the random order. It decides which records are kept.
-    cap : int, optional
-        Largest number of records to keep; by default all are kept.
-
-    Returns
-    -------
-    ndarray of shape (n, 1 + M k)
-        Number m of kept records of each person, the m records in a random order, then zeros. M is
-        the largest m.
+    Of each person the first `cap` are kept, or all (the default). `person` is the index of the
+    person of each record, from 0.
     """
     shuffled = rng.permutation(person.size)
     order = shuffled[np.argsort(person[shuffled], kind="stable")]
+    if cap is None:
+        return order
     sizes = np.bincount(person)
     place = np.arange(person.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    if cap is not None:
-        order, place, sizes = order[place < cap], place[place < cap], np.minimum(sizes, cap)
-    rows = np.zeros((sizes.size, sizes.max(), records.shape[1]))
-    rows[person[order], place] = records[order]
-    return np.column_stack([sizes, rows.reshape(sizes.size, -1)])
+    return order[place < cap]
 
 
 def people_in(sample: Sample) -> PeopleSample | None:

@@ -21,10 +21,11 @@ Messages never contain a value. They contain numbers of records only if n is pub
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import sys
-from collections.abc import Hashable, Iterable, Mapping, Reversible, Set, Sized
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Reversible, Set, Sized
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -33,7 +34,10 @@ import numpy as np
 
 from dpbench.arrays import Floats
 
-__all__ = ["arrow_column", "is_missing", "is_pandas", "is_unordered", "read_numbers", "table_of"]
+__all__ = [
+    "arrow_column", "cast_numbers", "is_missing", "is_pandas", "is_unordered", "read_numbers",
+    "table_of",
+]  # fmt: skip
 
 NUMBERS = (int, float, np.bool_, np.integer, np.floating, Decimal, Fraction)
 # What to do instead, by the first of these words that the name of a refused type contains.
@@ -41,9 +45,11 @@ ADVICE = {
     "complex": "release the real and the imaginary part on their own",
     "struct": "give one field at a time",
     "void": "give one field at a time",
+    "record": "give one field at a time",
     "dictionary": "convert it, such as by astype(float), if its categories are numbers",
     "categor": "convert it, such as by astype(float), if its categories are numbers",
     "enum": "convert it, such as by cast(float), if its categories are numbers",
+    "run_end": "decode it, such as by pyarrow.compute.run_end_decode",
     "sparse": "make it dense, such as by .sparse.to_dense() or .toarray()",
     "timedelta": "divide it by a unit, such as one day",
     "duration": "divide it by a unit, such as one day",
@@ -55,8 +61,10 @@ ADVICE = {
     "byte": "decode it, and convert it to numbers, such as by pandas.to_numeric",
     "binary": "decode it, and convert it to numbers, such as by pandas.to_numeric",
     "list": "give rows of equal length, or one number for each record",
+    "array": "give rows of equal length, or one number for each record",
+    "memoryview": "convert it, such as by numpy.asarray",
     "lazyframe": "call its collect()",
-    "dict": "give a list of numbers, in the order of the records",
+    "mapping": "give a list of numbers, in the order of the records",
     "set": "give a list of numbers, in the order of the records",
 }
 
@@ -101,7 +109,7 @@ def read_numbers(data: Any, key: str, *, vectors: bool = False, show_counts: boo
     ValueError
         If a value is no number, missing or infinite, there are no values, or the shape is wrong.
     """
-    try:
+    with _refusals(key, show_counts):
         array = _as_floats(data)
         shape = "(n,) or (n, d)" if vectors else "(n,)"
         if array.ndim not in (1, 1 + vectors):
@@ -113,10 +121,25 @@ def read_numbers(data: Any, key: str, *, vectors: bool = False, show_counts: boo
             what = "missing" if nan else "infinite or above the largest float64"
             advice = "fill them with a public constant (a dropped record changes n)"
             raise _RefusedError(what, advice, (nan or int(np.count_nonzero(~finite)), array.size))
+    return array
+
+
+def cast_numbers(data: Any, key: str) -> Floats:
+    """Return numbers of any shape as float64, with NaN for missing values; see `read_numbers`."""
+    if type(data) is np.ndarray and data.dtype == np.float64:
+        return data
+    with _refusals(key, show_counts=True):
+        return _as_floats(data)
+
+
+@contextlib.contextmanager
+def _refusals(key: str, show_counts: bool) -> Iterator[None]:
+    """Raise ValueError with a key if values are refused inside this context."""
+    try:
+        yield
     except _RefusedError as refusal:
         # Without `from None` a traceback might print the values of another library's error.
         raise ValueError(f"{key}: {refusal.text(show_counts)}") from None
-    return array
 
 
 def _as_floats(data: Any, depth: int = 0) -> Floats:
@@ -135,7 +158,9 @@ def _as_floats(data: Any, depth: int = 0) -> Floats:
         return np.stack(columns, axis=1) if columns else np.empty((0, 0))
     if (column := arrow_column(data)) is not None:
         return _read_arrow(column)
-    if isinstance(data, str | bytes | bytearray | memoryview | Mapping) or is_unordered(data):
+    if isinstance(data, Mapping):
+        raise _refuse_type(f"mapping {type(data).__name__}")
+    if isinstance(data, str | bytes | bytearray | memoryview) or is_unordered(data):
         raise _refuse_type(type(data).__name__)
     if hasattr(data, "toarray"):
         raise _refuse_type(f"sparse {type(data).__name__}")
@@ -283,8 +308,10 @@ def is_pandas(data: Any, *names: str) -> bool:
 def arrow_column(data: Any) -> Any:
     """Return a column of pyarrow, polars or another Arrow library as pyarrow's; None if it is none.
 
-    Tables are not columns.
+    Tables are not columns. The addresses in a column of Python objects of polars are none either.
     """
+    if str(getattr(data, "dtype", "")) == "Object":
+        return None
     streams, arrays = (hasattr(data, f"__arrow_c_{name}__") for name in ("stream", "array"))
     if not (streams or arrays):
         return None

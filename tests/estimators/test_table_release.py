@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import pickle
+import tracemalloc
+import warnings
 from typing import Any
 
 import numpy as np
@@ -123,9 +125,24 @@ def test_an_interval_has_columns_for_its_ends() -> None:
     assert list(frame) == ["age", "age_low", "age_high", "income"]
     assert (frame["age_low"] < frame["age"])[:2].all()
     assert (frame["age"] < frame["age_high"])[:2].all()
-    taken = {"age": columns["age"], "age_low": ClippedMean(lower=0, upper=1)}
+
+
+@pytest.mark.parametrize("by", ["region", "age_low"])
+def test_a_name_of_an_end_is_refused_before_noise(by: str) -> None:
+    """The column of groups becomes a column, too, if the index is reset."""
+    clipped = ClippedMean(lower=0, upper=100)
+    frame = PEOPLE.assign(age_low=PEOPLE["age"] if by == "region" else PEOPLE["region"])
+    columns: dict[str, Any] = {"age": KarwaVadhanInterval(radius=100, sigma=30)}
+    columns |= {"age_low": clipped} if by == "region" else {}
+    state = rng()
+    before = state.bit_generator.state
     with pytest.raises(ConfigError, match="columns: 'age_low': this is an end of an interval"):
-        table(PEOPLE.assign(age_low=0.0), columns=taken)
+        table(frame, columns, by=by, rng=state)
+    assert state.bit_generator.state == before
+    # Without an interval the names are free, and the check moves no stream.
+    both = table(PEOPLE.assign(age_low=PEOPLE["age"]), {"age": clipped, "age_low": clipped})
+    other = table(PEOPLE.assign(old=PEOPLE["age"]), {"age": clipped, "old": clipped})
+    assert both.estimates.to_numpy().tolist()[:2] == other.estimates.to_numpy().tolist()[:2]
 
 
 def test_shares_by_sensitivity_need_units() -> None:
@@ -200,6 +217,25 @@ def test_columns_that_contradict_their_estimator_are_named() -> None:
     assert [str(warning.message).split(", but")[0] for warning in warned] == [
         f"age, {region}: ClippedMean: it assumes records in [0, 50]" for region in REGIONS[:2]
     ]
+
+
+def test_too_few_records_are_named_once() -> None:
+    """40 records a group are too few at this budget, as `release` says; empty groups are not."""
+    mean = KarwaVadhanMean(radius=1e6, sigma=1)
+    columns, frame = {"x": mean, "y": mean}, PEOPLE.assign(x=0.0, y=0.0)
+    least = mean.working_records(1, PureDP(0.1))
+    assert least > 40
+    with pytest.warns(AssumptionWarning, match="works from n") as warned:
+        table(frame, columns, PureDP(0.2))
+    text = "x, north: n: 40: too few records for KarwaVadhanMean at its share of pure, which "
+    (found,) = [str(w.message) for w in warned if "too few" in str(w.message)]
+    assert found.startswith(text)
+    assert found.endswith(f"it works from n = {least:,} (4 cells have too few records)")
+    assert {w.filename for w in warned if "too few" in str(w.message)} == {__file__}
+    with warnings.catch_warnings(record=True) as none:
+        warnings.simplefilter("always")
+        table(frame, columns, PureDP(1e6))
+    assert not [w for w in none if "too few" in str(w.message)]
 
 
 PAIRS = [("north", "f"), ("north", "m"), ("south", "f")]
@@ -377,6 +413,18 @@ def test_rows_of_people() -> None:
     norths = [visits(cap=1, seed=seed).estimates["age"]["north"] < 25 for seed in range(300)]
     # a is drawn in the north with probability 2/5
     assert stats.binomtest(sum(norths), 300, 0.4).pvalue > 1e-6
+
+
+def test_memory_does_not_depend_on_the_rows_of_one_person() -> None:
+    """One of 3000 people has 3000 of 5999 rows; padded to them, a table would take 144 MB."""
+    who = np.append(np.zeros(2999, int), np.arange(3000))
+    frame = pd.DataFrame({"who": who, "age": who % 50})
+    tracemalloc.start()
+    released = dpbench.release_table(frame, AGES, HUGE, person="who", cap=3000, rng=rng())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert released.estimates["age"]["all"] == pytest.approx(frame["age"].mean(), abs=0.5)
+    assert peak < 10e6
 
 
 @pytest.mark.parametrize(("relation", "steps"), [("add_remove", 1), ("replace", 2)])

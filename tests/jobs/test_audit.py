@@ -29,6 +29,7 @@ estimators: {clipped: {kind: clipped_mean, lower: -1, upper: 1}, binary: {kind: 
 budgets: {pure: {kind: pure_dp, epsilon: 1}, zcdp: {kind: zcdp, rho: 0.5}}
 audit: {runs: 300, error: 1.0e-5, cases: {numbers: {n: 20}}}
 """
+READ = "float(np.loadtxt('data.txt'))"
 PLUGIN = """
 import numpy as np
 from dpbench import Estimate, Estimator, validated
@@ -69,6 +70,23 @@ def audits(bench: Bench, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 def _table(bench: Bench) -> pd.DataFrame:
     return bench.table("audit.csv").drop(columns="seconds")
+
+
+def test_rows_that_read_a_file_are_never_stale(audits: Bench) -> None:
+    """A file that nothing declares decides on the noise; rows of other estimators are reused."""
+    _plugin(audits)
+    mine = audits.conf / "mine.py"
+    mine.write_text(mine.read_text().replace("self.share * 2", f"{READ} * 2"))
+    data, found = audits.folder / "data.txt", list[set[str]]()
+    for share in ("1", "0.001"):
+        data.write_text(share)
+        audits.forget()
+        result = audits.run(*MINE, "sweep.audit.runs=1000")
+        table = audits.table("audit.csv")
+        found.append(set(table[table["estimator"] == "mine"]["verdict"]))
+        assert audits.manifest()["files_opened"] == [str(data)]
+        assert (f"audits that read '{data}' are computed again" in result.out) == (share != "1")
+    assert found == [{"not refuted"}, {"refuted"}]
 
 
 def test_the_tables_of_an_audit(audits: Bench) -> None:

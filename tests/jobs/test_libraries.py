@@ -17,7 +17,7 @@ from dpbench.libraries.sweep import ReplaySettings
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.terminal import WIDTH
 from dpbench.report.page import read_run
-from tests.bench import Bench, unusable
+from tests.bench import PLUGIN, Bench, unusable
 from tests.fake_library import CRASH
 
 SWEEP: dict[str, Any] = {
@@ -47,6 +47,23 @@ def sweep(fakes: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(LibrariesJob, "_draw", draw)
     bench.text(json.dumps(SWEEP))
     return bench
+
+
+def test_a_sweep_with_a_plug_in_that_reads_a_file_is_measured_again(sweep: Bench) -> None:
+    (sweep.conf / "mine.py").write_text(
+        PLUGIN.format(body="value = value + np.loadtxt('data.txt')")
+    )
+    words = ["plugins=[mine]", "+sweep.estimators.odd={kind: odd}", "trials=20"]
+    data, found = sweep.folder / "data.txt", list[float]()
+    for shift in ("0", "1000"):
+        data.write_text(shift)
+        sweep.forget()
+        result = sweep.run(*words)
+        assert f"measures the libraries again, because a plug-in has read '{data}'" in result.out
+        assert sweep.manifest()["files_opened"] == [str(data)]
+        rows = sweep.table("libraries.csv")
+        found.append(rows[rows["estimator"] == "odd"]["bias"].abs().max())
+    assert found[1] > found[0] + 100
 
 
 def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None:

@@ -96,6 +96,8 @@ def test_a_replaced_record_is_removed_and_added(budget: Budget) -> None:
 
 def test_a_removal_of_almost_no_delta_is_pure() -> None:
     assert removal_budget(ApproxDP(1e4, 1e-6)) == PureDP(5e3, neighbours="add_remove")
+    tulap = ApproxDP(1e4, 1e-6, "tulap")
+    assert removal_budget(tulap) == PureDP(5e3, "staircase", neighbours="add_remove")
     for wrong in (PURE, NonPrivate()):
         with pytest.raises(TypeError, match="expected a guarantee for replaced records"):
             removal_budget(wrong)

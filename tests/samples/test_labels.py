@@ -101,6 +101,21 @@ def test_other_labels() -> None:
     assert len(person_rows(np.ones(6), mixed, rng())) == 6
 
 
+def test_objects_of_polars_are_not_their_addresses() -> None:
+    """Two texts are one person although they are two objects."""
+    column = pl.Series(["secret", "".join(["sec", "ret"])], dtype=pl.Object)
+    assert person_rows([7.0, 8.0], column, rng())[:, 0].tolist() == [2]
+    with pytest.raises(ValueError, match="persons: some labels are missing"):
+        person_rows([7.0, 8.0], pl.Series([None, "a"], dtype=pl.Object), rng())
+
+
+def test_dates_that_pandas_cannot_hold_are_labels() -> None:
+    """The message of pandas would print a date."""
+    for dates in (np.array(["9999999", "2020"], "M8[Y]"), np.array([2, 1], "m8[Y]")):
+        for labels in (dates, list(dates)):
+            assert person_rows([7.0, 8.0], labels, rng()).tolist() == [[1.0, 8.0], [1.0, 7.0]]
+
+
 UNKNOWN = [
     None, np.nan, np.float32("nan"), Decimal("NaN"), Decimal("sNaN"), pd.NA, pd.NaT, np.ma.masked,
     np.datetime64("NaT"), ("a", None), ("a", np.nan),
@@ -146,6 +161,8 @@ def test_a_column_with_an_unknown_person_is_refused(column: Any) -> None:
         (pd.DataFrame({"a": [1, 2]}), "a table; give one column"),
         (pl.DataFrame({"a": [1, 2]}), "a table; give one column"),
         ("ab", "of type str: not a list; give a list"),
+        (bytearray(b"ab"), "of type bytearray: not a list; give a list"),
+        (memoryview(b"ab"), "of type memoryview: not a list; give a list"),
         (3, "of type int: not a list; give a list"),
         ([1j, 2j], "have no order"),
         (["a"], "there are more or fewer than records"),

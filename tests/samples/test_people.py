@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,22 @@ def test_what_is_no_dataset_of_people_is_refused(records: list[float], sizes: li
         PeopleSample(records, sizes)
     with pytest.raises(ValueError, match="persons: there are more or fewer than records"):
         person_rows([1.0, 2.0], ["a"], np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "starts", "text"),
+    [
+        ([[1.7, 1.2]], None, "sizes: of type float64: not whole numbers"),
+        ([[True, True]], None, "sizes: of type bool: not whole numbers"),
+        ([["1", "1"]], None, "sizes: of type <U1: not whole numbers"),
+        ([[1, 1]], [[0.5, 1.5]], "starts: of type float64: not whole numbers"),
+        ([[1, 1]], [[-1, 0]], "starts: expected an index, at least 0"),
+        ([[1, 1]], [[0]], "starts: expected an index, at least 0, for each number"),
+    ],
+)
+def test_sizes_and_starts_are_whole_numbers(sizes: Any, starts: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        PeopleSample([1.0, 2.0, 3.0], sizes, starts)
 
 
 def test_one_dataset_is_held_once_and_without_padding() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -36,7 +37,7 @@ from dpbench.estimators import (
     table_release,
 )
 from dpbench.planner.question import Question, build_law
-from dpbench.samples import person_rows
+from dpbench.samples import DenseSample, PeopleSample, person_rows
 from dpbench.samples.records import read_numbers
 from tests.support import rng
 
@@ -97,6 +98,7 @@ NUMBERS: dict[str, Maker] = {
         f"polars {kind}": partial(polars, dtype=kind)
         for kind in (pl.Int8, pl.UInt64, pl.Int128, pl.Float32, pl.Float64, pl.Decimal(9, 2))
     },
+    "polars Object": partial(polars, dtype=pl.Object),
     "polars Boolean": lambda values: pl.Series([None if v is None else v > 0 for v in values]),
     **{
         f"pyarrow {kind}": partial(pa.array, type=kind)
@@ -142,6 +144,9 @@ OTHERS: dict[str, Maker] = {
     "categories of polars": lambda values: pl.Series(map(str, values), dtype=pl.Categorical),
     "categories of pyarrow": lambda values: pa.array(values).dictionary_encode(),
     "sparse": lambda values: pd.arrays.SparseArray(np.array(values, float)),
+    "run ends": lambda values: pa.RunEndEncodedArray.from_arrays(
+        pa.array(range(1, len(values) + 1), pa.int32()), pa.array(values)
+    ),
     "fields": lambda values: np.array([(value,) for value in values], dtype=[("a", float)]),
     "lists": lambda values: pl.Series([[value] for value in values]),
     "objects": each(lambda value: object()),
@@ -158,6 +163,8 @@ COLLECTIONS: dict[str, Maker] = {
     "set": set,
     "frozenset": frozenset,
     "dict": dict.fromkeys,
+    "Counter": Counter,
+    "memory": lambda values: memoryview(bytes(values)),
     "function": lambda values: len,
     "text alone": lambda values: "12",
     "sparse of scipy": lambda values: sparse.coo_array(np.array([values, values])),
@@ -223,7 +230,7 @@ def store(column: Any, path: Path) -> bool:
     try:
         frame = frame_of(column)
         if isinstance(frame, pl.DataFrame):
-            if frame["x"].dtype == pl.Int128:  # pyarrow reads no such file
+            if frame["x"].dtype in (pl.Int128, pl.Object):  # no file has them
                 return False
             frame.write_parquet(path)
         elif isinstance(frame, pa.Table):
@@ -282,6 +289,44 @@ def test_collections_that_are_no_columns_are_refused(name: str) -> None:
         testing.check_estimator(CLIP, records=make())
     with pytest.raises(ValueError, match=r"^values: "):
         person_rows(make(), range(3), rng())
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        (Counter([1.0]), "give a list of numbers, in the order of the records"),
+        (np.array([(1, 2.0)], "i8,f8").view(np.recarray), "give one field at a time"),
+        (np.array([np.zeros(2), np.zeros(3), None], dtype=object), "give rows of equal length"),
+        (memoryview(b"ab"), "convert it, such as by numpy.asarray"),
+        (OTHERS["run ends"]([1.0, 2.0]), "decode it, such as by pyarrow.compute.run_end_decode"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_type_has_its_advice(data: Any, advice: str) -> None:
+    with pytest.raises(ValueError, match=f"^data: .*; {re.escape(advice)}"):
+        read_numbers(data, "data")
+
+
+@pytest.mark.parametrize("name", sorted(OTHERS))
+def test_samples_refuse_other_types(name: str) -> None:
+    """A sample that is built by hand reads records by the same rule."""
+    with pytest.raises(ValueError, match=r"^records: |are NaN or infinite$"):
+        PeopleSample(OTHERS[name]([3, 5, 3]), [[3]])
+    with pytest.raises(ValueError, match=r"^values: |are NaN or infinite$"):
+        DenseSample([OTHERS[name]([3, 5, 3])])
+
+
+@settings(max_examples=50, deadline=None)
+@given(name=st.sampled_from(sorted(NUMBERS)), missing=st.booleans())
+def test_samples_read_the_same_numbers(name: str, missing: bool) -> None:
+    values = [1, None if missing else 0, 1]
+    if missing:
+        with pytest.raises(ValueError, match="are NaN or infinite"):
+            PeopleSample(NUMBERS[name](values), [[3]])
+    else:
+        assert PeopleSample(NUMBERS[name](values), [[3]]).flat.tolist() == values
+        if name != "generator":
+            assert DenseSample([NUMBERS[name](values)]).values.tolist() == [values]
 
 
 def test_numbers_are_rounded_to_nearest() -> None:

@@ -232,9 +232,11 @@ def rare_bernoulli_chain_lower_bound(
         """
         skew = h * np.arange(1 - laws, laws, 2)
         mean = 2 * q * skew
-        above, below = (0.5 + skew) * (1 - mean) ** k, (0.5 - skew) * (1 + mean) ** k
-        moment = (1 - q) * np.abs(mean) ** k + q * (above + below)
-        return float(2 * h * q * moment.max() ** (-1 / k))
+        longest = 1 + np.abs(mean).max()  # so that no power overflows
+        near, far = ((1 - mean) / longest) ** k, ((1 + mean) / longest) ** k
+        moment = (1 - q) * (np.abs(mean) / longest) ** k
+        moment += q * ((0.5 + skew) * near + (0.5 - skew) * far)
+        return float(2 * h * q * moment.max() ** (-1 / k) / longest)
 
     return max(
         (half_step(*chain) for chain in _private_chains(n, budget, q, beta)), default=float("nan")

@@ -94,7 +94,7 @@ class _Tilts(NamedTuple):
     """Distributions of y, an array entry for each pair (b, c)."""
 
     mean: Floats  # r = sqrt(d) E y
-    along: Floats  # k-th absolute moment of sqrt(d) y
+    along: Floats  # k-th root of the k-th absolute moment of sqrt(d) y
     across: Floats  # mean square of a coordinate of sqrt(d) Y that is orthogonal to u
     fisher: Floats  # lambda
     longest: Floats  # largest norm of the score
@@ -130,7 +130,8 @@ def _tilt(
     norms = np.abs((b - 2 * c * np.sin(everywhere)) * np.cos(everywhere))
     return (
         float(np.sqrt(d) * (density @ y)),
-        float(density @ np.abs(np.sqrt(d) * y) ** k),
+        float(np.sqrt(d) * (density @ (np.abs(y) / np.abs(y).max()) ** k) ** (1 / k))
+        * float(np.abs(y).max()),
         float(d / (d - 1) * (density @ room**2)),
         float(density @ score**2 / (d - 1)),
         float(norms.max()) * 1.001,  # between the points
@@ -228,12 +229,13 @@ def _largest_tau(probability: Floats, tilts: _Tilts, k: float) -> Floats:
     """Return the largest tau at which the k-th central moment is at most 1 in every direction."""
     p, shift = probability, probability * tilts.mean
     if k == 2:
-        along = p * (tilts.along - p * tilts.mean**2)
+        along = p * (tilts.along**2 - p * tilts.mean**2)
         return np.asarray(np.maximum(along, p * tilts.across) ** -0.5)
     # Minkowski's inequality; E|<v, Y>|^k is largest at v = u, because the even part of the density
     # grows in |y|.
-    moment = (1 - p) * shift**k + p * (tilts.along ** (1 / k) + shift) ** k
-    return np.asarray(moment ** (-1 / k))
+    longest = tilts.along + shift  # lengths are divided by it, so that no power overflows
+    moment = (1 - p) * (shift / longest) ** k + p
+    return np.asarray(moment ** (-1 / k) / longest)
 
 
 @cache

@@ -49,6 +49,7 @@ import numpy as np
 from scipy.special import betainc, betaln, erfinv, ndtr, ndtri, ndtri_exp
 
 from dpbench.arrays import Floats
+from dpbench.distributions.discrete import inverse_norm
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.theory.bounds.numbers import (
     BETA,
@@ -113,7 +114,7 @@ def moments_lower_bound(
         tau makes the central k-th moment in the direction of u equal to 1.
         """
         t = np.clip(t, 1e-300, 0.5)
-        return np.asarray(t * (t * (1 - t) * ((1 - t) ** (k - 1) + t ** (k - 1))) ** (-1 / k))
+        return np.asarray(t * inverse_norm(t, k))
 
     return _larger_bound(n, d, budget, beta, mean_norm, mean_norm, one_dataset=True)
 

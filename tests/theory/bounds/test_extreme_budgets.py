@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
+from dpbench.theory.bounds.bernoulli import rare_bernoulli_chain_lower_bound
 from dpbench.theory.bounds.information import (
     bernoulli_information_bound,
     gaussian_information_bound,
@@ -80,6 +81,31 @@ def test_bounds_never_grow_with_n(bound: Bound, most: int) -> None:
                 values = [v for n in sizes if not math.isnan(v := bound(n, budget))]
                 pairs = itertools.pairwise(values)
                 assert all(after <= before * (1 + 1e-9) for before, after in pairs)
+
+
+@pytest.mark.parametrize("k", [2.0000001, 600.0, 1e6, 1e12])
+def test_bounds_at_extreme_moments(k: float) -> None:
+    """As k grows, a k-th root of a moment tends to the largest deviation, and its bound falls."""
+    bounds: list[Callable[[int, Budget], float]] = [
+        lambda n, b: two_point_lower_bound(n, k, b).alpha,
+        lambda n, b: moments_lower_bound(n, 16, k, b).alpha,
+        lambda n, b: multi_hypothesis_lower_bound(n, k, b),
+        lambda n, b: rotation_bound(n, 16, k, b),
+        lambda n, b: local_lower_bound(n, k, b).alpha,
+        lambda n, b: rare_bernoulli_chain_lower_bound(n, k, b, 0.01),
+    ]
+    with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
+        warnings.simplefilter("error")
+        for budget in budgets(0.1):
+            for bound in bounds:
+                value = bound(1000, budget)
+                assert math.isnan(value) or 0 <= value < np.inf
+        # n epsilon = 100: p is some 0.03, and |X - mean| has the two values tau p and tau (1 - p).
+        alpha, p = two_point_lower_bound(1000, k, PureDP(0.1))
+        log_moment = np.logaddexp(
+            math.log(p) + k * math.log1p(-p), math.log1p(-p) + k * math.log(p)
+        )
+        assert math.log(alpha) == pytest.approx(math.log(p) - log_moment / k, abs=1e-9)
 
 
 def test_scale_free_values_have_their_closed_form() -> None:
@@ -159,7 +185,7 @@ def test_the_best_probability_under_delta_by_a_grid(delta: float, rare: float) -
                 * np.outer(hidden.steepness, n * p * delta * tilts.longest)
             )
             allowed = 1 / cost + leak <= hidden.information[:, None]
-            spread = np.maximum(p * (tilts.along - p * tilts.mean**2), p * tilts.across)
+            spread = np.maximum(p * (tilts.along**2 - p * tilts.mean**2), p * tilts.across)
             error = p * tilts.mean / np.sqrt(spread) * np.sin(hidden.angle)[:, None]
             best = max(best, float(np.max(error * allowed)))
     assert best <= rotation_bound(n, d, 2, budget, rare=rare) * (1 + 1e-9)
