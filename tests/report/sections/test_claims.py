@@ -84,21 +84,6 @@ def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: P
     assert spans == {("verdict ahead", "not yet asymptotic")}
 
 
-def test_claims_of_older_runs_are_told_by_what_they_asked(example: Path) -> None:
-    """Their tables lack the columns on theorems: `finite` and the kind stand in the manifest."""
-    manifest = json.loads((example / "manifest.json").read_text())
-    claims = manifest["configuration"]["sweep"]["claims"]
-    claims["rate"]["finite"] = True
-    claims["level"] = {"theorem": "exact_error", "reason": "trials"}
-    (example / "manifest.json").write_text(json.dumps(manifest))
-    write_table(example / "claims.csv", [CLAIM, CLAIM | {"claim": "level", "variable": "level"}])
-    page = page_of(example)
-    found = "theorems: 1 not judged; at these n: 1 consistent; checks of the code: 1 consistent"
-    assert any(found in text for text in page.texts("p"))
-    (row,) = (row for row in page.texts("tr") if row.startswith("consistent rate"))
-    assert row.count("2.000 ± 0.02") == 1
-
-
 def test_factors_have_a_column_per_moment_order(example: Path) -> None:
     page = page_of(example)
     rows = [row for row in page.texts("tr") if row.endswith("two laws")]
