@@ -23,7 +23,8 @@ CLAIM = {
     "claim": "rate", "source": "KSU20", "estimator": "minimax", "distribution": "two_point",
     "variable": "alpha", "metric": "q90", "predicted": 2.0, "measured": 1.99, "low": 1.98,
     "high": 2.01, "tolerance": 0.02, "verdict": "consistent", "privacy": "pure",
-    "epsilon": 0.01,
+    "epsilon": 0.01, "checks": "theorem", "theorem": 2.0, "at_these_n": "",
+    "theorem_verdict": "consistent", "asymptotic_from": "",
 }  # fmt: skip
 PAIR = {
     "estimator": "clipped", "notion": "pure", "delta": "", "claimed": 1.0, "pair": "edge",
