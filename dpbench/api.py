@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
 from dpbench.errors import (
-    RenamedWarning,
     check_instance,
     check_list,
     reject_unknown_keywords,
@@ -169,7 +167,5 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
         )
     settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
     load_plugins(settings.plugins, plugin_folder)
-    # Users do not edit a manifest, so a warning of renamed keys would not help them.
-    with warnings.catch_warnings(action="ignore", category=RenamedWarning):
-        study = from_mapping(Study, settings.sweep, "sweep")
+    study = from_mapping(Study, settings.sweep, "sweep")
     return read_result(study, path, manifest)

@@ -6,16 +6,14 @@ import argparse
 import gc
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
-from typing import TextIO
 
 from dpbench import signals
 from dpbench.commands import command, commands
 from dpbench.commands.command_line import parse_flags
-from dpbench.errors import ConfigError, ErrorCollector, RenamedWarning
+from dpbench.errors import ConfigError, ErrorCollector
 from dpbench.jobs.help import help_text, unknown_command
 from dpbench.output.help_page import help_page
 from dpbench.output.terminal import command_line
@@ -47,9 +45,7 @@ def run(argv: Sequence[str]) -> int:
     advice = "" if is_command else f"; finished blocks are kept, to go on: {command_line(argv)}"
     signals.advice = advice
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
-            return _run(argv)
+        return _run(argv)
     except (ConfigError, OSError, BrokenExecutor, MemoryError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
@@ -63,25 +59,6 @@ def run(argv: Sequence[str]) -> int:
         message, code = "interrupted", signals.exit_code_of(error)
     print(f"dpbench: {message}{advice}", file=sys.stderr)
     return code
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Print a warning about a renamed name in one line, other warnings in Python's format."""
-    if issubclass(category, RenamedWarning):
-        print(f"dpbench: {message}", file=sys.stderr)
-    else:
-        print(
-            warnings.formatwarning(message, category, filename, lineno, line),
-            file=file or sys.stderr,
-            end="",
-        )
 
 
 def _run(argv: Sequence[str]) -> int:

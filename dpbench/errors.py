@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = [
     "MAX_ENTRIES", "ArgumentError", "AssumptionWarning", "ConfigError", "ErrorCollector",
-    "RenamedWarning", "check_instance", "check_list", "check_whole_number", "choose_from",
+    "check_instance", "check_list", "check_whole_number", "choose_from",
     "describe_value", "reject_unknown_keywords", "to_one_line",
 ]  # fmt: skip
 
@@ -76,10 +76,6 @@ class AssumptionWarning(UserWarning):
 
     The warning looks at the data, so it is not private: it is for simulations only.
     """
-
-
-class RenamedWarning(FutureWarning):
-    """Warning about a name of an earlier release; its text says which name to write instead."""
 
 
 def describe_value(value: object) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpbench.errors import ConfigError, check_instance
 
-__version__ = "0.1.0"
+__version__ = "1.0.0.dev0"
 PACKAGE = Path(__file__).parent
 MODULE_COMMAND = "python -m dpbench"  # command that usage texts in the source contain
 

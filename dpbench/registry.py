@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -32,7 +31,6 @@ from dpbench.errors import (
     MAX_QUOTED_CHARACTERS,
     ConfigError,
     ErrorCollector,
-    RenamedWarning,
     check_instance,
     choose_from,
     describe_value,
@@ -58,6 +56,7 @@ __all__ = [
     "from_mapping",
     "labelled_entries",
     "nested_entry",
+    "snake",
     "validated",
     "validated_positional",
 ]  # fmt: skip
@@ -74,7 +73,7 @@ Deviation = Annotated[
         gt=0,
         le=1e300,
         description="standard deviation of a record, in the unit of the data; "
-        "state it from public knowledge (release 0.1 assumed 1)",
+        "state it from public knowledge",
     ),
 ]
 MomentScale = Annotated[
@@ -83,7 +82,7 @@ MomentScale = Annotated[
         ge=1e-100,
         le=1e100,
         description="E|X - mean|^k is at most scale^k, in the unit of the data; "
-        "state it from public knowledge (release 0.1 assumed 1)",
+        "state it from public knowledge",
     ),
 ]
 # Largest n, which only datasets held as counts reach.
@@ -272,7 +271,6 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
         return spec
     if not isinstance(spec, Mapping):
         check_instance(where, spec, Mapping | cls, "a mapping", "{KEY: VALUE}")
-    spec = _replace_old_keys(cls, spec, where)
     for field in fields(cls):  # type: ignore[arg-type]
         entry = spec.get(field.name)
         if isinstance(entry, bool) and "bool" not in str(field.type):  # true would pass for 1
@@ -285,22 +283,7 @@ def from_mapping(cls: type[T], spec: Any, where: str) -> T:
         raise ConfigError(*_describe_errors(cause, where, cls)) from None
 
 
-def _replace_old_keys(cls: type[Any], spec: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Replace keys of an earlier release by today's keys, with a warning for each."""
-    renamed = {old: new for new, old in getattr(cls, "first_names", {}).items() if old in spec}
-    for old, new in renamed.items():
-        if new in spec:
-            raise ConfigError(f"{_join_keys(where, old)}: this key is now {new}; write {new} alone")
-        _warn_renamed(_join_keys(where, old), f"write the key {new!r}")
-    return {renamed.get(str(key), key): value for key, value in spec.items()}
-
-
-def _warn_renamed(key: str, remedy: str) -> None:
-    """Warn that a name was renamed since an earlier release; the next release will refuse it."""
-    warnings.warn(f"{key}: renamed; {remedy}", RenamedWarning, stacklevel=2)
-
-
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
     """Return the name of a class in snake case, such as ``clipped_mean`` for ClippedMean."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
@@ -464,7 +447,7 @@ class Registered:
         """Register this class; raise ConfigError if a class of another module has its name."""
         if Registered in cls.__bases__ or cls.__name__.startswith("_"):
             return
-        name = cls._kind or _snake(cls.__name__)
+        name = cls._kind or snake(cls.__name__)
         registered = cls._registry.get(name)
         if registered is not None and registered.__module__ != cls.__module__:
             raise ConfigError(
@@ -473,15 +456,6 @@ class Registered:
                 f"kind='another_name')"
             )
         cls._registry[name] = cls
-
-    @classmethod
-    def first_kind(cls) -> str | None:
-        """Return the name that configurations of an earlier release used for this class.
-
-        Return None if the class was never renamed.
-        """
-        first_name = vars(cls).get("stream_name")
-        return None if first_name is None else _snake(first_name)
 
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
@@ -524,43 +498,6 @@ class Registered:
             if name == candidate.__name__ and module in {home, home.rpartition(".")[0]}:
                 return candidate
         return None
-
-    @classmethod
-    def replace_old_names(cls, spec: Any, where: str) -> Any:
-        """Replace names of earlier releases in a specification by today's names, with a warning.
-
-        The attribute `stream_name` of a renamed class holds the class's earlier name. The attribute
-        `first_names` maps renamed fields to their earlier names.
-
-        Parameters
-        ----------
-        spec : mapping or object
-            Specification of an object; anything but a mapping is returned unchanged.
-        where : str
-            Path of `spec` in the configuration, for messages.
-
-        Returns
-        -------
-        mapping or object
-            The specification with today's kind, ``_target_`` and keys.
-        """
-        if not isinstance(spec, Mapping):
-            return spec
-        module, _, target = str(spec.get("_target_", "")).rpartition(".")
-        for kind, registered in cls._registry.items():
-            old = vars(registered).get("stream_name")
-            if old is None:
-                continue
-            if spec.get("kind") == registered.first_kind() != kind:
-                _warn_renamed(_join_keys(where, "kind") + f": {spec['kind']!r}", f"write {kind!r}")
-                spec = {**spec, "kind": kind}
-            if target == old != registered.__name__:
-                _warn_renamed(
-                    _join_keys(where, "_target_") + f": {old!r}", f"write {registered.__name__!r}"
-                )
-                spec = {**spec, "_target_": f"{module}.{registered.__name__}"}
-        named_class = cls.find(spec)
-        return spec if named_class is None else _replace_old_keys(named_class, spec, where)
 
     @classmethod
     def lookup(cls, spec: Mapping[str, Any], where: str) -> type[Self]:
@@ -635,7 +572,6 @@ class Registered:
         if isinstance(spec, cls):
             _require_validated(type(spec), where)
             return spec
-        spec = cls.replace_old_names(spec, where)
         kind = cls.lookup(spec, where)
         parameters = {key: value for key, value in spec.items() if key not in {"kind", "_target_"}}
         return from_mapping(kind, parameters, where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from pydantic import Field
 
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP
 from dpbench.distributions import Distribution
-from dpbench.errors import RenamedWarning
 from dpbench.estimators import ClippedMean
 from dpbench.registry import validated
 from dpbench.samples import Sample
@@ -184,41 +183,3 @@ def test_what_python_gives_is_refused_in_a_line(make: Callable[[], Any], line: s
         make()
     assert str(caught.value).startswith(line)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None  # this line alone
-
-
-@validated
-class _Renamed(Estimator):
-    stream_name: ClassVar[str] = "OldMean"
-    first_names: ClassVar[dict[str, str]] = {"threshold": "clip_at"}
-    threshold: float = 1.0
-
-    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize("written", [{"kind": "old_mean"}, {"_target_": f"{__name__}.OldMean"}])
-def test_names_of_an_earlier_release_are_read_with_a_warning(
-    written: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Estimator, "_registry", {**Estimator._registry, "new_mean": _Renamed})
-    with pytest.warns(RenamedWarning) as caught:
-        made = Estimator.build({**written, "clip_at": 2}, "own")
-    assert made == _Renamed(threshold=2.0)
-    lines = sorted(str(one.message) for one in caught)
-    key, old = next(iter(written.items()))
-    new = "new_mean" if key == "kind" else "_Renamed"
-    old = old.rpartition(".")[2]
-    expected = [f"own.{key}: {old!r}: renamed; write {new!r}"]
-    assert lines == sorted([*expected, "own.clip_at: renamed; write the key 'threshold'"])
-    with pytest.raises(ConfigError, match=r"own\.clip_at: this key is now threshold; write thresh"):
-        Estimator.build({"kind": "new_mean", "clip_at": 2, "threshold": 2}, "own")
-
-
-def test_a_list_of_values_for_a_renamed_key_is_a_variant_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Estimator, "_registry", {**Estimator._registry, "new_mean": _Renamed})
-    entries: Any = {"estimators": {"own": {"kind": "old_mean", "clip_at": [1, 2]}}}
-    with pytest.warns(RenamedWarning, match="renamed; write"):
-        sweep = sweep_of(**entries)
-    assert list(sweep.estimators) == ["own_threshold1", "own_threshold2"]

@@ -34,7 +34,7 @@ from dpbench.sweep.selection import BUDGET, Selection
 from dpbench.theory.theorems import THEOREMS, Subject, Theorem
 
 __all__ = [
-    "COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "add_theorem_columns", "count_claim_verdicts",
+    "COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "count_claim_verdicts",
     "region", "theorem_verdict", "verdict",
 ]  # fmt: skip
 
@@ -457,40 +457,6 @@ def theorem_verdict(
     if bottom <= exact <= top or exact_verdict == "inconsistent":
         return plain
     return EARLY if exact_verdict == "consistent" else "inconclusive"
-
-
-def add_theorem_columns(
-    row: Mapping[Any, Any], *, finite: bool, subject: Subject
-) -> dict[Any, Any]:
-    """Complete a row of an older ``claims.csv``, which lacks the columns on theorems.
-
-    A column that the row already has keeps its value.
-
-    Parameters
-    ----------
-    row : mapping
-        Cells of the row by column.
-    finite : bool
-        Whether the claim set ``finite``. Then the cell ``predicted`` is the exact number at the n
-        that were run. The theorem's number and its verdict become NaN, because the older run did
-        not store them.
-    subject : {'theorem', 'code'}
-        Whether the claim tests a theorem or checks the code.
-
-    Returns
-    -------
-    dict
-        The cells of the row, followed by the added cells.
-    """
-    has_verdict = not finite and subject == "theorem"
-    added = {
-        "checks": subject,
-        "theorem": np.nan if finite else row["predicted"],
-        "at_these_n": row["predicted"] if finite else np.nan,
-        "theorem_verdict": row["verdict"] if has_verdict else np.nan,
-        "asymptotic_from": np.nan,
-    }
-    return {**row, **added, **row}
 
 
 def count_claim_verdicts(rows: Iterable[Mapping[Any, Any]]) -> list[str]:

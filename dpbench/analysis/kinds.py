@@ -10,7 +10,7 @@ largest accepted value of a statistic.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -400,8 +400,6 @@ class Ratio(Claim):
     denominator : str
         Name of the estimator in the denominator, one of the claim's ``estimators``.
     """
-
-    first_names: ClassVar[dict[str, str]] = {"denominator": "over"}
 
     denominator: str
 

@@ -11,7 +11,6 @@ from typing import Any, Literal, overload
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.claims import add_theorem_columns
 from dpbench.analysis.factors import factors
 from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.overview import check_values, describe, describe_as_html
@@ -24,7 +23,6 @@ from dpbench.registry import ConfigError
 from dpbench.runner.store import Memory, Store
 from dpbench.sweep.metrics import ERRORS
 from dpbench.sweep.plan import Cell, key_table
-from dpbench.sweep.selection import add_missing_columns
 
 __all__ = ["Result", "read_result"]
 
@@ -315,25 +313,12 @@ def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Resu
     return Result(
         study=study,
         summary=_read_table(folder / "summary.csv"),
-        claims=_complete_claims(_read_table(folder / "claims.csv"), study),
+        claims=_read_table(folder / "claims.csv"),
         samples=_read_table(folder / "sample_complexity.csv"),
         failures=[Failure(failure["failure"], failure["name"]) for failure in manifest["failures"]],
         cells=study.plan(manifest["configuration"].get("trials")).cells,
         blocks=Store(folder, manifest["computer"]),
         seed=manifest["seed"],
-    )
-
-
-def _complete_claims(table: pd.DataFrame, study: Study) -> pd.DataFrame:
-    """Add the columns that ``claims.csv`` of an older run lacks; see `add_theorem_columns`."""
-    if "theorem_verdict" in table or table.empty:
-        return table
-    pairs = [(row, study.all_claims[row["claim"]]) for row in table.to_dict("records")]
-    return pd.DataFrame(
-        add_theorem_columns(
-            row, finite=bool(getattr(claim, "finite", False)), subject=claim.subject
-        )
-        for row, claim in pairs
     )
 
 
@@ -347,4 +332,4 @@ def _read_table(path: Path) -> pd.DataFrame:
     labels = ("claim", "request", "distribution", "family", "estimator", "privacy", "bound_name")
     types = dict.fromkeys(labels, str)  # labels may look like numbers
     table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types)
-    return add_missing_columns(table.fillna({"bound_name": ""}))
+    return table.fillna({"bound_name": ""})

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -231,8 +231,6 @@ class Study(Sweep):
         in the configuration. Other entries are printed under their own names, with spaces for
         underscores. Random streams depend on the entries' own names only.
     """
-
-    first_names: ClassVar[dict[str, str]] = {"fail_on_inconsistent": "gate"}
 
     parts: Annotated[
         Mapping[str, StudyPart], labelled_entries(StudyPart, _build_part, least=1, title="a part")

@@ -141,7 +141,7 @@ def read_errors(path: Path, config_dir: str | Path | None = None) -> Baseline:
         name: manifest.get(name) for name in ("commit", "dirty", "plugin_commits")
     }
     versions_and_commits["versions"] = manifest["versions"]
-    machine = manifest.get("machine", manifest["computer"])  # "machine" is missing in old manifests
+    machine = manifest["machine"]
     origin = Origin(manifest["source"], machine, stored=versions_and_commits)
     return Baseline(rows, manifest["sweep"], result.seed, origin)
 

@@ -21,7 +21,15 @@ from dpbench.bibliography import Source, sources_in
 from dpbench.errors import ConfigError
 from dpbench.estimators.base import Estimator
 from dpbench.estimators.public import Public
-from dpbench.registry import Label, from_mapping, labelled_entries, nested_entry, validated
+from dpbench.registry import (
+    Label,
+    from_mapping,
+    labelled_entries,
+    nested_entry,
+    snake,
+    validated,
+)
+from dpbench.seeds import stream_name
 
 __all__ = [
     "GROUPS", "Keywords", "Listing", "Row", "Use", "catalogue", "first_names", "keywords", "search",
@@ -333,17 +341,15 @@ def uses() -> list[tuple[str, type[Any], Use]]:
 
 
 def first_names() -> dict[str, str]:
-    """Map the present name of each renamed entry of the benchmark suite to its original name.
+    """Map entries of the benchmark suite to their names in random streams, where these differ.
 
-    An entry is an estimator with parameters. Some entries have the name that their estimator has in
-    configurations. They are renamed together with the estimator. Archives of version 0.1 and the
-    random generators of the suite use the original names.
+    Such an entry has the name of its estimator, and the estimator has a stream name of its own.
     """
     kinds = Estimator.kinds()
     return {
-        name: first_kind
+        name: snake(stream_name(kind))
         for name, kind, _ in uses()
-        if kinds.get(name) is kind and (first_kind := kind.first_kind())
+        if kinds.get(name) is kind and "stream_name" in vars(kind)
     }
 
 

@@ -372,7 +372,7 @@ class FriendlyCoreMean(Estimator):
         if self.radius is None and self.sigma is None:
             raise ValueError(
                 "give sigma, the standard deviation of a coordinate in the unit of the data, or "
-                "radius; write sigma: 1 for the default of release 0.1"
+                "radius"
             )
         return self
 

@@ -38,7 +38,7 @@ DeviationBound = Annotated[
         ge=1e-100,
         le=1e100,
         description="public bound on the standard deviations of the coordinates, in the unit of "
-        "the data; release 0.1 took sigma_low = 0.001 and sigma_high = 1000",
+        "the data",
     ),
 ]
 Steps = Annotated[int, Field(ge=1, le=100)]

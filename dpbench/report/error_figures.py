@@ -57,8 +57,6 @@ class ErrorAgainstN(SplitFigure):
         Metric on the vertical axis, a column of the summary.
     """
 
-    first_names: ClassVar[dict[str, str]] = {"columns": "by"}
-
     metric: MetricName = "q90"
 
     FIRST_SPLIT: ClassVar[tuple[str, ...]] = ("k",)

@@ -76,7 +76,7 @@ def _render(folders: Sequence[Path], max_rows: int) -> bytes:
             runs.append(read_run(folder, f"run{i}", max_rows))
         except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
             raise ConfigError(
-                f"report: '{folder}': cannot be read, another version may have written it; run it "
+                f"report: '{folder}': cannot be read; run it "
                 f"again or move it away ({type(error).__name__}: {error})"
             ) from error
     parts = _style_and_scripts(interactive=any(run["interactive"] for run in runs))

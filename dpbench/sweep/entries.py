@@ -94,8 +94,6 @@ def _variants_validator(
         return variants
 
     def expand(name: str, entry: Any, variants: dict[str, Variant[Any]]) -> None:
-        for kind in kinds:
-            entry = kind.replace_old_names(entry, name)
         is_instance = not isinstance(entry, Mapping)
         for spec, swept in [(entry, ())] if is_instance else expand_entry(name, entry, kinds):
             value = make(spec, name)

@@ -26,7 +26,6 @@ __all__ = [
     "Choice",
     "Selection",
     "Variant",
-    "add_missing_columns",
     "rows_of_budget",
     "select_labels",
     "swept_columns",
@@ -37,18 +36,6 @@ BUDGET = ["privacy", *AMOUNTS]
 # Columns that identify a row of results; k is the order of the family's bounded moment, NaN if none
 # is known. A table then has the statistics, and ends with the swept parameters.
 KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
-
-
-def add_missing_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns that tables of earlier versions lack, each filled with a default value."""
-    # Missing column: (column of the tables that need it, default value).
-    defaults = {"mu": ("rho", np.nan), "bound_name": ("sampling_q90", "")}
-    missing: dict[str, Any] = {
-        name: default
-        for name, (neighbour, default) in defaults.items()
-        if neighbour in table and name not in table
-    }
-    return table.assign(**missing)
 
 
 def rows_of_budget(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:

@@ -20,7 +20,6 @@ from dpbench.runner.origin import Origin
 from dpbench.runner.store import Memory, Store
 from dpbench.seeds import canonical, digest
 from dpbench.sweep.plan import Cell
-from dpbench.sweep.selection import add_missing_columns
 from dpbench.tracking.comparison import KEY, MIN_BOOTSTRAP_TRIALS, trimmed_mean
 
 __all__ = ["Baseline", "baseline_path", "check_replaceable", "collect_errors"]
@@ -84,7 +83,7 @@ class Baseline:
             origin = Origin(
                 metadata["source"], metadata["machine"], stored=_unflatten_about(metadata["about"])
             )
-            rows = _add_first(add_missing_columns(rows))[[*KEY, "stream", "errors", "first"]]
+            rows = rows[[*KEY, "stream", "errors", "first"]]
             if rows.empty or min(map(len, rows["errors"])) < MIN_BOOTSTRAP_TRIALS:
                 raise ValueError("no errors to compare with")
         except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dpbench.analysis.claims import (
-    add_theorem_columns,
     count_claim_verdicts,
     theorem_verdict,
     verdict,
@@ -132,21 +131,6 @@ def test_a_headline_counts_theorems_numbers_at_their_n_and_code_apart() -> None:
     assert count_claim_verdicts([alone]) == ["theorems: 1 inconclusive"]
     assert count_claim_verdicts([code]) == ["checks of the code: 1 inconsistent"]
     assert count_claim_verdicts([]) == []
-
-
-def test_rows_of_older_runs_say_what_is_known_of_theorems() -> None:
-    old = {"predicted": 0.8, "verdict": "consistent", "claim": "c"}
-    plain = add_theorem_columns(old, finite=False, subject="theorem")
-    assert (plain["theorem"], plain["theorem_verdict"], plain["checks"]) == (
-        0.8, "consistent", "theorem",
-    )  # fmt: skip
-    exact = add_theorem_columns(old, finite=True, subject="theorem")
-    assert exact["at_these_n"] == 0.8
-    assert all(math.isnan(exact[name]) for name in ("theorem", "theorem_verdict"))
-    assert count_claim_verdicts([exact]) == ["theorems: 1 not judged", "at these n: 1 consistent"]
-    code = add_theorem_columns(old, finite=False, subject="code")
-    assert count_claim_verdicts([code]) == ["checks of the code: 1 consistent"]
-    assert add_theorem_columns(plain, finite=True, subject="code") == plain
 
 
 def test_only_what_a_claim_is_about_counts() -> None:

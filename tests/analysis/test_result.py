@@ -71,20 +71,6 @@ def test_figures_on_a_callers_axes(result: Result) -> None:
         plt.close(canvas)
 
 
-def test_claims_of_an_older_run_are_read(tmp_path: Path) -> None:
-    """Without the columns on theorems; where nothing is finite they are those of a new run."""
-    shipped = {"mean": {"kind": "empirical_mean"}}
-    part = {"n": [100, 400], "trials": 40, "claims": {"rate": SAMPLING}}
-    new = dpbench.run(spec_of(shipped, parts={"all": part}), n_jobs=1, out=tmp_path)
-    table = pd.read_csv(tmp_path / "claims.csv")
-    late = ["checks", "theorem", "at_these_n", "theorem_verdict", "asymptotic_from"]
-    assert list(table)[-5:] == late
-    table.drop(columns=late).to_csv(tmp_path / "claims.csv", index=False)
-    old = dpbench.load(tmp_path)
-    pd.testing.assert_frame_equal(old.claims, new.claims, check_dtype=False)
-    assert old.scoreboard == new.scoreboard
-
-
 def test_labels_of_a_table_are_no_missing_values(tmp_path: Path) -> None:
     """Only an empty cell is: a label may look like what pandas takes for none, or for a number."""
     labels = ["null", "NA", "nan", "none", "1e3"]

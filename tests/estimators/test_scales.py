@@ -139,5 +139,5 @@ def test_a_configuration_learns_what_the_scale_means() -> None:
         Estimator.build({"kind": "ksu20_mean", "k": 2, "radius": 1}, "sweep.estimators.mine")
     assert str(raised.value) == (
         "sweep.estimators.mine.scale: this key is required: E|X - mean|^k is at most scale^k, in "
-        "the unit of the data; state it from public knowledge (release 0.1 assumed 1)"
+        "the unit of the data; state it from public knowledge"
     )

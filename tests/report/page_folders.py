@@ -23,7 +23,8 @@ CLAIM = {
     "claim": "rate", "source": "KSU20", "estimator": "minimax", "distribution": "two_point",
     "variable": "alpha", "metric": "q90", "predicted": 2.0, "measured": 1.99, "low": 1.98,
     "high": 2.01, "tolerance": 0.02, "verdict": "consistent", "privacy": "pure",
-    "epsilon": 0.01,
+    "epsilon": 0.01, "checks": "theorem", "theorem": 2.0, "at_these_n": "",
+    "theorem_verdict": "consistent", "asymptotic_from": "",
 }  # fmt: skip
 PAIR = {
     "estimator": "clipped", "notion": "pure", "delta": "", "claimed": 1.0, "pair": "edge",
@@ -110,7 +111,7 @@ def write_run(
     (folder / "figures").mkdir(parents=True)
     (folder / "figures" / "curves.svg").write_text(SVG)
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    limit = {**CLAIM, "claim": "near", "variable": "factor", "predicted": 1.25}
+    limit = {**CLAIM, "claim": "near", "variable": "factor", "predicted": 1.25, "theorem": 1.25}
     labelled = {"estimator": f"minimax{label}", "distribution": f"two_point{label}"}
     claims = [CLAIM | labelled, limit | {"measured": 1.0, "low": 0.99, "high": 1.02}]
     write_table(folder / "claims.csv", claims)

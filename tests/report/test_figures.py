@@ -19,7 +19,6 @@ from matplotlib.lines import Line2D
 
 import dpbench
 from dpbench.analysis.result import Result
-from dpbench.errors import RenamedWarning
 from dpbench.output.style import save, style
 from dpbench.registry import ConfigError
 from tests.report.conftest import assert_refused, curves, drawn, lines
@@ -198,9 +197,3 @@ def test_printed_names_replace_labels_and_an_argument_replaces_both(numbers: Res
     for wrong, words in (({"nave": "x"}, "sweep.names.nave: .*naive"), ({"naive": "$x"}, "sweep")):
         with pytest.raises(ConfigError, match=words):
             dataclasses.replace(numbers.study, names=wrong).plan()
-
-
-def test_the_key_by_is_the_old_name_of_columns(numbers: Result) -> None:
-    with pytest.warns(RenamedWarning, match="figure.by: renamed; write the key 'columns'"):
-        old = numbers.figure({**ERROR, "estimators": "naive", "by": "family"})
-    assert [ax.get_title() for ax in old.axes] == ["Gaussian", "student"]

@@ -109,7 +109,9 @@ def test_the_tone_of_the_answer_is_that_of_the_worst_finding(tmp_path: Path) -> 
         folder = tmp_path / verdict
         folder.mkdir()
         (folder / "manifest.json").write_text('{"sweep": "a", "outputs": {"claims.csv": []}}')
-        write_table(folder / "claims.csv", [CLAIM, CLAIM | {"verdict": verdict}])
+        write_table(
+            folder / "claims.csv", [CLAIM, CLAIM | {"verdict": verdict, "theorem_verdict": verdict}]
+        )
         classes = [attrs.get("class") for attrs, _ in page_of(folder).all("div")]
         assert f"answer {tone}" in classes
 

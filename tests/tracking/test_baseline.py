@@ -1,4 +1,4 @@
-"""Files that are no baseline of a sweep, and older ones."""
+"""Files that are no baseline of a sweep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from dpbench.runner.origin import Origin
 from dpbench.tracking.baseline import Baseline
-from dpbench.tracking.comparison import KEY, compare, trimmed_mean
+from dpbench.tracking.comparison import KEY, trimmed_mean
 from tests.bench import Bench
 from tests.commands.baselines import errors
 
@@ -68,16 +68,6 @@ def test_what_is_no_baseline_of_this_sweep(bench: Bench, damage: Any, told: list
         bench.refuses("track=update", *words, named=["baseline: ", FILE, *told])
     else:
         assert bench.run("track=update", *words).code == 0
-
-
-def test_a_baseline_from_before_an_amount_is_read(tmp_path: Path) -> None:
-    row = dict(zip(KEY, ("a", "b", "pure", 1.0, np.nan, np.nan, np.nan, 10), strict=True))
-    new = pd.DataFrame([{**row, "stream": "s", "errors": np.ones(100)}])
-    Baseline(new, "tiny", 0, Origin.of()).write(tmp_path / FILE)
-    found = pq.read_table(tmp_path / FILE)
-    pq.write_table(found.drop_columns(["mu"]), tmp_path / FILE)
-    old = Baseline.read(tmp_path / FILE, "tiny").rows
-    assert compare(old, new)["verdict"].tolist() == ["same"]
 
 
 def test_the_first_errors_are_those_of_the_same_parameters() -> None:

@@ -1,6 +1,6 @@
 """Sections that the page of a run can have, one file for each subject."""
 
-# Imported because they register their sections. Pages of older runs have them in this order.
+# Imported because they register their sections.
 from dpbench.report.sections import (  # noqa: F401, I001
     failures,
     tracking,

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpbench.analysis.claims import UNKNOWN, add_theorem_columns, count_claim_verdicts, region
+from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts, region
 from dpbench.analysis.factors import EXACT
 from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.study import gather_entries
@@ -73,7 +73,7 @@ def build_claims(run: RunFolder) -> Section | None:
     Claims are shown in groups, with the worst verdicts first.
     """
     specs = {label: as_mapping(spec) for label, spec in gather_entries(run.sweep, "claims").items()}
-    rows = [_complete_row(row, specs.get(row["claim"], {})) for row in run.rows("claims")]
+    rows = run.rows("claims")
     claims = [_format_claim(row, specs.get(row["claim"], {})) for row in rows]
     if not claims:
         return None
@@ -84,19 +84,6 @@ def build_claims(run: RunFolder) -> Section | None:
         data=_group_claims(claims),
         findings=count_claim_verdicts(rows),
         tone=worst_tone([claim["tone"] for claim in claims]),
-    )
-
-
-def _complete_row(row: Row, spec: Mapping[str, Any]) -> Row:
-    """Complete a row of ``claims.csv`` from an earlier version with the columns on theorems.
-
-    `spec` is the configuration of the claim, from which the columns are computed.
-    """
-    theorem = THEOREMS.get(str(spec.get("theorem")))
-    checks = spec.get("checks") or (theorem.subject if theorem else "theorem")
-    finite = spec.get("finite", False) is not False
-    return add_theorem_columns(
-        row, finite=finite, subject="code" if checks == "code" else "theorem"
     )
 
 

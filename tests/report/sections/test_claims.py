@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,7 @@ def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path
     (row,) = (row for row in page.texts("tr") if "two_pointpure" in row)
     assert row.startswith("consistent rate minimax two_pointpure, ε = 0.01 2.000 ± 0.02 -")
     assert any("Not measured (-): too few trials" in text for text in page.texts("p"))
-    several = [CLAIM, CLAIM | {"verdict": "inconsistent", "measured": 2.5}, CLAIM | {"epsilon": 1}]
+    several = [CLAIM, CLAIM | WRONG, CLAIM | {"epsilon": 1}]
     write_table(example / "claims.csv", [CLAIM | {"claim": "near", "variable": "odd"}, *several])
     page = page_of(example)
     groups = [at for at, _ in page.all("details") if at.get("class") == "group"]
@@ -50,6 +49,7 @@ def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path
     assert [row.split()[0] for row in rows] == ["inconsistent", "consistent", "consistent"]
 
 
+WRONG = {"verdict": "inconsistent", "theorem_verdict": "inconsistent", "measured": 2.5}
 EARLY = CLAIM | {
     "verdict": "consistent", "checks": "theorem", "theorem": 2.0, "at_these_n": 1.6,
     "predicted": 1.6, "theorem_verdict": "not yet asymptotic", "asymptotic_from": 4e9,
@@ -82,21 +82,6 @@ def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: P
     assert "2.000 ± 0.02 1.600 ± 0.02 1.610" in rows[0]
     spans = {(at["class"], text) for at, text in page.all("span") if text == "not yet asymptotic"}
     assert spans == {("verdict ahead", "not yet asymptotic")}
-
-
-def test_claims_of_older_runs_are_told_by_what_they_asked(example: Path) -> None:
-    """Their tables lack the columns on theorems: `finite` and the kind stand in the manifest."""
-    manifest = json.loads((example / "manifest.json").read_text())
-    claims = manifest["configuration"]["sweep"]["claims"]
-    claims["rate"]["finite"] = True
-    claims["level"] = {"theorem": "exact_error", "reason": "trials"}
-    (example / "manifest.json").write_text(json.dumps(manifest))
-    write_table(example / "claims.csv", [CLAIM, CLAIM | {"claim": "level", "variable": "level"}])
-    page = page_of(example)
-    found = "theorems: 1 not judged; at these n: 1 consistent; checks of the code: 1 consistent"
-    assert any(found in text for text in page.texts("p"))
-    (row,) = (row for row in page.texts("tr") if row.startswith("consistent rate"))
-    assert row.count("2.000 ± 0.02") == 1
 
 
 def test_factors_have_a_column_per_moment_order(example: Path) -> None:
