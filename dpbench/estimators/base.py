@@ -59,6 +59,14 @@ class Estimate:
     core: Floats | None = None
     noise: tuple[Floats, Budget] | None = None
 
+    @property
+    def released(self) -> tuple[Floats, ...]:
+        """Arrays of all that is released: the value, the interval, the scale, public numbers."""
+        numbers = [np.nan if x is None else x for x in (self.miss, self.accuracy)]
+        others = (*(self.interval or ()), self.scale, self.noise and self.noise[0])
+        kept = [np.asarray(part) for part in others if part is not None]
+        return self.value, *kept, np.array(numbers)
+
     def reshaped(self, shape: tuple[int, ...]) -> Estimate:
         """Return a copy with `value` and `before_noise` in another shape.
 

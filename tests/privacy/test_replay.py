@@ -27,7 +27,7 @@ def replayed(run: Run, left: Any, right: Any, budget: Budget = PURE) -> Comparis
     for values in (left, right):
         tapes.append(Tape(tapes[0].steps if tapes else ()))
         run(np.array(values, dtype=float), Ledger(budget, rng(), tape=tapes[-1]))
-    return compare_steps(*(tape.steps for tape in tapes))
+    return compare_steps(tapes[0].steps, tapes[1].steps)
 
 
 def noise(sensitivity: Any, l1: Any = None) -> Run:
@@ -47,7 +47,7 @@ RATIOS: list[tuple[Run, Any, float, str]] = [
     (lambda v, a: a.add_joint_noise(v, 2.0, base="ball"), [[3.0, 4.0, 8.0]], 4.0, "ball"),
     (lambda v, a: a.exponential(v, 2.0), GAPS, 2.0, "max"),
     (lambda v, a: a.above_threshold(v, 2.0, 9.0), GAPS, 2.0, "max"),
-    (lambda v, a: a.add_geometric_noise(v, 8.0), [3.0], 3 / 8, "l2"),
+    (lambda v, a: a.add_geometric_noise(v, 8.0), [3.0], 3 / 8, "l1"),
     (lambda v, a: a.add_canonical_noise(v, 2.0), [3.0], 3 / 2, "l2"),
     (noise(2.0), [1.0, -3.0, 2.0], 1.5, "l2"),
     (noise(0.0), [0.0], 0.0, "l2"),
