@@ -86,8 +86,8 @@ class Replay:
 
     def __str__(self) -> str:
         result = self.reason or f"largest move over stated sensitivity {self._ratio}"
-        counts = f"mechanisms: {self.compared} compared, {self.not_compared} not; final output: "
-        counts += "compared" if self.output_compared else "not"
+        output = "compared" if self.output_compared else "not compared"
+        counts = f"mechanisms: {self.compared} compared, {self.not_compared} not; output {output}"
         return f"{self.verdict}: {result} ({counts})"
 
     @property
@@ -174,8 +174,8 @@ def audit_replay(
     >>> data = np.zeros(20), np.append(np.zeros(19), 5.0)
     >>> result = audit_replay(ClippedMean(lower=0, upper=1), PureDP(1.0), data,
     ...                       rng=np.random.default_rng(0))
-    >>> print(result)
-    not refuted: largest move over stated sensitivity 1 (mechanisms: 1 compared, 0 not; final output: compared)
+    >>> result.verdict, result.move_over_sensitivity, result.output_compared
+    ('not refuted', 1.0, True)
     """
     with single_threaded_blas():
         return replay(estimator, budget, check_pair(estimator, budget, pair, rng), rng)

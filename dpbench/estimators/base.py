@@ -61,11 +61,12 @@ class Estimate:
 
     @property
     def released(self) -> tuple[Floats, ...]:
-        """Arrays of all that is released: the value, the interval, the scale, public numbers."""
-        numbers = [np.nan if x is None else x for x in (self.miss, self.accuracy)]
-        others = (*(self.interval or ()), self.scale, self.noise and self.noise[0])
-        kept = [np.asarray(part) for part in others if part is not None]
-        return self.value, *kept, np.array(numbers)
+        """Arrays of all that is released: value, interval, scale, noise, and public numbers."""
+        sensitivity, budget = self.noise or (None, None)
+        arrays = (*(self.interval or ()), self.scale, sensitivity)
+        numbers = [self.miss, self.accuracy, *(budget.amounts if budget else ())]
+        public = np.array([np.nan if number is None else number for number in numbers])
+        return self.value, *(np.asarray(part) for part in arrays if part is not None), public
 
     def reshaped(self, shape: tuple[int, ...]) -> Estimate:
         """Return a copy with `value` and `before_noise` in another shape.

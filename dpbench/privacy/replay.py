@@ -27,6 +27,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -135,7 +136,7 @@ def compare_steps(
     the runs may not differ in:
 
     - the sequence of mechanisms, and the places of the budget from which they pay;
-    - budgets, settings and stated sensitivities of mechanisms;
+    - budgets, settings and stated sensitivities of mechanisms, and shapes of releases;
     - more rows of a trial than are paid for (`Account.repeated`), nor in more parts of a group that
       pays in parallel than records differ (`Account.parallel`);
     - the final output, if all releases are frozen and the generators end in equal states.
@@ -208,6 +209,8 @@ class _Comparer:
         name = a.mechanism if a.mechanism != "pay" else str(a.settings[-1])
         if (a.place, a.rows, a.settings) != (b.place, b.rows, b.settings):
             self.note(f"the budget or a setting of {name}")
+        if np.shape(_release(a)) != np.shape(_release(b)):
+            self.note(f"the shape of the release of {name}")
         if a.mechanism != "pay" and a.is_comparable(b):
             moves, differing, resolved = _moves(a, b)
             self.moves += moves
@@ -260,11 +263,13 @@ def _same_release(first: Step, second: Step) -> bool:
     """Return whether two recorded calls of a mechanism, one in each run, released equal outputs."""
     if first.output is None and (first.mechanism == "pay" or not first.is_comparable(second)):
         return False  # the releases are not on the tape or not comparable
-    releases = (
-        (first.released, second.released) if first.output is None else (first.output, second.output)
-    )
-    a, b = (np.asarray(end, dtype=float) for end in releases)
+    a, b = (np.asarray(_release(step), dtype=float) for step in (first, second))
     return np.array_equal(a, b, equal_nan=True)
+
+
+def _release(step: Step) -> Any:
+    """Return what a mechanism released: its recorded final output if there is one."""
+    return step.released if step.output is None else step.output
 
 
 def _same_sensitivity(first: Step, second: Step) -> bool:
