@@ -174,7 +174,7 @@ def audit_replay(
     >>> data = np.zeros(20), np.append(np.zeros(19), 5.0)
     >>> result = audit_replay(ClippedMean(lower=0, upper=1), PureDP(1.0), data,
     ...                       rng=np.random.default_rng(0))
-    >>> result.verdict, result.move_over_sensitivity, result.output_compared
+    >>> result.verdict, round(result.move_over_sensitivity, 6), result.output_compared
     ('not refuted', 1.0, True)
     """
     with single_threaded_blas():

@@ -164,7 +164,7 @@ def compare_steps(
     pairs = list(itertools.zip_longest(first, second))
     for index, (a, b) in enumerate(pairs):
         if a is None or b is None or a.mechanism != b.mechanism:
-            comparer.note("which mechanisms it runs")
+            comparer.difference = "which mechanisms it runs"
             break
         if a.mechanism == RESULT:
             comparer.compare_results(a, b)

@@ -218,16 +218,6 @@ def beside_a_huge_score(sample: Sample, ledger: Ledger) -> Estimate:
     return Estimate(chosen.astype(float), chosen.astype(float))
 
 
-@rogue
-def changes_a_release(sample: Sample, ledger: Ledger) -> Estimate:
-    """Change a release in place, which must not change the release that the replay repeats."""
-    first, second = ledger.split(0.5, 0.5)
-    value = noisy(sample, first)
-    value -= 1e3
-    second.add_noise(mean_of(sample) * (1 + abs(value)), 4 / sample.n)
-    return Estimate(value, mean_of(sample))
-
-
 REFUTED = {
     **dict.fromkeys(
         ("returns_data", "noise_of_its_own", "ledger_of_its_own", "interval_of_data",
@@ -246,7 +236,6 @@ REFUTED = {
     "shape_of_data": "the shape of the release of add_noise depends",
     "beside_a_huge_constant": "add_noise moves by 2e+06 times",
     "beside_a_huge_score": "exponential moves by 2000 times",
-    "changes_a_release": "add_noise moves by ",
 }  # fmt: skip
 
 
