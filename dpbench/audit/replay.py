@@ -20,7 +20,9 @@ from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import DenseSample
 from dpbench.sweep.block import single_threaded_blas
 
-__all__ = ["Replay", "audit_replay", "first_reason", "largest_ratio", "replay"]
+__all__ = [
+    "Replay", "audit_replay", "describe_compared", "first_reason", "largest_ratio", "replay",
+]  # fmt: skip
 
 # Runs on each dataset, in one batch; several runs, because later steps depend on releases.
 TRIALS = 10
@@ -222,6 +224,16 @@ def largest_ratio(replays: Iterable[Replay]) -> float:
     """
     ratios = [replay.move_over_sensitivity for replay in replays]
     return max((ratio for ratio in ratios if not np.isnan(ratio)), default=np.nan)
+
+
+def describe_compared(replays: Sequence[Replay]) -> str:
+    """Return what all replays compared: how many mechanisms, and whether the final output."""
+    if not any(replay.compared or replay.output_compared for replay in replays):
+        return "nothing"
+    fewest = min(replay.compared for replay in replays)
+    most = max(replay.compared + replay.not_compared for replay in replays)
+    output = ", output" * all(replay.output_compared for replay in replays)
+    return f"{fewest} of {most}{output}"
 
 
 def first_reason(replays: Sequence[Replay]) -> str:

@@ -52,7 +52,8 @@ def test_the_example() -> None:
 RATIOS: dict[str, float | str | None] = {
     "halved_sensitivity": 2.0, "halved_deviation": 2.0, "radius_for_diameter": 2.0,
     "no_clipping": 1e6,
-    "range_of_the_data": np.inf, "empirical_quantiles": np.inf, "fails_on_spread": "the final output",
+    "range_of_the_data": np.inf, "empirical_quantiles": np.inf,
+    "fails_on_spread": "the final output",
     "scale_as_location": None, "add_remove_histogram": 2.0, "add_remove_median": 2.0,
     "add_remove_sum": 2.0, "replace_sum": 3.0, "reused_noise": None, "unsorted_sensitivity": None,
     "noiseless_queries": "the final output", "slightly_small_sensitivity": 1 / 0.95,
