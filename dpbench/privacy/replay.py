@@ -57,7 +57,8 @@ class Move:
     distance, stated : float
         Distance and stated sensitivity in the trial in which their ratio is largest.
     ratio : float
-        Distance over sensitivity. It is infinite if the sensitivity is 0 and the distance is not.
+        Distance over sensitivity; 1 if it exceeds 1 by no more than `ROUNDING`. It is infinite if
+        the sensitivity is 0 and the distance is not.
         If sensitivities differ by coordinate, the ratio is the norm of the coordinates' ratios,
         because the noise of each coordinate has its own scale.
     """
@@ -302,6 +303,7 @@ def _moves(first: Step, second: Step) -> tuple[list[Move], Bools, bool]:
         ratios, sure_ratios = (_ratios(part, stated, norm) for part in (gaps, sure))
         unsure = (ratios > 1 + ROUNDING) & (sure_ratios <= 1 + ROUNDING)
         resolved &= not unsure.any()
+        ratios = np.where(ratios <= 1 + ROUNDING, np.minimum(ratios, 1.0), ratios)
         ratios = np.where(unsure, -1.0, ratios)
         if len(ratios) and ratios.max() >= 0:
             worst = int(np.argmax(ratios))
