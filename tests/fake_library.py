@@ -43,12 +43,13 @@ def prepare(ask: worker.Ask) -> worker.Release:
     return release
 
 
-def query(name: str, x: np.ndarray, ask: worker.Ask, tape: Any) -> None:
+def query(name: str, x: np.ndarray, ask: worker.Ask, tape: Any) -> object:
     """Run a query whose mistake hangs on its name; a `mean`, and a `quantile` by scores, have none.
 
     ``sum`` does not clip, ``variance`` refuses records that are far, ``count`` runs a second
     mechanism if a record is above the middle, ``histogram`` states a sensitivity that is read off
-    the records, or ends the process where FAKE_CRASH is set.
+    the records, or ends the process where FAKE_CRASH is set. Where FAKE_LEAK is set, a `quantile`
+    returns the largest record beside its release.
     """
     low, high = ask.bounds
     if name == "histogram":
@@ -57,6 +58,7 @@ def query(name: str, x: np.ndarray, ask: worker.Ask, tape: Any) -> None:
         tape.add("laplace", [0.0], np.ptp(x) + 1.0, lambda: 0.0)
     elif name == "quantile":
         tape.add("noisy_max", [np.sum(x < 0.5), np.sum(x > 0.5)], 2.0, lambda: 1.0, "max")
+        return x.max() if os.environ.get("FAKE_LEAK") else None
     elif name == "count":
         tape.add("laplace", [len(x)], 1.0, lambda: 0.0)
         if (x > (low + high) / 2).any():
@@ -66,6 +68,7 @@ def query(name: str, x: np.ndarray, ask: worker.Ask, tape: Any) -> None:
     else:
         clipped = x if name == "sum" else np.clip(x, low, high)
         tape.add("laplace", [clipped.sum()], max(abs(low), high), lambda: 0.0)
+    return None
 
 
 if __name__ == "__main__":

@@ -7,15 +7,17 @@
 - attack.py: tests that infer the dataset from a release; bounds.py: lower bounds on the privacy
   parameter from the counts of a test.
 - controls.py: estimators broken on purpose; an audit that does not refute them shows nothing.
+- `climb` searches pairs on which a replay shows more, from a given pair.
 - `noise_times` scales the noise of all mechanisms. With less noise than an estimator claims, it
   measures whether an audit detects this mistake.
 - cases.py: configuration of ``sweep=audit``; report.py: tables and figures. An audit is run by
   `dpbench.jobs.audit`.
 """
 
+from dpbench.audit.climb import climb
 from dpbench.audit.releases import PrivacyBound, audit_pair
 from dpbench.audit.replay import Replay, audit_replay
 from dpbench.privacy.noise_factor import noise_times
 
-__all__ = ["PrivacyBound", "Replay", "audit_pair", "audit_replay", "noise_times"]
+__all__ = ["PrivacyBound", "Replay", "audit_pair", "audit_replay", "climb", "noise_times"]
 __dir__ = __all__.copy  # what completion shows; helpers and submodules are no API

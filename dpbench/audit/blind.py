@@ -46,6 +46,7 @@ from dpbench.estimators import Estimator
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.budgets import _BadEvent
 from dpbench.privacy.neighbours import Pair, group_budget
+from dpbench.privacy.replay import NORM_ORDERS
 from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import DenseSample
 
@@ -136,11 +137,11 @@ class _PaymentTape(Tape):
 class _PaymentLedger(Ledger):
     """Ledger that records each payment for a mechanism on its tape, a `_PaymentTape`."""
 
-    times, weight = 1, 1.0
+    weight = 1.0
 
     def _part(self, budget: Budget, rows: int = 1) -> Any:
         part = super()._part(budget, rows)
-        part.times, part.weight = self.times, self.weight
+        part.weight = self.weight
         return part
 
     def parallel(self, parts: int) -> Any:
@@ -148,11 +149,6 @@ class _PaymentLedger(Ledger):
         for child in children:
             child.weight = self.weight / parts
         return children
-
-    def repeated(self, times: int) -> Any:
-        child = super().repeated(times)
-        child.times = self.times * times
-        return child
 
     def pay(self, mechanism: str = "", sensitivity: Any = None) -> None:
         super().pay(mechanism, sensitivity)
@@ -257,8 +253,8 @@ def _cost_share(left: Step, right: Step) -> float:
     For additive noise the result is the l1 norm of the change divided by the stated l1 sensitivity,
     times the number of averaged noises. For the exponential mechanism it is the range of the
     changes of the scores, divided by twice the scores' sensitivity. For other mechanisms it is the
-    change divided by the stated sensitivity. If the sensitivity is stated as a box or a ball, the
-    result is 1.
+    change divided by the stated sensitivity. If the sensitivity is stated as a box, a ball or an
+    hourglass, the result is 1.
     """
     (norm, sensitivity), *_ = left.sensitivity.items()
     if left.mechanism == "add_noise":
@@ -267,10 +263,10 @@ def _cost_share(left: Step, right: Step) -> float:
     if left.mechanism == "exponential":
         change = left.values - right.values
         return float(np.max(np.ptp(change, axis=1) / (2 * np.asarray(sensitivity))))
-    if norm in ("box", "ball"):
+    if norm in ("box", "ball", "hourglass"):
         return 1.0
     change = _input_changes(left, right)
-    return float(np.max(change if norm == "max" else np.linalg.norm(change)) / np.max(sensitivity))
+    return float(np.linalg.norm(np.ravel(change), NORM_ORDERS[norm]) / np.max(sensitivity))
 
 
 @lru_cache(maxsize=1000)  # the reasons of a row ask for the same numbers again

@@ -144,8 +144,6 @@ class FailsOnSpread(Control):
     whether the mean is released.
     """
 
-    seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
-
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         clipped = sample.clipped_mean(-1.0, 1.0)
         released = ledger.add_noise(clipped, 2 / sample.n)
@@ -382,7 +380,6 @@ class NoiselessQueries(Control):
     """
 
     budgets: ClassVar[tuple[Budget, ...]] = (PureDP(1.0),)
-    seen_by: ClassVar[tuple[Way, ...]] = ("runs",)
     multivariate: ClassVar[bool] = False
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:

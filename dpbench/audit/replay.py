@@ -20,7 +20,9 @@ from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import DenseSample
 from dpbench.sweep.block import single_threaded_blas
 
-__all__ = ["Replay", "audit_replay", "first_reason", "largest_ratio", "replay"]
+__all__ = [
+    "Replay", "audit_replay", "describe_compared", "first_reason", "largest_ratio", "replay",
+]  # fmt: skip
 
 # Runs on each dataset, in one batch; several runs, because later steps depend on releases.
 TRIALS = 10
@@ -38,12 +40,15 @@ class Replay:
     mechanism : str
         Name of the mechanism with this largest ratio; empty if no mechanism could be compared.
     difference : str
-        Part of the control flow that depends on the replaced record: the mechanisms that run, a
-        stated sensitivity, or whether the run raises. Empty if no part does.
+        Part of the run that may not depend on the replaced record but does: the mechanisms that
+        run, their budgets, settings or sensitivities, the number of rows or of parallel parts whose
+        inputs change, whether the run raises, or the final output. Empty if no part does.
     compared, not_compared : int
         Numbers of mechanisms that were compared and that could not be compared.
     pair : str
         Name of the pair.
+    output_compared : bool
+        True if the final outputs of both runs were compared.
     """
 
     move_over_sensitivity: float
@@ -52,35 +57,39 @@ class Replay:
     compared: int
     not_compared: int
     pair: str = "pair"
+    output_compared: bool = False
 
     @property
     def same_flow(self) -> bool:
-        """True if the control flow of the two runs is equal, so that `difference` is empty."""
+        """True if no part of the run depends on the record that may not, see `difference`."""
         return not self.difference
 
     @property
-    def verdict(self) -> Literal["refuted", "not refuted"]:
-        """Verdict on the claimed budget, ``refuted`` or ``not refuted``.
+    def verdict(self) -> Literal["refuted", "not refuted", "nothing compared"]:
+        """Verdict on the claimed budget.
 
-        A claim is refuted if the input of a mechanism changes by more than its stated sensitivity,
-        or if the control flow depends on the replaced record.
+        A claim is ``refuted`` if the input of a mechanism changes by more than its stated
+        sensitivity, or if there is a `difference`. Otherwise it is ``not refuted``, or ``nothing
+        compared`` if no mechanism could be compared.
         """
-        too_far = self.move_over_sensitivity > 1 + ROUNDING
-        return "refuted" if too_far or not self.same_flow else "not refuted"
+        if self.move_over_sensitivity > 1 + ROUNDING or not self.same_flow:
+            return "refuted"
+        return "not refuted" if self.compared else "nothing compared"
 
     @property
     def reason(self) -> str:
         """Reason why the privacy claim is refuted; empty if it is not refuted."""
         if not self.same_flow:
             return f"{self.difference} depends on the record of {self.pair}"
-        if self.verdict == "not refuted":
+        if self.verdict != "refuted":
             return ""
         moved = f"moves by {self.move_over_sensitivity:.6g} times its stated sensitivity"
         return f"{self.mechanism} {moved} on {self.pair}"
 
     def __str__(self) -> str:
         result = self.reason or f"largest move over stated sensitivity {self._ratio}"
-        counts = f"mechanisms: {self.compared} compared, {self.not_compared} not"
+        output = "compared" if self.output_compared else "not compared"
+        counts = f"mechanisms: {self.compared} compared, {self.not_compared} not; output {output}"
         return f"{self.verdict}: {result} ({counts})"
 
     @property
@@ -96,34 +105,37 @@ def audit_replay(
     *,
     rng: np.random.Generator,
 ) -> Replay:
-    """Check on two datasets that inputs of mechanisms differ by at most their stated sensitivities.
+    """Check on two datasets that a record reaches the release through mechanisms alone.
 
     The estimator runs on the left dataset. Then it runs on the right dataset with the random
     numbers of the first run. In this replay each mechanism repeats its release from the left
     dataset (a frozen release). The inputs of a mechanism may then differ by at most its stated
-    sensitivity. Both runs must call the same sequence of mechanisms. Control flow that depends on
-    releases alone is equal in both runs, because the releases are frozen.
+    sensitivity. All else depends on releases and public numbers alone, so it must be equal in both
+    runs: the sequence of mechanisms, their budgets and settings, and the final output in every bit.
 
     The result has the largest ratio of a difference to its stated sensitivity. A ratio above 1
     shows that the noise of a mechanism is scaled to too small a sensitivity. The mechanism then
     costs more than the ledger has counted. Every norm in which a sensitivity is stated is compared,
-    even if the noise under `budget` does not use the norm. A difference in control flow shows that
-    the course of the run distinguishes the datasets. Neither the ratio nor the control flow
-    measures the privacy loss of the final release, which may be below the total cost of the
-    mechanisms.
+    even if the noise under `budget` does not use the norm. Any other difference distinguishes the
+    datasets without noise. Neither the ratio nor such a difference measures the privacy loss of the
+    final release, which may be below the total cost of the mechanisms.
 
-    A ratio of at most 1 shows that the compared mechanisms kept their stated sensitivities, on this
-    pair and after these releases. It shows nothing about:
+    Without a refutation, the compared mechanisms kept their stated sensitivities, on this pair and
+    after these releases. If the final output was compared, it contains nothing of the record but
+    the releases of mechanisms. The result shows nothing about:
 
     - other datasets and releases, and mechanisms that could not be compared;
-    - the noise and its calibration, and the split of the budget;
-    - a record that reaches the output outside of all mechanisms.
+    - the noise and its calibration, and the sizes of the shares of the budget;
+    - the final output if it could not be compared, because a release was not frozen or the runs
+      ended with other states of the generator;
+    - the time that the run takes, and what it writes elsewhere.
 
-    A mechanism cannot be compared in three cases:
+    A mechanism cannot be compared in four cases:
 
     - it pays the ledger and draws its noise by itself (local randomisers, histograms, smooth noise,
       other libraries);
     - it chooses among intervals whose ends are records;
+    - its inputs differ by no more than their rounding, which is above the stated sensitivity;
     - it follows a release that cannot be frozen.
 
     Parameters
@@ -164,8 +176,8 @@ def audit_replay(
     >>> data = np.zeros(20), np.append(np.zeros(19), 5.0)
     >>> result = audit_replay(ClippedMean(lower=0, upper=1), PureDP(1.0), data,
     ...                       rng=np.random.default_rng(0))
-    >>> print(result)
-    not refuted: largest move over stated sensitivity 1 (mechanisms: 1 compared, 0 not)
+    >>> result.verdict, round(result.move_over_sensitivity, 6), result.output_compared
+    ('not refuted', 1.0, True)
     """
     with single_threaded_blas():
         return replay(estimator, budget, check_pair(estimator, budget, pair, rng), rng)
@@ -189,7 +201,7 @@ def replay(estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Gene
     if finished != finished_too:  # one run raised: compare the steps before the error
         length = min(len(first), len(second))
         first, second = first[:length], second[:length]
-    comparison = compare_steps(first, second)
+    comparison = compare_steps(first, second, TRIALS)
     difference = comparison.difference
     if comparison.complete and finished != finished_too:
         difference = difference or "whether it raises"
@@ -200,6 +212,7 @@ def replay(estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Gene
         comparison.compared,
         comparison.skipped,
         pair.name,
+        comparison.output,
     )
 
 
@@ -211,6 +224,16 @@ def largest_ratio(replays: Iterable[Replay]) -> float:
     """
     ratios = [replay.move_over_sensitivity for replay in replays]
     return max((ratio for ratio in ratios if not np.isnan(ratio)), default=np.nan)
+
+
+def describe_compared(replays: Sequence[Replay]) -> str:
+    """Return what all replays compared: how many mechanisms, and whether the final output."""
+    if not any(replay.compared or replay.output_compared for replay in replays):
+        return "nothing"
+    fewest = min(replay.compared for replay in replays)
+    most = max(replay.compared + replay.not_compared for replay in replays)
+    output = ", output" * all(replay.output_compared for replay in replays)
+    return f"{fewest} of {most}{output}"
 
 
 def first_reason(replays: Sequence[Replay]) -> str:
@@ -239,9 +262,10 @@ def _record_steps(
     tape = Tape(earlier)
     sample = DenseSample(np.broadcast_to(data, (TRIALS, *data.shape)))
     try:
-        estimator.run(sample, Ledger(budget, rng, tape=tape))
+        estimate = estimator.run(sample, Ledger(budget, rng, tape=tape))
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001, a plug-in may raise anything
         return tape.steps, False
+    tape.record_result(estimate.released, rng)
     return tape.steps, True

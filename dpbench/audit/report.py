@@ -38,8 +38,9 @@ another pair may give more. Visible: the largest factor such that noise
 multiplied by it would be refuted in 95% of audits; "-" if not even a quarter
 of the noise would be. Move: the largest change of a mechanism's input over its
 stated sensitivity, over all pairs and given equal releases; a move above 1
-refutes, "-" if nothing could be compared. Mistakes on other datasets may not
-show at all."""
+refutes, "-" if no mechanism could be compared, and 0 if no pair moves one. The
+column compared of audit.csv says how much "not refuted" rests on. Mistakes on
+other datasets may not show at all."""
 
 MAX_NAMED_ROWS = 12  # rows that are printed for each reason; ``audit.csv`` has all
 # The noise that is halved in each column of ``audit.csv``; see `dpbench.audit.blind`.

@@ -25,7 +25,7 @@ from dpbench.audit.releases import (
     direction,
     release_both_sides,
 )
-from dpbench.audit.replay import Replay, first_reason, largest_ratio, replay
+from dpbench.audit.replay import Replay, describe_compared, first_reason, largest_ratio, replay
 from dpbench.estimators import Estimator
 from dpbench.estimators.external import OneDataset
 from dpbench.privacy import Budget
@@ -40,7 +40,7 @@ Way = Literal["runs", "replay"]
 
 COLUMNS = (
     *("estimator", "notion", "delta", "claimed", "pair", "pairs", "runs", "lower_bound"),
-    *("visible", "blind", "blind_additive", "move_over_sensitivity", "verdict"),
+    *("visible", "blind", "blind_additive", "move_over_sensitivity", "compared", "verdict"),
     *("refuted_by_replay", "seconds"),
 )
 # Number of audited pairs; a short pilot chooses the most promising pairs.
@@ -318,6 +318,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
             "blind": blind_reason,
             "blind_additive": additive_reason,
             "move_over_sensitivity": largest_ratio(replayed),
+            "compared": describe_compared(replayed),
             "verdict": task.judge(bound, replayed, blind=blind),
             "refuted_by_replay": first_reason(replayed),
             "seconds": seconds,

@@ -59,6 +59,15 @@ class Estimate:
     core: Floats | None = None
     noise: tuple[Floats, Budget] | None = None
 
+    @property
+    def released(self) -> tuple[Floats, ...]:
+        """Arrays of all that is released: value, interval, scale, noise, and public numbers."""
+        sensitivity, budget = self.noise or (None, None)
+        arrays = (*(self.interval or ()), self.scale, sensitivity)
+        numbers = [self.miss, self.accuracy, *(budget.amounts if budget else ())]
+        public = np.array([np.nan if number is None else number for number in numbers])
+        return self.value, *(np.asarray(part) for part in arrays if part is not None), public
+
     def reshaped(self, shape: tuple[int, ...]) -> Estimate:
         """Return a copy with `value` and `before_noise` in another shape.
 

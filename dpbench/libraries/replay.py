@@ -6,7 +6,8 @@ mechanism reuses its first release (`dpbench.estimators.libraries.recorder`).
 `dpbench.privacy.replay` compares the recorded calls of mechanisms. The inputs of a mechanism must
 not differ by more than its stated sensitivity, and the sequence of mechanisms must be equal. The
 comparison is deterministic. It concerns each mechanism alone and does not add up the costs of
-mechanisms.
+mechanisms. The result of the query must be equal in every bit, because it is computed from the
+releases.
 
 The datasets of a family differ in one record. Under replacement every two datasets are neighbours.
 Under add/remove the first dataset lacks the record, and only the first is a neighbour of the
@@ -29,7 +30,7 @@ from dpbench.estimators.libraries.recorder import QUERIES
 from dpbench.libraries.sweep import ReplaySettings
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.replay import Comparison, compare_steps
-from dpbench.privacy.tape import Step
+from dpbench.privacy.tape import RESULT, Step
 
 __all__ = ["COLUMNS", "CONTROL", "Family", "families", "replay_table", "unexpected_verdicts"]
 
@@ -269,6 +270,8 @@ class _LargestMoves:
             if len(first) != len(second):
                 return  # the steps of the two runs cannot be matched
         for a, b in zip(first, second, strict=False):
+            if RESULT in (a.mechanism, b.mechanism):
+                return
             alone = compare_steps([a], [b])  # all earlier steps have equal releases
             self._keep_largest(
                 alone, text, within=family.within[pair[0]] and family.within[pair[1]]
@@ -342,9 +345,13 @@ class _LargestMoves:
 def _make_step(step: dict[str, Any]) -> Step:
     """Convert a library's recorded call of a mechanism to a `Step`, so that calls can be compared.
 
-    The step has one trial. Its coordinates are the values of the call before noise.
+    The step has one trial. Its coordinates are the values of the call before noise. A step
+    ``result`` holds the result of the query.
     """
-    values, released = (np.array([step[name]], dtype=float) for name in ("values", "released"))
+    released = np.array([step["released"]], dtype=float)
+    if step["mechanism"] == RESULT:
+        return Step(RESULT, released=(released,))
+    values = np.array([step["values"]], dtype=float)
     return Step(step["mechanism"], values, {step["norm"]: step["stated"]}, released)
 
 

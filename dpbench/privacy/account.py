@@ -13,6 +13,7 @@ import numpy as np
 from dpbench.arrays import Floats
 from dpbench.privacy.budgets import Budget, _BadEvent
 from dpbench.privacy.neighbours import group_budget, replacement_budget
+from dpbench.privacy.tape import Place
 
 __all__ = ["Account", "OverdraftError", "check_number"]
 
@@ -36,6 +37,14 @@ class Account:
     ----------
     name : str
         Name of the account in the receipt, for example of a column; empty by default.
+    steps : int
+        Number of steps, each to a dataset with one record more or less, between neighbours of the
+        release. It is 1, or 2 in a part for added or removed records of a budget for replaced
+        records. A part for rows has so many steps for each row of a record.
+    times : int
+        Number of times that this account is paid for, see `repeated`; 1 by default.
+    place : Place
+        Place of this account among the parts of the whole budget.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -45,15 +54,22 @@ class Account:
         self._reserved = (0.0,) * len(budget.amounts)
         self._mechanism: str | None = None  # the mechanism that spent the budget
         self._groups: list[list[Self]] = []  # the parts in a group are parallel
+        self.steps = self.times = 1
+        self.place: Place = ()
 
     def _part(self, budget: Budget, rows: int = 1) -> Self:
         """Return a new account that holds `budget`, a part of this account's budget.
 
         A record of this account has at most `rows` records of the new account.
         """
-        part = type(self)(budget)
-        part._rows = rows
+        part = self._new(budget)
+        part._rows, part.times = rows, self.times
+        part.steps = rows * (self.steps if budget.neighbours == self.budget.neighbours else 2)
         return part
+
+    def _new(self, budget: Budget) -> Self:
+        """Return a new account that holds `budget` and shares the other arguments of this one."""
+        return type(self)(budget)
 
     @property
     def spent(self) -> tuple[float, ...]:
@@ -124,9 +140,7 @@ class Account:
         check_number("rows", rows)
         whole = budgets if rows == 1 else [_in_relation_of(self.budget, b, rows) for b in budgets]
         self._reserve(*whole)
-        children = [self._part(budget, rows) for budget in budgets]
-        self._groups += [[child] for child in children]
-        return children
+        return [self._add_group(self._part(budget, rows))[0] for budget in budgets]
 
     def parallel(self, parts: int) -> list[Self]:
         """Return accounts that each have the whole budget, for `parts` disjoint sets of records.
@@ -138,9 +152,14 @@ class Account:
         """
         check_number("parts", parts)
         self._reserve(self.budget)
-        children = [self._part(self.budget) for _ in range(parts)]
-        self._groups.append(children)
-        return children
+        return self._add_group(*(self._part(self.budget) for _ in range(parts)))
+
+    def _add_group(self, *children: Self) -> list[Self]:
+        """Append a group of parts that pay in parallel, and return the parts."""
+        for index, child in enumerate(children):
+            child.place = (*self.place, (len(self._groups), index, self.steps))
+        self._groups.append([*children])
+        return [*children]
 
     def allow_failure(self, delta: float) -> None:
         """Pay for an event of probability at most `delta` in which later steps are not private.
@@ -162,8 +181,10 @@ class Account:
         """
         check_number("times", times)
         child = self._part(self.budget.fraction(1 / times))
+        child.times = self.times * times
         self._reserve(*[child.budget] * times)
-        self._groups.extend([child] for _ in range(times))
+        for _ in range(times):
+            self._add_group(child)
         return child
 
     def pay(

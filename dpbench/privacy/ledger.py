@@ -54,15 +54,8 @@ class Ledger(Account):
         Code that pays by `pay` and draws its own noise must multiply the noise by the attribute
         ``noise_factor``.
     tape : Tape, optional
-        Tape that records every mechanism that pays from this ledger or from a part of it.
-
-    Attributes
-    ----------
-    steps : int
-        Number of steps, each to a dataset with one record more or less, between neighbours of the
-        release. It is 1, or 2 in a part for added or removed records of a budget for replaced
-        records. A part for rows has so many steps for each row of a record. The tape records
-        sensitivities for so many steps.
+        Tape that records every mechanism that pays from this ledger or from a part of it. It
+        records sensitivities for all `steps` between neighbours.
 
     Examples
     --------
@@ -97,13 +90,9 @@ class Ledger(Account):
         )
         self.noise_factor = factor
         self.tape = tape
-        self.steps = 1
 
-    def _part(self, budget: Budget, rows: int = 1) -> Self:
-        part = type(self)(budget, self.rng, noise_factor=self.noise_factor, tape=self.tape)
-        part._rows = rows
-        part.steps = rows * (self.steps if budget.neighbours == self.budget.neighbours else 2)
-        return part
+    def _new(self, budget: Budget) -> Self:
+        return type(self)(budget, self.rng, noise_factor=self.noise_factor, tape=self.tape)
 
     def add_noise(
         self, values: Floats, sensitivity: Stated, *, l1: Stated | None = None, draws: int = 1
@@ -130,6 +119,7 @@ class Ledger(Account):
         ndarray
             Released values, in the shape of `values`.
         """
+        _check_axes("add_noise", values, 1, 2)
         d = values.shape[1] if values.ndim == 2 else 1
         l2 = self._floor_sensitivity(sensitivity)
         l1 = float(np.sqrt(d)) * l2 if l1 is None else self._floor_sensitivity(l1)
@@ -161,6 +151,7 @@ class Ledger(Account):
         ndarray of shape (trials, d)
             Released vectors.
         """
+        _check_axes("add_l2_noise", values, 2)
         sensitivity = self._floor_sensitivity(sensitivity)
         self.pay("noise in l2", sensitivity)
         trials, d = values.shape
@@ -200,6 +191,7 @@ class Ledger(Account):
         ndarray of shape (trials, d + 1)
             Released sums and count.
         """
+        _check_axes("add_joint_noise", values, 2)
         sensitivity = self._floor_sensitivity(sensitivity)
         self.pay("noise of a cube" if base == "box" else "noise of a cylinder", sensitivity)
         trials, d = len(values), values.shape[1] - 1
@@ -234,14 +226,18 @@ class Ledger(Account):
         ValueError
             If neighbours replace a record, or if a number is not a whole number.
         """
+        _check_axes("add_hourglass_noise", values, 2)
         sensitivity = self.sensitivity_for_relation({"add_remove": 1.0})
+        if values.shape[1] != 2:
+            raise ValueError("hourglass noise is for a sum and a number of records")
         if not np.array_equal(values[:, 1], np.round(values[:, 1])):
             raise ValueError("hourglass noise is for whole numbers of records")
         self.pay("hourglass noise of a sum and a count", sensitivity)
         noise = self.noise_factor * hourglass.draw(self.rng, len(values), self.budget.pure_epsilon)
         noise[:, 1] = np.rint(noise[:, 1])
         released = np.asarray(values + noise)
-        return self._record_step("add_hourglass_noise", values, released, {"box": sensitivity})
+        stated: Mapping[str, Number] = {"hourglass": sensitivity}
+        return self._record_step("add_hourglass_noise", values, released, stated)
 
     def add_smooth_noise(
         self,
@@ -277,8 +273,9 @@ class Ledger(Account):
         Raises
         ------
         ValueError
-            If t is too large for the budget.
+            If t is too large for the budget, or if `values` are vectors.
         """
+        _check_axes("add_smooth_noise", values, 1)
         sensitivity = self._floor_sensitivity(sensitivity)
         drawn = smooth.draw(self.rng, values.shape, self.budget, t, noise)
         self.pay(f"noise for a {t:.6g}-smooth sensitivity")
@@ -308,6 +305,7 @@ class Ledger(Account):
         ValueError
             If a count is not a whole number or the sensitivity is 0.
         """
+        _check_axes("add_geometric_noise", counts, 1, 2)
         sensitivity = self.sensitivity_for_relation(sensitivity)
         if np.any(sensitivity == 0) or not np.array_equal(counts, np.round(counts)):
             raise ValueError("geometric noise is for whole numbers of a sensitivity above 0")
@@ -316,7 +314,7 @@ class Ledger(Account):
         first, second = self.rng.geometric(success, (2, *counts.shape))
         noise = np.rint(self.noise_factor * (first - second))
         released = np.asarray(counts + noise)
-        return self._record_step("add_geometric_noise", counts, released, {"l2": sensitivity})
+        return self._record_step("add_geometric_noise", counts, released, {"l1": sensitivity})
 
     def add_canonical_noise(self, counts: Floats, sensitivity: Stated) -> Floats:
         """Release numbers with the canonical noise of the budget (AV23).
@@ -336,7 +334,13 @@ class Ledger(Account):
         -------
         ndarray of shape (trials,)
             Released numbers.
+
+        Raises
+        ------
+        ValueError
+            If `counts` are vectors, for which the noise is not private at this cost.
         """
+        _check_axes("add_canonical_noise", counts, 1)
         sensitivity = self._floor_sensitivity(sensitivity)
         self.pay("canonical noise", sensitivity)
         noise = self.budget.canonical_noise.draw(self.rng, counts.shape)
@@ -375,6 +379,7 @@ class Ledger(Account):
         ValueError
             If the sensitivity is 0.
         """
+        _check_axes("exponential", scores, 2)
         sensitivity = self.sensitivity_for_relation(sensitivity)
         if np.any(sensitivity == 0):
             raise ValueError("scores of sensitivity 0 do not depend on the data")
@@ -434,11 +439,13 @@ class Ledger(Account):
         ndarray of int, shape (trials,)
             Index of the chosen count; the last index if no earlier count exceeds the threshold.
         """
+        _check_axes("above_threshold", counts, 2)
         sensitivity = self.sensitivity_for_relation(sensitivity)
         self.pay("sparse vector technique", sensitivity)
         scale = 2 * sensitivity / self.budget.pure_epsilon
         chosen = self._find_first_above(counts, threshold, scale, noise)
-        return self._record_step("above_threshold", counts, chosen, {"max": sensitivity})
+        stated = {"max": sensitivity}
+        return self._record_step("above_threshold", counts, chosen, stated, 0.0, threshold, noise)
 
     def above_opposite_thresholds(
         self,
@@ -483,14 +490,15 @@ class Ledger(Account):
             Index of the chosen count of each list; the last index if no earlier count exceeds the
             threshold.
         """
+        for part in counts:
+            _check_axes("above_opposite_thresholds", part, 2)
         sensitivity = self.sensitivity_for_relation(sensitivity)
         self.pay("sparse vector technique on two opposite lists", sensitivity)
         scale = 3 * sensitivity / self.budget.pure_epsilon
         chosen = [self._find_first_above(part, threshold, scale, noise) for part in counts]
-        both = np.concatenate(counts, axis=1)
-        return self._record_step(
-            "above_threshold", both, np.stack(chosen, axis=1), {"max": sensitivity}
-        )
+        both, indices = np.concatenate(counts, axis=1), np.stack(chosen, axis=1)
+        stated = {"max": sensitivity}
+        return self._record_step("above_threshold", both, indices, stated, 0.0, threshold, noise)
 
     def _find_first_above(
         self, counts: Floats, threshold: float, scale: Number, noise: ThresholdNoise
@@ -514,7 +522,7 @@ class Ledger(Account):
     ) -> None:
         super().pay(mechanism, sensitivity)
         if self.tape is not None:
-            self.tape.add(Step("pay"))
+            self.tape.add(self._step("pay", mechanism))
 
     def allow_failure(self, delta: float) -> None:
         super().allow_failure(delta)
@@ -554,19 +562,27 @@ class Ledger(Account):
         released: Output,
         sensitivity: Mapping[str, Number],
         weights: Floats | float = 0.0,
-        *,
+        *settings: object,
         draws: int = 1,
     ) -> Output:
         """Record on the tape the inputs and the output of a mechanism; return the output to use.
 
         The tape lists a run's calls of mechanisms, and may repeat the outputs of an earlier run.
-        If it repeats an output, the earlier output is returned, else `released`.
+        If it repeats an output, the earlier output is returned, else `released`. The law of the
+        noise depends on `settings`.
         """
         if self.tape is not None:
-            stated = {norm: self.steps * number for norm, number in sensitivity.items()}
-            step = Step(mechanism, values.copy(), stated, released, weights, draws)
+            step = self._step(mechanism, draws, *settings)
+            step.values, step.released, step.weights = values.copy(), released, weights
+            step.sensitivity = {norm: self.steps * size for norm, size in sensitivity.items()}
+            step.draws = draws
             released = self.tape.add(step, self.rng)
         return released
+
+    def _step(self, mechanism: str, *settings: object) -> Step:
+        """Return a step of the tape that says who pays, and for what law of noise."""
+        rows, laws = self.times * self.steps, (self.budget, *settings)
+        return Step(mechanism, settings=laws, rows=rows, place=self.place)
 
     def sensitivity_for_relation(self, sensitivity: Stated) -> Number:
         """Return the stated sensitivity for the budget's relation of neighbours.
@@ -590,3 +606,16 @@ class Ledger(Account):
         smooth sensitivity.
         """
         return np.maximum(self.sensitivity_for_relation(sensitivity), MIN_SENSITIVITY)
+
+
+def _check_axes(mechanism: str, values: Floats, *axes: int) -> None:
+    """Raise ValueError unless values have one of the numbers of axes that a mechanism takes.
+
+    One axis is for numbers, (trials,), and two are for vectors, (trials, d).
+    """
+    if values.ndim not in axes:
+        kinds = " or ".join(("numbers (trials,)", "vectors (trials, d)")[axis - 1] for axis in axes)
+        raise ValueError(
+            f"{mechanism}: values of shape {values.shape}: expected {kinds}; coordinates may be "
+            "rows that Ledger.repeated pays for"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,14 @@ import numpy as np
 
 from dpbench.arrays import Floats
 
-__all__ = ["Step", "Tape"]
+__all__ = ["RESULT", "Place", "Step", "Tape"]
+
+RESULT = "result"  # mechanism of the step that holds the final output of a run
+
+# Place of an account among the parts of a budget. It has three numbers for each level, from the
+# whole budget down: the index of a group of parts that pay in parallel, the index of the part in
+# the group, and the number of parts whose records may differ between neighbours.
+Place = tuple[tuple[int, int, int], ...]
 
 
 @dataclass
@@ -21,14 +29,15 @@ class Step:
     ----------
     mechanism : str
         Name of the mechanism, a method of `Ledger`. A step ``pay`` precedes the step of every
-        mechanism.
+        mechanism. A step ``result`` ends the tape, if the final output of the run is recorded.
     values : array
         Values before noise, or scores.
     sensitivity : mapping
-        Stated sensitivities, keyed by norm: ``l1``, ``l2``, ``max``, or the norms ``box`` and
-        ``ball`` of `Ledger.add_joint_noise`.
-    released : array or None
-        Output of the mechanism. If this run repeats an earlier run, this is the earlier output.
+        Stated sensitivities, keyed by norm: ``l1``, ``l2``, ``max``, ``hourglass``, or the norms
+        ``box`` and ``ball`` of `Ledger.add_joint_noise`.
+    released : array, tuple of arrays or None
+        Output of the mechanism. If this run repeats an earlier run, this is the earlier output. Of
+        a step ``result``: the final output.
     output : array or None
         Final output that code has recorded by `Ledger.record_output`, else None. Code records it if
         it transforms `released`, or if its mechanism has its own randomness.
@@ -38,6 +47,13 @@ class Step:
         Number of noises that were averaged.
     chance : mapping or None
         State of the ledger's generator after the step.
+    settings : tuple
+        Budget and parameters of the mechanism, on which the law of its noise depends. They may not
+        depend on the records.
+    rows : int
+        Largest number of rows of one trial that may differ between neighbours.
+    place : Place
+        Place of the ledger that pays, among the parts of the budget.
     """
 
     mechanism: str
@@ -48,6 +64,9 @@ class Step:
     draws: int = 1
     output: Floats | None = None
     chance: Mapping[str, Any] | None = None
+    settings: tuple[object, ...] = ()
+    rows: int = 1
+    place: Place = ()
 
     def is_comparable(self, other: Step) -> bool:
         """Return whether `other` has this step's mechanism, shape of values, and weights."""
@@ -94,7 +113,7 @@ class Tape:
         earlier = self._counterpart(rng)
         if earlier is not None and step.is_comparable(earlier):
             step.released = earlier.released
-        return step.released
+        return copy.copy(step.released)  # code may change its release in place
 
     def record_output(self, output: Floats, rng: np.random.Generator | None = None) -> Floats:
         """Record the output of the mechanism just paid for, and return the output to use.
@@ -116,7 +135,20 @@ class Tape:
         if earlier_output is not None and earlier_output.shape == output.shape:
             output = earlier_output
         self.steps[-1].output = output
-        return output
+        return output.copy()
+
+    def record_result(self, parts: Sequence[Floats], rng: np.random.Generator) -> None:
+        """Record the final output of the run, and the state of its generator.
+
+        Parameters
+        ----------
+        parts : sequence of ndarray
+            Arrays of the final output.
+        rng : Generator
+            Generator of the ledger.
+        """
+        chance = rng.bit_generator.state
+        self.steps.append(Step(RESULT, released=tuple(parts), chance=chance))
 
     def _counterpart(self, rng: np.random.Generator | None) -> Step | None:
         """Return the earlier run's step (recorded call) that matches the last step of this run.

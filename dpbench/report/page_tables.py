@@ -26,6 +26,7 @@ Table = dict[str, Any]
 TEXT_COLUMNS = {
     "request", "distribution", "family", "estimator", "privacy", "notion", "pair", "comparison",
     "method", "verdict", "theorem_verdict", "checks", "bound_name", "refuted_by_replay",
+    "compared",
 }  # fmt: skip
 WIDTH, HEIGHT = 150, 20  # size of a drawing, in CSS pixels
 MARGIN = 10  # space for an arrow at each end of the axis

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.estimators.base import Estimate
 from dpbench.estimators.external import OneDataset
 from dpbench.estimators.releases import release
 from dpbench.privacy import Ledger
@@ -44,7 +43,9 @@ def check_shapes(case: Case) -> None:
     as vectors of one coordinate. If it takes numbers only, it must refuse vectors.
     """
     expected = case.estimator.shape(case.data.shape[1:])
-    if any(part.shape != (TRIALS,) for part in _interval_and_scale(case.batch_run[0])):
+    estimate = case.batch_run[0]
+    parts = (*(estimate.interval or ()), estimate.scale)
+    if any(part is not None and part.shape != (TRIALS,) for part in parts):
         raise case.fail("an interval or a scale is not one number per trial")
     value = release(case.estimator, case.data, case.release_budget, rng=fresh_rng())
     if np.shape(value) != expected:
@@ -78,8 +79,7 @@ def check_failures(case: Case) -> None:
     wild = np.array([far * shape for far in FAR_RECORDS for shape in shapes])
     wild = wild.reshape(wild.shape + (1,) * (case.data.ndim - 1))
     estimate = case.run(np.broadcast_to(wild, (len(wild), *case.data.shape)))
-    parts = [estimate.value, estimate.before_noise, *_interval_and_scale(estimate)]
-    if any(np.isinf(part).any() for part in parts):
+    if any(np.isinf(part).any() for part in (*estimate.released, estimate.before_noise)):
         raise case.fail("an estimate from far records is infinite; return NaN for a failure")
     has_value_before_noise = not isinstance(
         case.estimator, OneDataset
@@ -161,11 +161,3 @@ def check_equivariance(case: Case, how: str, factor: float = 1.0, shift: float =
     for a, b in ((original.value, mapped.value), (original.before_noise, mapped.before_noise)):
         if not is_close(factor**power * a + shift, b):
             raise case.fail(f"the estimate does not {how} with the records")
-
-
-def _interval_and_scale(estimate: Estimate) -> list[Floats]:
-    """List the ends of an estimate's confidence interval and the estimate's scale.
-
-    The list lacks the interval or the scale if the estimate has none.
-    """
-    return [part for part in (*(estimate.interval or ()), estimate.scale) if part is not None]

@@ -52,10 +52,11 @@ def test_the_example() -> None:
 RATIOS: dict[str, float | str | None] = {
     "halved_sensitivity": 2.0, "halved_deviation": 2.0, "radius_for_diameter": 2.0,
     "no_clipping": 1e6,
-    "range_of_the_data": np.inf, "empirical_quantiles": np.inf, "fails_on_spread": None,
+    "range_of_the_data": np.inf, "empirical_quantiles": np.inf,
+    "fails_on_spread": "the final output",
     "scale_as_location": None, "add_remove_histogram": 2.0, "add_remove_median": 2.0,
     "add_remove_sum": 2.0, "replace_sum": 3.0, "reused_noise": None, "unsorted_sensitivity": None,
-    "noiseless_queries": None, "slightly_small_sensitivity": 1 / 0.95,
+    "noiseless_queries": "the final output", "slightly_small_sensitivity": 1 / 0.95,
     "two_looks_at_spread": "which mechanisms it runs",
     "public_weights": "the sensitivity of add_noise", "ignored_cap": 4.0,
 }  # fmt: skip
@@ -71,7 +72,7 @@ def test_controls_are_refuted_by_replay_as_they_say(control: Control, budget: Bu
         assert largest_ratio(found) == pytest.approx(wanted)
     elif wanted:
         assert first_reason(found).startswith(f"{wanted} depends on the record of ")
-    assert {one.verdict for one in found} <= set(AUDIT)
+    assert {one.verdict for one in found} <= {*AUDIT, "nothing compared"}
 
 
 HONEST: list[tuple[Estimator, Budget, int, int | None, int, int]] = [
@@ -105,9 +106,12 @@ def test_what_cannot_be_compared_is_counted(estimator: Estimator, budget: Budget
     found = replays_of(estimator, budget, 20)
     assert np.isnan(largest_ratio(found))
     assert {(one.compared, one.not_compared, one.verdict) for one in found} == {
-        (0, 1, "not refuted")
+        (0, 1, "nothing compared")
     }
-    assert str(found[0]).endswith("sensitivity - (mechanisms: 0 compared, 1 not)")
+    told = str(found[0])
+    assert told.startswith("nothing compared: largest move over stated sensitivity - (mechanisms: ")
+    output = "not compared" if isinstance(estimator, LocalMean) else "compared"
+    assert told.endswith(f"0 compared, 1 not; output {output})")
 
 
 @validated

@@ -114,6 +114,16 @@ def test_a_process_that_ends_is_a_failure(fakes: Path, monkeypatch: pytest.Monke
     assert _row(table, "opendp", "mean", "replace")["verdict"] == "not refuted"
 
 
+def test_a_query_that_returns_a_record_is_refuted(
+    fakes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_LEAK", "1")
+    close_libraries()
+    row = _row(replay_table(_settings(libraries=["opendp"])), "opendp", "quantile", "replace")
+    assert row["control_flow"].startswith("the final output (")
+    assert (row["move_over_sensitivity"] <= 1, row["verdict"]) == (True, "refuted")
+
+
 @pytest.mark.parametrize("relation", ["replace", "add_remove"])
 @pytest.mark.parametrize("query", ["mean", "nanmean", "gaussian_nb"])
 def test_families_differ_in_one_record(query: str, relation: Any) -> None:

@@ -27,7 +27,7 @@ def replayed(run: Run, left: Any, right: Any, budget: Budget = PURE) -> Comparis
     for values in (left, right):
         tapes.append(Tape(tapes[0].steps if tapes else ()))
         run(np.array(values, dtype=float), Ledger(budget, rng(), tape=tapes[-1]))
-    return compare_steps(*(tape.steps for tape in tapes))
+    return compare_steps(tapes[0].steps, tapes[1].steps)
 
 
 def noise(sensitivity: Any, l1: Any = None) -> Run:
@@ -47,7 +47,8 @@ RATIOS: list[tuple[Run, Any, float, str]] = [
     (lambda v, a: a.add_joint_noise(v, 2.0, base="ball"), [[3.0, 4.0, 8.0]], 4.0, "ball"),
     (lambda v, a: a.exponential(v, 2.0), GAPS, 2.0, "max"),
     (lambda v, a: a.above_threshold(v, 2.0, 9.0), GAPS, 2.0, "max"),
-    (lambda v, a: a.add_geometric_noise(v, 8.0), [3.0], 3 / 8, "l2"),
+    (lambda v, a: a.add_geometric_noise(v, 8.0), [3.0], 3 / 8, "l1"),
+    (lambda v, a: a.add_geometric_noise(v, 8.0), GAPS, 7 / 8, "l1"),
     (lambda v, a: a.add_canonical_noise(v, 2.0), [3.0], 3 / 2, "l2"),
     (noise(2.0), [1.0, -3.0, 2.0], 1.5, "l2"),
     (noise(0.0), [0.0], 0.0, "l2"),
@@ -70,12 +71,58 @@ def test_a_move_over_its_stated_sensitivity(run: Run, gaps: Any, ratio: float, n
 
 
 def test_rounding_is_no_move() -> None:
-    for base, gap, ratio in ((1e6, 1e-9, 0.0), (1e6, 1e-3, 1e-3), (1.0, 1e-9, 1e-9)):
+    for base, gap, ratio in ((1e6, 0.0, 0.0), (1e6, 1e-3, 1e-3), (1.0, 1e-9, 1e-9)):
         found = replayed(noise(1.0), [base], [base + gap])
         assert found.ratio == pytest.approx(ratio, rel=1e-3, abs=0)
     edge = replayed(noise(1.0), [0.0], [1 + 1e-10]).largest
     assert edge is not None
     assert not edge.too_far
+
+
+def test_rounding_counts_in_each_coordinate() -> None:
+    """A constant hides no move beside it; a move within rounding, above its bound, is unknown."""
+    for constant in (1e20, -1e300, np.inf):
+        found = replayed(noise(1.0), [[constant, 0.0]], [[constant, 3.0]])
+        assert (found.ratio, found.compared, found.skipped) == (3.0, 1, 0)
+    for left, right in (([1e20], [1e20 + 1e5]), ([[1e9, 0.0]], [[1e9 + 1e-6, 0.0]])):
+        found = replayed(noise(1e-9), left, right)
+        assert (found.compared, found.skipped, found.complete) == (0, 1, True)
+        assert np.isnan(found.ratio)
+
+
+@pytest.mark.parametrize(
+    ("move", "steps"),
+    [((0.0, 0.0), 0), ((1.0, 1.0), 1), ((-0.3, 1.0), 1), ((0.5, 0.0), 2), ((2.0, 0.0), 2),
+     ((1.0 + 1e-12, 1.0), 1), ((1.5, 1.0), 3), ((0.0, 2.0), 2), ((2.5, 2.0), 4)],
+)  # fmt: skip
+def test_hourglass_noise_hides_records_that_are_added_or_removed(
+    move: tuple[float, float], steps: int
+) -> None:
+    """Compare with the least number of steps (+-c, +-1), |c| <= 1, by trying all signs."""
+    z, k = abs(move[0]) - 1e-9, move[1]
+    tried = (m for m in range(9) if z <= m and k in range(-m, m + 1, 2))
+    assert next(tried) == steps
+    budget = PureDP(1.0, neighbours="add_remove")
+    found = replayed(
+        lambda v, a: a.add_hourglass_noise(v), [[3.0, 9.0]], [np.add((3, 9), move)], budget
+    )
+    assert found.ratio == steps
+
+
+def test_code_may_change_a_release_in_place() -> None:
+    """Else the replay would repeat the changed release, and its later steps would be refuted."""
+
+    def run(values: Floats, ledger: Ledger) -> None:
+        parts = ledger.split(0.25, 0.25, 0.5)
+        centre = parts[0].add_noise(values, 1.0)
+        centre -= 100.0
+        parts[1].pay()
+        other = parts[1].record_output(np.ones(1))
+        other += centre
+        parts[2].add_noise(values + other, 1.0)
+
+    found = replayed(run, [0.0], [1.0])
+    assert found.ratio == pytest.approx(1.0)
 
 
 def adaptive(values: Floats, ledger: Ledger) -> Floats:

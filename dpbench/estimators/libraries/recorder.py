@@ -3,7 +3,8 @@
 A query is a use of the library, such as its variance; a mechanism adds noise to a value. `replay`
 runs a query on a first dataset and keeps the releases of its mechanisms. It then runs the query on
 further datasets with these releases frozen [1]_. On neighbouring datasets a value before noise may
-then differ by at most the stated sensitivity, and the sequence of mechanisms may not differ.
+then differ by at most the stated sensitivity. The sequence of mechanisms and the result of the
+query may not differ.
 worker.py loads this file, which needs the library and nothing of dpbench. All noise on which later
 steps depend is seeded.
 
@@ -332,9 +333,12 @@ def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[
     Returns
     -------
     dict
-        ``tapes``: for each run the recorded calls, in the format of `Recorder.steps`. ``message``:
-        for each run the exception that ended it, or "".
+        ``tapes``: for each run the recorded calls, in the format of `Recorder.steps`; the last step
+        of a run without exception is named ``result`` and has the query's result as its release.
+        ``message``: for each run the exception that ended it, or "".
     """
+    import numpy as np
+
     tapes: list[Recorder] = []
     message: list[str] = []
     with warnings.catch_warnings():
@@ -343,7 +347,9 @@ def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[
             tapes.append(Recorder(tapes[0].steps if tapes else ()))
             error_text = ""
             try:
-                QUERIES[library][query](x, ask._replace(size=len(x)), tapes[-1])
+                result = QUERIES[library][query](x, ask._replace(size=len(x)), tapes[-1])
+                numbers = [part for value in _result_values(result) for part in np.ravel(value)]
+                tapes[-1].steps.append({"mechanism": "result", "released": numbers})
             except Exception as error:  # noqa: BLE001, whatever a library raises
                 error_text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             message.append(error_text)
@@ -351,6 +357,14 @@ def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[
         "tapes": [[_to_numbers(step) for step in tape.steps] for tape in tapes],
         "message": message,
     }
+
+
+def _result_values(result: Any) -> Sequence[Any]:
+    """Return the arrays of a query's result, for a model its fitted attributes."""
+    if hasattr(result, "get_params"):  # scikit-learn names fitted attributes with a last underscore
+        fitted = {name: value for name, value in vars(result).items() if name.endswith("_")}
+        return [fitted[name] for name in sorted(fitted)]
+    return result if isinstance(result, tuple) else [result]
 
 
 def _to_numbers(step: dict[str, Any]) -> dict[str, Any]:

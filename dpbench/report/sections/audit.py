@@ -39,7 +39,10 @@ TEXT = (
     "replay runs on one dataset of each pair, and again on the other with equal releases. Move "
     "over sensitivity is the largest change of a mechanism's values, divided by its stated "
     "sensitivity: above 1 the noise is too small, and the claim is refuted. It is empty if no "
-    "mechanism could be compared."
+    "mechanism could be compared, and 0 if no pair moved one. Compared is the number of mechanisms "
+    'that every replay compared; "output" means that the final outputs were compared, too, in '
+    "every bit. A claim that is not refuted is not proved: other datasets, other releases and what "
+    "was not compared may still refute it."
 )
 ABOUT_CONTROLS = Markup(
     "<strong>Controls</strong> are estimators broken on purpose, which the audit must refute: "

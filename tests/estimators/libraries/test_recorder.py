@@ -104,7 +104,8 @@ def test_the_mean_by_hand_and_half_of_its_sensitivity() -> None:
     datasets = split_datasets(array("d", [0, 0, 0, 0, 0, 0, 0, 7]), [(4, 1), (4, 1)])
     for query, share in (("mean", 1.0), ("halved_mean", 0.5)):
         replayed = replay("numpy", query, ASK, datasets)
-        (one,), (other,) = replayed["tapes"]
+        (one, result), (other, _) = replayed["tapes"]
+        assert (result["mechanism"], result["released"]) == ("result", one["released"])
         assert other["values"][0] - one["values"][0] == 0.25
         assert one["stated"] == share / 4
         assert one["released"] == other["released"]
@@ -119,7 +120,8 @@ def _steps(query: str, rows: Any, ends: tuple[float, float] = (0.0, 1.0)) -> Any
     ask = ASK._replace(lower=ends[0], upper=ends[1])._asdict()
     runs = library("diffprivlib").replay(query, datasets, ask)
     assert not any(message for _, message in runs)
-    return [steps for steps, _ in runs]
+    assert all(steps[-1]["mechanism"] == "result" for steps, _ in runs)
+    return [steps[:-1] for steps, _ in runs]
 
 
 def _moved(query: str, rows: Any, index: int, **options: Any) -> tuple[float, float]:
@@ -201,7 +203,7 @@ def test_opendp_states_what_a_replaced_record_moves(query: str) -> None:
     """Moves equal the stated sensitivities; a count states two records, but does not move."""
     datasets = [np.zeros((12, 1)), np.append(np.zeros(11), 1e6)[:, None]]
     runs = library("opendp").replay(query, datasets, ASK._replace(size=12)._asdict())
-    (one,), (other,) = (steps for steps, _ in runs)
+    (one, _), (other, _) = (steps for steps, _ in runs)
     gaps = np.abs(np.subtract(one["values"], other["values"]))
     change = {"count": 0.0}.get(query, one["stated"])
     assert (gaps.max() if one["norm"] == "max" else gaps.sum()) == pytest.approx(change)
