@@ -29,7 +29,7 @@ from dpbench.output.run_folder import (
 )
 from dpbench.output.terminal import command_line, say
 from dpbench.runner.cost import Cost
-from dpbench.runner.origin import BLOCKS, environment_digest, fingerprint
+from dpbench.runner.origin import environment_digest, fingerprint
 
 if TYPE_CHECKING:  # slow to load
     import pandas as pd
@@ -87,7 +87,7 @@ class Job(ABC):
     options: RunOptions
     config: Mapping[str, Any]
     sweeps: ClassVar[type[Any]]  # dataclass whose fields are the keys of a sweep of this kind
-    work: ClassVar[str] = BLOCKS  # Python module that computes; see `Origin.of`
+    rooms: ClassVar[tuple[str, ...]] = ()  # rooms that compute; see `Origin.of`
 
     @classmethod
     @abstractmethod

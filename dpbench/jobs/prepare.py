@@ -120,7 +120,7 @@ def prepare_job(
     plugins = load_plugins(settings.plugins, config_dir)
     kind = import_kind(KINDS[next((key for key in KINDS if key in settings.sweep), "")])
     user_kinds = _user_kinds(settings.sweep)
-    origin = Origin.of(kind.work, names=settings.plugins, plugins=plugins, kinds=user_kinds)
+    origin = Origin.of(rooms=kind.rooms, names=settings.plugins, plugins=plugins, kinds=user_kinds)
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
     options = RunOptions(**shared, out=out, origin=origin)
     return kind.prepare(settings, options, plain_values({**config, "sweep": settings.sweep}))
