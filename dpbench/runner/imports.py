@@ -34,7 +34,7 @@ def list_package(rooms: Iterable[str] | None = None) -> set[str]:
     return {
         f"{'.'.join((PACKAGE_NAME, *file.parts)).removesuffix('.__init__')} {digest_of(path)}"
         for path, file in files
-        if names is None or file.parts[0] in names
+        if file.parts != ("__init__",) and (names is None or file.parts[0] in names)
     }
 
 

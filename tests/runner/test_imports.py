@@ -61,6 +61,7 @@ def test_a_plug_in_depends_on_the_package_if_it_imports_more_than_estimators_do(
     assert listed("from dpbench import ConfigError, run\nimport dpbench.estimators.base\n") == core
     more = listed("from dpbench.theory.families import Family\n") - core
     assert {"dpbench.theory.families", "dpbench.analysis.claims"} <= more
+    assert "dpbench" not in Origin.of(names=["mine_too"]).outside  # it would hide the version
 
 
 @pytest.mark.parametrize("name", ["hers/mine_too.py", "lib/herlib/deep/scale.py"])
