@@ -31,7 +31,7 @@ from dpbench.output.terminal import command_line, say
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import environment_digest, fingerprint
 
-if TYPE_CHECKING:  # slow to load
+if TYPE_CHECKING:
     import pandas as pd
 
     from dpbench.analysis.result import Result
@@ -274,7 +274,7 @@ class FolderJob(Job):
         write_manifest(self.folder, record)
         page = self.folder / PAGE
         if not page.exists():
-            from dpbench.report.page import write_page  # slow to load
+            from dpbench.report.page import write_page
 
             write_page([self.folder], page)  # reads the manifest
         outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}

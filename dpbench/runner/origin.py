@@ -110,7 +110,7 @@ class Origin:
         lines = follow_imports(sorted(outside))
         modules = tuple(sorted({*_package(rooms), *lines, *_named_files(lines)}))
         texts = [path.read_text("utf-8") for path in plugins] + [*map(_text_of, classes)]
-        from dpbench.privacy.noise_factor import current_noise_factor  # slow to load
+        from dpbench.privacy.noise_factor import current_noise_factor
 
         factor = current_noise_factor()  # never reuse numbers with a wrong noise
         source = digest(modules, texts, *([] if factor == 1 else [factor]))
@@ -219,7 +219,7 @@ def _named_files(lines: Iterable[str]) -> set[str]:
     An estimator lists these files in its class attribute ``files``. Only estimators that are
     defined in the modules of `lines` are considered.
     """
-    from dpbench.estimators import Estimator  # slow to load
+    from dpbench.estimators import Estimator
 
     modules = {line.partition(" ")[0] for line in lines}
     kinds = [cls for cls in Estimator.kinds().values() if cls.__module__ in modules]
@@ -246,7 +246,7 @@ def machine() -> str:
 
     If two machines differ in these names, the last bits of a result may differ.
     """
-    import numpy as np  # slow to load
+    import numpy as np
     import scipy.linalg  # noqa: F401 (it brings its own library)
     from threadpoolctl import threadpool_info
 
