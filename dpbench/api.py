@@ -17,7 +17,7 @@ from dpbench.jobs.prepare import prepare_job
 from dpbench.package import user_folder
 from dpbench.registry import ConfigError, from_mapping
 
-if TYPE_CHECKING:  # slow to load
+if TYPE_CHECKING:
     from dpbench.analysis.result import Result
 
 __all__ = ["load", "run"]

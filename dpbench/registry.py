@@ -159,7 +159,7 @@ def as_config_error(where: str) -> Iterator[None]:
     The block must compute with numbers of the configuration only, because the message blames the
     configuration.
     """
-    import numpy as np  # slow to load
+    import numpy as np
 
     try:
         with np.errstate(all="ignore"):

@@ -34,7 +34,7 @@ def stream(*names: str | int) -> np.random.Generator:
     Because every stream has its own name, no number changes if estimators are added, removed or
     reordered, or if work moves to other processes.
     """
-    import numpy as np  # slow to load, and not needed for digests
+    import numpy as np
 
     entropy = int(digest(*names), 16)
     # SFC64 was the fastest of numpy's generators on this workload.
@@ -46,7 +46,7 @@ def check_generator(rng: object) -> None:
 
     A seed is refused, because all releases with one seed would have equal noise.
     """
-    import numpy as np  # slow to load
+    import numpy as np
 
     check_instance("rng", rng, np.random.Generator, "a generator", "np.random.default_rng(0)")
 

@@ -187,8 +187,8 @@ def source_read_once() -> Iterator[None]:
 
     lines, lines_once = origin._package, functools.cache(origin._package.__wrapped__)
 
-    def _package(work: str) -> tuple[str, ...]:
-        return lines_once(work) if package == imports.PACKAGE else lines(work)
+    def _package(rooms: tuple[str, ...]) -> tuple[str, ...]:
+        return lines_once(rooms) if package == imports.PACKAGE else lines(rooms)
 
     _package.cache_clear = lines.cache_clear  # type: ignore[attr-defined]
     with pytest.MonkeyPatch.context() as patch:

@@ -198,7 +198,7 @@ def metric_interval(rows: pd.DataFrame, metric: str) -> tuple[pd.Series[float], 
     elif description.statistic == "quantile":
         low, high = rows[f"{metric}_low"], rows[f"{metric}_high"]
     elif description.statistic == "rate":
-        from scipy.stats import beta  # slow to load
+        from scipy.stats import beta
 
         hits, trials = rows[metric] * rows["trials"], rows["trials"]
         ends = np.asarray(beta.ppf([[0.025], [0.975]], hits + 0.5, trials - hits + 0.5))

@@ -146,7 +146,7 @@ def read_words(
         If a flag or a key is unknown, a key is given twice, or a value is empty or invalid. It is
         also raised if there are too few or too many words without a key.
     """
-    from dpbench.registry import from_mapping  # slow to load, and not needed for --help
+    from dpbench.registry import from_mapping
 
     names = [field.name for field in fields(options)]  # type: ignore[arg-type]
     keys = " ".join(f"[{name}=]" for name in [*names, *([f"{kind}.KEY"] if kind else [])])

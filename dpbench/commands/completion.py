@@ -1,9 +1,9 @@
 """Complete words of the command line with Tab, in bash, zsh and fish.
 
 A script of the shell, which ``--completion SHELL`` prints, calls ``dpbench --complete WORD ...`` at
-each Tab. This module answers from the names of files, the JSON schema of sweeps and the usage texts
-of commands. It imports nothing slow and composes no configuration, because an answer must appear
-at once.
+each Tab. This module completes commands, sweeps and top keys, from the names of files, the JSON
+schema of sweeps and the usage texts of commands. It imports nothing slow and composes no
+configuration, because an answer must appear at once.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from dpbench.commands import commands
 from dpbench.errors import ConfigError, choose_from
@@ -32,7 +30,6 @@ VALUES = {
     "paper": ("true", "false"), "resume": ("true", "false"), "quick": ("true", "false"),
     "neighbours": ("replace", "add_remove"),
 }  # fmt: skip
-SECTIONS = {"estimator": "estimators", "distribution": "families"}
 
 # The current word is split at each = in bash, so that only what follows the last = is replaced.
 BASH = """\
@@ -46,7 +43,7 @@ _dpbench() {
     prefix=${current%"${current##*[=:]}"}
     [[ $COMP_WORDBREAKS == *=* ]] || prefix=
     COMPREPLY=("${COMPREPLY[@]#"$prefix"}")
-    [[ ${COMPREPLY[0]-} == *[=.] ]] && compopt -o nospace 2>/dev/null
+    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace 2>/dev/null
     return 0
 }
 complete -o bashdefault -o default -F _dpbench dpbench
@@ -56,8 +53,8 @@ ZSH = """\
 _dpbench() {
     local -a found open
     found=("${(@f)$($words[1] --complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    open=(${(M)found:#*[=.]})
-    found=(${found:#*[=.]})
+    open=(${(M)found:#*=})
+    found=(${found:#*=})
     (( ${#open} )) && compadd -Q -S '' -- $open
     (( ${#found} )) && compadd -Q -- $found
     (( ${#open} + ${#found} )) || _files
@@ -102,7 +99,7 @@ def complete(words: Sequence[str]) -> list[str]:
     Returns
     -------
     list of str
-        Whole words that begin with the last word. A word that ends in ``=`` or ``.`` goes on.
+        Whole words that begin with the last word. A word that ends in ``=`` goes on.
     """
     *before, word = words or [""]
     found = _candidates(before, word)
@@ -124,9 +121,10 @@ def _candidates(before: Sequence[str], word: str) -> Iterable[str]:
     if word.startswith("-"):
         return FLAGS
     if equals:
-        return [f"{key}={value}" for value in _values(key, before, folders)]
-    names = [] if before or word.startswith(("+", "sweep.")) else [*commands(), "help"]
-    return [*names, *_keys(word, before, folders)]
+        values = _names(key, folders) if key in {"sweep", "runner"} else VALUES.get(key, ())
+        return [f"{key}={value}" for value in values]
+    names = [] if before else [*commands(), "help"]
+    return [*names, *(f"{key}=" for key in top_keys())]
 
 
 def _config_folders(words: Sequence[str]) -> list[Path]:
@@ -151,74 +149,6 @@ def _names(group: str, folders: Iterable[Path]) -> list[str]:
     return sorted({path.stem for folder in folders for path in (folder / group).glob("*.yaml")})
 
 
-def _values(key: str, before: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
-    """Return the values that a key may have."""
-    group = key.lstrip("+").partition("@")[0]
-    if group in {"sweep", "runner", *SECTIONS}:
-        return _names(group, folders)
-    if key in VALUES:
-        return VALUES[key]
-    path = key.lstrip("+").split(".")
-    if path[:1] != ["sweep"] or len(path) < 2:
-        return []
-    if path[-1] == "kind":
-        return _kinds(path[1] if path[1] != "parts" else "figures")
-    schema = _find_schema(path[1:], _sweep(before, folders))
-    values = [value for one in _branches(schema) for value in _constants(one)]
-    return values or (["true", "false"] if schema.get("type") == "boolean" else [])
-
-
-def _constants(schema: Mapping[str, Any]) -> list[str]:
-    """Return the texts that a schema lists as values."""
-    listed = [*schema.get("enum", []), *([schema["const"]] if "const" in schema else [])]
-    return [str(value) for value in listed if value is not None]
-
-
-def _keys(word: str, before: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
-    """Return the keys ``KEY=`` and the sections ``KEY.`` that may follow the beginning of a key."""
-    sign = word[: len(word) - len(word.lstrip("+~"))]
-    name = word.removeprefix(sign)
-    if not name.startswith("sweep."):
-        added = [f"{group}@sweep.{section}." for group, section in SECTIONS.items()] if sign else []
-        keys = [f"{key}=" for key in top_keys()]
-        return [f"{sign}{key}" for key in [*keys, "sweep.", *added]]
-    parent, _, _ = name.rpartition(".")
-    steps, sweep = parent.split(".")[1:], _sweep(before, folders)
-    present: Any = sweep
-    for step in steps:
-        present = present.get(step) if isinstance(present, dict) else None
-    known = _find_schema(steps, sweep)
-    listed: dict[str, None] = dict.fromkeys(present if isinstance(present, dict) else ())
-    schema_keys = {key for one in _branches(known) for key in one.get("properties", {})}
-    listed |= dict.fromkeys(
-        sorted(schema_keys - {"kind", "_target_"} | ({"kind"} if sign else set()))
-    )
-    return [f"{sign}{parent}.{key}{_ending(present, known, key)}" for key in listed]
-
-
-def _ending(present: Any, schema: Mapping[str, Any], key: str) -> str:
-    """Return "." if the value of a key is a mapping, else "="."""
-    if isinstance(present, dict) and key in present:
-        return "." if isinstance(present[key], dict) else "="
-    inner = [
-        one["properties"][key] for one in _branches(schema) if key in one.get("properties", {})
-    ]
-    whole = [branch for one in inner for branch in _branches(_resolve(one, schema), schema)]
-    return "." if any(one.get("type") == "object" for one in whole) else "="
-
-
-def _sweep(before: Sequence[str], folders: Sequence[Path]) -> dict[str, Any]:
-    """Return the contents of the sweep's file that some words choose; empty if unreadable."""
-    chosen = [word.removeprefix("sweep=") for word in before if word.startswith("sweep=")]
-    path = find_sweeps(folders).get(chosen[-1] if chosen else "quick")
-    try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        sweep = yaml.load(path.read_text("utf-8"), loader) if path else {}  # noqa: S506 (safe)
-    except (OSError, ValueError, yaml.YAMLError):
-        sweep = {}
-    return sweep if isinstance(sweep, dict) else {}
-
-
 def _schema() -> dict[str, Any]:
     """Return the JSON schema of sweeps, as it is stored with the configurations."""
     schema: dict[str, Any] = json.loads((conf_folder() / "sweep.schema.json").read_text("utf-8"))
@@ -237,44 +167,6 @@ def _kinds(*sections: str) -> list[str]:
         .get("oneOf", [])
     ]
     return sorted({name[5:] for name in references if name.startswith("kind.")})
-
-
-def _find_schema(steps: Sequence[str], sweep: Any) -> dict[str, Any]:
-    """Return the schema of a place in a sweep; empty if the schema does not describe the place.
-
-    The contents of the sweep's file choose between the schemas of several kinds.
-    """
-    root = _schema()
-    at: dict[str, Any] = root
-    for step in steps:
-        sweep = sweep.get(step) if isinstance(sweep, dict) else None
-        found = next((one["properties"][step] for one in _branches(at, root)
-                      if step in one.get("properties", {})), None)  # fmt: skip
-        if found is None:
-            found = next((one["additionalProperties"] for one in _branches(at, root)
-                          if isinstance(one.get("additionalProperties"), dict)), {})  # fmt: skip
-        at = _resolve(found, root)
-        branches = [_resolve(one, root) for one in at.get("oneOf", [])]
-        for key in ("kind", "theorem"):
-            if isinstance(sweep, dict) and key in sweep:
-                allowed = [(one, one.get("properties", {}).get(key, {})) for one in branches]
-                at = next((one for one, of in allowed if sweep[key] in _constants(of)), at)
-    return {**at, "$defs": root["$defs"]}
-
-
-def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema, or the schema to which it refers."""
-    name = str(schema.get("$ref", "")).rpartition("/")[2]
-    return dict(root["$defs"][name] if name else schema)
-
-
-def _branches(
-    schema: Mapping[str, Any], root: Mapping[str, Any] | None = None
-) -> list[dict[str, Any]]:
-    """Return the alternatives of a schema, each resolved."""
-    root = root or schema
-    alternatives = [*schema.get("anyOf", []), *schema.get("oneOf", [])]
-    return [dict(schema), *(_resolve(one, root) for one in alternatives)]
 
 
 def _words_of_command(before: Sequence[str], word: str) -> Iterable[str]:

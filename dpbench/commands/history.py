@@ -249,7 +249,7 @@ def _show(words: Sequence[str], options: ShowOptions) -> int:
             )
     with atomic(out / "changes.csv") as path:
         table.to_csv(path, index=False)
-    from dpbench.tracking.history_figure import draw  # slow to load
+    from dpbench.tracking.history_figure import draw
 
     draw(history, table, out)
     say(f"{table['ratio'].notna().sum()} changes; written to {out}")

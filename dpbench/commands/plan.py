@@ -99,7 +99,7 @@ def main(words: Sequence[str]) -> int:
     _refuse(options, SIMULATION_KEYS, "goes with estimator=NAME; add it, or omit this key")
     out, answer = Path(options.out), answer_question(options)
     print("\n".join(page_lines(answer, options.data)), flush=True)
-    from dpbench.planner.figure import write  # slow to load
+    from dpbench.planner.figure import write
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def _refuse(options: Options, keys: Sequence[str], remedy: str) -> None:
 
 def _plan_estimator(words: Sequence[str]) -> int:
     """Print the number of records that one estimator needs, or its error at n, and return 0."""
-    from dpbench.jobs.one_estimator import EntryWords, prepare_estimator_plan  # slow to load
+    from dpbench.jobs.one_estimator import EntryWords, prepare_estimator_plan
     from dpbench.planner import needed_records
 
     flags = parse_flags(words)

@@ -32,7 +32,7 @@ from dpbench.runner.settings import PathText, Processes, Seed
 from dpbench.suite import checks, compare
 from dpbench.suite.entries import catalogue_entries
 from dpbench.suite.leaderboard import standings
-from dpbench.suite.measure import SCORING_MODULE, run_entries, score_entry
+from dpbench.suite.measure import SCORING_ROOMS, run_entries, score_entry
 from dpbench.suite.problems import OPEN_SUITES, RETIRED_SUITES, SUITE, Suite, read_suite
 from dpbench.suite.reference import archive_path, divide_by_best
 from dpbench.suite.remote import FileEntry, read_entry
@@ -181,7 +181,7 @@ def _run(files: Sequence[str], options: ScoreOptions) -> int:
         return 1
     say("check: all promises of estimators are kept, by the word of the entry's own process")
     rows = checks.audit_entry(
-        entry, suite.problems, n_jobs=options.n_jobs, origin=Origin.of(checks.AUDIT_MODULE)
+        entry, suite.problems, n_jobs=options.n_jobs, origin=Origin.of(rooms=checks.AUDIT_ROOMS)
     )
     failing_rows = [row for row in rows if AUDIT[row["verdict"]].fails]
     for row in failing_rows:
@@ -207,7 +207,7 @@ def _score(entry: FileEntry, file: Path, suite: Suite, out: Path, options: Score
     The audit uses the datasets on which the entry is scored. The scores are stored only if the
     audit passes.
     """
-    seed, origin = _seed(options), Origin.of(SCORING_MODULE)
+    seed, origin = _seed(options), Origin.of(rooms=SCORING_ROOMS)
     located = suite.at_places(seed)
     if any(problem.unit != 1 for problem in located.problems):
         entry = read_entry(file, located.problems)  # public knowledge has the unit of this run

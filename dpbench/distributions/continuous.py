@@ -220,7 +220,7 @@ class LogNormal(Continuous):
         Y is standard normal. Quadrature computes the expectation as the sum of two integrals over
         Y, one for Z below its mean and one for Z above it.
         """
-        from scipy.integrate import quad  # slow to import
+        from scipy.integrate import quad
 
         mean, middle = self._standard_mean, self.sigma / 2
         # The integrand peaks near 0 and k sigma, and is negligible farther than 11 from these.

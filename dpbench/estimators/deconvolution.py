@@ -41,7 +41,7 @@ def deconvolve(values: Floats, beta: float) -> tuple[float, float]:
     tuple of two floats
         Quantiles of the density without noise, rounded outwards to points of the grid.
     """
-    from scipy.optimize import minimize  # a slow import that few runs need
+    from scipy.optimize import minimize
 
     first, third = np.quantile(values, [0.25, 0.75])
     reach = REACH * (third - first)

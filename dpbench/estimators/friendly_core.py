@@ -160,7 +160,7 @@ def _friend_matrix(left: Floats, right: Floats, radius: float) -> Bools:
 
     Two rows are friends if their distance is at most `radius`.
     """
-    from scipy.spatial.distance import cdist  # slow to load
+    from scipy.spatial.distance import cdist
 
     if 1e-140 < radius < 1e140:
         return np.asarray(cdist(left, right, "sqeuclidean") <= radius**2)

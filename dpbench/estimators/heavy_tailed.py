@@ -107,7 +107,7 @@ def best_clip(
     error : float
         The 1 - beta quantile of the error of a distribution with the largest bias.
     """
-    from scipy.optimize import brentq, minimize_scalar  # a slow import
+    from scipy.optimize import brentq, minimize_scalar
 
     q = budget.noise_quantile(beta)
     log_bias = float(np.log(worst_clipping_bias(1.0, k)))

@@ -72,7 +72,7 @@ def smallest_alpha(needed: Callable[[float], float], n: float, constants: Consta
         Smallest error alpha. It is the largest allowed error if even this error needs more than n
         records.
     """
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     def missing(log_alpha: float) -> float:
         return float(np.log(needed(float(np.exp(log_alpha))) / n))

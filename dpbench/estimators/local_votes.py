@@ -169,7 +169,7 @@ def graded_votes(budget: Budget) -> Votes:
 
 def _gaussian_votes(mu: float) -> Votes:
     """Return mu-GDP votes whose grades are intervals of a strength."""
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     def excess(s: float) -> float:
         return float(ndtr(s - mu / 2) - 2 * ndtr(-s - mu / 2))

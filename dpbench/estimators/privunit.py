@@ -94,7 +94,7 @@ def best_cap(d: int, epsilon: float) -> PrivUnitParameters:
     -------
     PrivUnitParameters
     """
-    from scipy.optimize import minimize_scalar  # a slow import
+    from scipy.optimize import minimize_scalar
 
     a, epsilon = (d - 1) / 2, min(epsilon, MAX_EPSILON)
     odds = 1 / float(np.expm1(epsilon))

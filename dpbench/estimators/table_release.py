@@ -29,7 +29,7 @@ from dpbench.samples.people import index_persons, keep_records
 from dpbench.samples.records import read_numbers, table_of
 from dpbench.seeds import check_generator
 
-if TYPE_CHECKING:  # slow to load
+if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["TableRelease", "release_table"]

@@ -67,7 +67,7 @@ class AuditJob(FolderJob):
     sections = ("failures", "privacy", "figures", "origin")
     tasks: list[AuditTask]
     controls: list[AuditTask]
-    work: ClassVar[str] = "dpbench.audit.cases"  # imports the controls and the releases
+    rooms = ("audit", "theory")
     unit: ClassVar[str] = "audits"
 
     @classmethod

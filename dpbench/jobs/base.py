@@ -29,9 +29,9 @@ from dpbench.output.run_folder import (
 )
 from dpbench.output.terminal import command_line, say
 from dpbench.runner.cost import Cost
-from dpbench.runner.origin import BLOCKS, environment_digest, fingerprint
+from dpbench.runner.origin import environment_digest, fingerprint
 
-if TYPE_CHECKING:  # slow to load
+if TYPE_CHECKING:
     import pandas as pd
 
     from dpbench.analysis.result import Result
@@ -87,7 +87,7 @@ class Job(ABC):
     options: RunOptions
     config: Mapping[str, Any]
     sweeps: ClassVar[type[Any]]  # dataclass whose fields are the keys of a sweep of this kind
-    work: ClassVar[str] = BLOCKS  # Python module that computes; see `Origin.of`
+    rooms: ClassVar[tuple[str, ...]] = ()  # rooms that compute; see `Origin.of`
 
     @classmethod
     @abstractmethod
@@ -274,7 +274,7 @@ class FolderJob(Job):
         write_manifest(self.folder, record)
         page = self.folder / PAGE
         if not page.exists():
-            from dpbench.report.page import write_page  # slow to load
+            from dpbench.report.page import write_page
 
             write_page([self.folder], page)  # reads the manifest
         outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}

@@ -76,7 +76,7 @@ class LibrariesJob(FolderJob):
     sweep: LibrarySweep
     cells: list[Cell]
     audits: list[AuditTask]
-    work: ClassVar[str] = "dpbench.audit.cases"  # imports the controls and the releases
+    rooms = ("audit", "theory")
     unit: ClassVar[str] = "cells"
 
     @classmethod

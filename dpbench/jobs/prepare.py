@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpbench.errors import ErrorCollector
 
-if TYPE_CHECKING:  # slow to load
+if TYPE_CHECKING:
     from dpbench.jobs.base import Job
     from dpbench.jobs.finished_run import FinishedRun
     from dpbench.runner.settings import Settings
@@ -72,7 +72,7 @@ def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finish
 
 def _check_settings(config: Mapping[str, Any], config_dir: Path | None) -> Settings:
     """Return the checked top-level keys; if they are wrong, tell the errors of the sweep, too."""
-    from dpbench.registry import from_mapping  # slow to load
+    from dpbench.registry import from_mapping
     from dpbench.runner.settings import Settings
 
     errors = ErrorCollector()
@@ -111,7 +111,7 @@ def prepare_job(
     ConfigError
         At the first key that cannot be used.
     """
-    from dpbench.runner.origin import Origin  # heavy imports wait for a readable configuration
+    from dpbench.runner.origin import Origin
     from dpbench.runner.run import RunOptions
     from dpbench.runner.settings import load_plugins
 
@@ -120,7 +120,7 @@ def prepare_job(
     plugins = load_plugins(settings.plugins, config_dir)
     kind = import_kind(KINDS[next((key for key in KINDS if key in settings.sweep), "")])
     user_kinds = _user_kinds(settings.sweep)
-    origin = Origin.of(kind.work, names=settings.plugins, plugins=plugins, kinds=user_kinds)
+    origin = Origin.of(rooms=kind.rooms, names=settings.plugins, plugins=plugins, kinds=user_kinds)
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}
     options = RunOptions(**shared, out=out, origin=origin)
     return kind.prepare(settings, options, plain_values({**config, "sweep": settings.sweep}))

@@ -38,7 +38,7 @@ def say(text: str) -> None:
     if not (sys.stdout.isatty() or os.environ.get("FORCE_COLOR")):
         print(text, flush=True)
         return
-    from rich.console import Console  # slow to load
+    from rich.console import Console
     from rich.text import Text
 
     shown = Text(text)
@@ -185,7 +185,7 @@ def progress(
     callable
         Function without arguments, to call after each finished unit.
     """
-    from rich.console import Console  # slow to load
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
     out = Console(stderr=True)

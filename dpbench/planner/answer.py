@@ -325,7 +325,7 @@ class ReleasePlan:
         -------
         Axes
         """
-        from dpbench.planner import figure  # slow to load
+        from dpbench.planner import figure
 
         if against == "n":
             return figure.against_n(self.problem, self.n, self.budget, ax)

@@ -93,7 +93,7 @@ def pure_of_rho(rho: float) -> float:
     This epsilon solves epsilon tanh(epsilon/2) = rho. It lies between the solutions of
     epsilon^2/2 = rho and epsilon^2/(2 + epsilon) = rho, because x/(1 + x) <= tanh(x) <= x.
     """
-    from scipy.optimize import brentq  # a slow import that few runs need
+    from scipy.optimize import brentq
 
     # Search in units of the lower end, which may be as small as 1e-6.
     low, high = np.sqrt(2 * rho), (rho + np.sqrt(rho**2 + 8 * rho)) / 2
@@ -188,7 +188,7 @@ def analytic_sd(epsilon: float, delta: float) -> float:
     -------
     float
     """
-    from scipy.optimize import brentq  # a slow import that few runs need
+    from scipy.optimize import brentq
 
     def excess(log_sd: float) -> float:
         return gaussian_delta(np.exp(log_sd), epsilon) - delta

@@ -200,7 +200,7 @@ def _shift(x: float) -> float:
     variable of scale 1, Y is a standard normal variable and sigma = x `SIGMA_OVER_TAU`. The
     argument x = t/sqrt(2 rho) is in (0, 1).
     """
-    from scipy.optimize import brentq  # slow to import
+    from scipy.optimize import brentq
 
     a, b, log_p = _scores(x * SIGMA_OVER_TAU)
     bound, slack = np.exp(1.5 * (x * SIGMA_OVER_TAU) ** 2), (1 - SIGMA_OVER_TAU**-2) / 2

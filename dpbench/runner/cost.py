@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # slow to load
+if TYPE_CHECKING:
     from dpbench.sweep.block import Block
 
 __all__ = ["Cost"]

@@ -82,7 +82,7 @@ def compute(
     origin = Origin.of() if origin is None else origin
     if (factor := current_noise_factor()) != 1:
         run = partial(_with_noise_times, factor, run)
-    import joblib  # slow to load, and not needed to reject a configuration
+    import joblib
 
     workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))
     if runner.backend == "dask":

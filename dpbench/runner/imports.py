@@ -1,10 +1,9 @@
-"""Follow imports: list the modules that a computation needs, with digests of their sources."""
+"""List the modules that a computation needs: rooms of dpbench, and what plug-ins import."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -15,62 +14,57 @@ from pathlib import Path
 from dpbench.package import PACKAGE
 
 __all__ = [
-    "PACKAGE", "PACKAGE_NAME", "digest_of", "find_source", "follow_imports", "line_here",
-    "list_imports",
+    "CORE", "PACKAGE", "PACKAGE_NAME", "digest_of", "find_source", "follow_imports", "line_here",
+    "list_imports", "list_package",
 ]  # fmt: skip
 
 PACKAGE_NAME = "dpbench"
 INSTALLED = {"site-packages", "dist-packages"}
-# Matches ``import a, b`` and ``from a import (b, c)`` as dpbench's formatter writes them, at the
-# start of a line. It is a hundred times faster than the parser, which reads all other modules.
-IMPORT = re.compile(
-    r"(?:^|[;:])[^\S\n]*(?:from\s+(\.*[\w.]*)\s+)?import[\s\\]+(\([^)]*\)|(?:[^\n\\;]|\\\n)*)",
-    re.MULTILINE,
-)
+# Rooms and modules of dpbench whose code computes a block of trials.
+CORE = (
+    "arrays", "bibliography", "errors", "package", "registry", "seeds", "samples", "distributions",
+    "privacy", "estimators", "sweep",
+)  # fmt: skip
+
+
+def list_package(rooms: Iterable[str] | None = None) -> set[str]:
+    """Return a line, name and digest, for each module in some rooms of dpbench; by default all."""
+    names = None if rooms is None else set(rooms)
+    files = ((path, path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
+    return {
+        f"{'.'.join((PACKAGE_NAME, *file.parts)).removesuffix('.__init__')} {digest_of(path)}"
+        for path, file in files
+        if file.parts != ("__init__",) and (names is None or file.parts[0] in names)
+    }
 
 
 def follow_imports(modules: Iterable[str]) -> set[str]:
     """Return a line for each given module and each module that it imports, even indirectly.
 
-    A line is the name of a module and a digest of its source. Modules of dpbench are searched in
-    the package folder, other modules on Python's search path. A module of an installed Python
-    distribution gives a line with the distribution's name and version instead. The standard
-    library is left out.
+    A line is the name of a module and a digest of its source. Modules are searched on Python's
+    search path. A module of an installed Python distribution gives a line with the distribution's
+    name and version instead. The standard library and the rooms in `CORE` are left out. If another
+    room of dpbench is imported, all modules of dpbench are listed, because the room imports more.
     """
-    own = _own_files()
-    lines, seen, pending = set[str](), {"", PACKAGE_NAME}, list(modules)
+    lines, seen, pending = set[str](), {""}, list(modules)
     while pending:
         name = pending.pop()
-        top = name.partition(".")[0]
+        top, _, below = name.partition(".")
         if name in seen or top in sys.stdlib_module_names:
             continue
         seen.add(name)
-        file = own.get(name) if top == PACKAGE_NAME else _file_of(name)
-        if top != PACKAGE_NAME:
-            lines |= {f"{item} {metadata.version(item)}" for item in _distributions().get(top, ())}
-        if (
-            file is None
-            or file.suffix != ".py"
-            or (top != PACKAGE_NAME and INSTALLED & set(file.parts))
-        ):
+        if top == PACKAGE_NAME:
+            outside = below.partition(".")[0] not in CORE and find_source(name) is not None
+            lines |= list_package() if below and outside else set()
             continue
-        source = file.read_bytes()
-        lines.add(f"{name} {_digest(source)}")
+        file = _file_of(name)
+        lines |= {f"{item} {metadata.version(item)}" for item in _distributions().get(top, ())}
+        if file is None or file.suffix != ".py" or INSTALLED & set(file.parts):
+            continue
+        lines.add(f"{name} {digest_of(file)}")
         pending.append(name.rpartition(".")[0])
-        text = source.decode("utf-8", "replace")
-        imports = _match_imports(text) if top == PACKAGE_NAME else _parse_imports(text)
-        imported = _module_names(name, file, imports)
-        pending += [item for item in imported if top != PACKAGE_NAME or item in own]
-        if b"iter_modules(__path__)" in source:  # the package imports all its modules
-            pending += [item for item in own if item.rpartition(".")[0] == name]
+        pending += _module_names(name, file, _parse_imports(file.read_text("utf-8", "replace")))
     return lines
-
-
-def _own_files() -> dict[str, Path]:
-    """Return the source file of each package and module of dpbench, keyed by dotted name."""
-    files = ((path, path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
-    dotted = {".".join((PACKAGE_NAME, *relative.parts)): path for path, relative in files}
-    return {name.removesuffix(".__init__"): path for name, path in dotted.items()}
 
 
 def find_source(name: str) -> Path | None:
@@ -134,17 +128,6 @@ def list_imports(file: Path) -> Iterator[str]:
     yield from _module_names(file.stem, file, _parse_imports(file.read_text("utf-8", "replace")))
 
 
-def _match_imports(source: str) -> Iterator[Import]:
-    """Yield the imports in a source text of dpbench, found with the regular expression `IMPORT`.
-
-    An import is a pair: the name after ``from`` (None without ``from``) and the list of imported
-    names.
-    """
-    for match in IMPORT.finditer(source):
-        listed = re.sub(r"#[^\n]*|[()\\]", " ", match[2])
-        yield match[1], [item.split()[0] for item in listed.split(",") if item.strip()]
-
-
 def _parse_imports(source: str) -> Iterator[Import]:
     """Yield the imports in any Python source text, found with Python's parser.
 
@@ -174,11 +157,9 @@ def _distributions() -> dict[str, list[str]]:
 
 def digest_of(file: Path | None) -> str:
     """Return a digest of a file's bytes; "" if there is no file."""
-    return _digest(file.read_bytes()) if file is not None and file.is_file() else ""
-
-
-def _digest(source: bytes) -> str:
-    return hashlib.sha256(source).hexdigest()[:16]
+    if file is None or not file.is_file():
+        return ""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
 def line_here(line: str) -> str:

@@ -24,12 +24,19 @@ from dpbench.errors import ConfigError
 from dpbench.output.files import stamp
 from dpbench.output.run_folder import stamps_of
 from dpbench.package import PACKAGE, __version__
-from dpbench.runner.imports import PACKAGE_NAME, digest_of, find_source, follow_imports, line_here
+from dpbench.runner.imports import (
+    CORE,
+    PACKAGE_NAME,
+    digest_of,
+    find_source,
+    follow_imports,
+    line_here,
+    list_package,
+)  # fmt: skip
 from dpbench.seeds import digest
 
-__all__ = ["BLOCKS", "PACKAGE", "Origin", "environment_digest", "fingerprint", "git", "machine"]
+__all__ = ["PACKAGE", "Origin", "environment_digest", "fingerprint", "git", "machine"]
 
-BLOCKS = "dpbench.sweep.block"  # the module whose imports compute a block
 NUMERICAL = ("numpy", "scipy")  # libraries whose versions change bits
 LIBRARIES = tuple(f"{name} " for name in NUMERICAL)  # first characters of their lines
 PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "joblib", "hydra-core", "matplotlib", "seaborn")
@@ -53,7 +60,7 @@ class Origin:
         Names of the processor extensions and libraries that determine arithmetic; see the function
         `machine`.
     modules : tuple of str
-        One line for each imported module, and for each file that an estimator names: a name and a
+        One line for each module, and for each file that an estimator names: a name and a
         digest. One line for each Python distribution on which the numbers depend: a name and a
         version. Distributions (installed packages) are at least numpy and scipy.
     plugins : tuple of Path
@@ -71,8 +78,8 @@ class Origin:
     @classmethod
     def of(
         cls,
-        work: str = BLOCKS,
         *,
+        rooms: tuple[str, ...] = (),
         names: Sequence[str] = (),
         plugins: Sequence[Path] = (),
         kinds: Iterable[type[Any]] = (),
@@ -84,9 +91,9 @@ class Origin:
 
         Parameters
         ----------
-        work : str
-            Python module that computes the numbers and imports all other code for them. By default
-            `BLOCKS`, which computes blocks of trials.
+        rooms : tuple of str
+            Rooms of dpbench whose code computes the numbers, besides those that compute blocks of
+            trials (`CORE`). By default there are none.
         names : sequence of str
             Modules that the configuration lists as plug-ins.
         plugins : sequence of Path
@@ -101,9 +108,9 @@ class Origin:
         classes = list(kinds)
         outside = {*names, *(kind.__module__ for kind in classes)}
         lines = follow_imports(sorted(outside))
-        modules = tuple(sorted({*_package(work), *lines, *_named_files(lines)}))
+        modules = tuple(sorted({*_package(rooms), *lines, *_named_files(lines)}))
         texts = [path.read_text("utf-8") for path in plugins] + [*map(_text_of, classes)]
-        from dpbench.privacy.noise_factor import current_noise_factor  # slow to load
+        from dpbench.privacy.noise_factor import current_noise_factor
 
         factor = current_noise_factor()  # never reuse numbers with a wrong noise
         source = digest(modules, texts, *([] if factor == 1 else [factor]))
@@ -195,13 +202,13 @@ class Origin:
 
 
 @cache
-def _package(work: str) -> tuple[str, ...]:
-    """Return lines (name and digest) for `work`, a module of dpbench, and all that it imports.
+def _package(rooms: tuple[str, ...]) -> tuple[str, ...]:
+    """Return lines (name and digest) for all modules in `CORE` and in other rooms.
 
     The lines are part of `Origin.modules`, and include the versions of numpy and scipy. The result
     is cached, because a process loads code only once.
     """
-    lines = follow_imports([work])
+    lines = list_package((*CORE, *rooms))
     libraries = {f"{name} {_version(name)}" for name in NUMERICAL}
     return tuple(lines | _named_files(lines) | libraries)
 
@@ -212,7 +219,7 @@ def _named_files(lines: Iterable[str]) -> set[str]:
     An estimator lists these files in its class attribute ``files``. Only estimators that are
     defined in the modules of `lines` are considered.
     """
-    from dpbench.estimators import Estimator  # slow to load
+    from dpbench.estimators import Estimator
 
     modules = {line.partition(" ")[0] for line in lines}
     kinds = [cls for cls in Estimator.kinds().values() if cls.__module__ in modules]
@@ -239,7 +246,7 @@ def machine() -> str:
 
     If two machines differ in these names, the last bits of a result may differ.
     """
-    import numpy as np  # slow to load
+    import numpy as np
     import scipy.linalg  # noqa: F401 (it brings its own library)
     from threadpoolctl import threadpool_info
 

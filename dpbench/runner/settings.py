@@ -210,7 +210,7 @@ def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, .
     """
     if not names:
         return ()
-    from dpbench.runner.opened_files import folders, note_opened  # slow to load
+    from dpbench.runner.opened_files import folders, note_opened
 
     folders.clear()
     folders.update(folder for folder in (config_dir, Path.cwd()) if folder is not None)

@@ -24,9 +24,9 @@ from dpbench.suite.problems import Problem
 from dpbench.suite.remote import FileEntry, RemoteMean
 from dpbench.testing import NOTIONS
 
-__all__ = ["AUDIT_MODULE", "audit_entry", "find_broken_promise"]
+__all__ = ["AUDIT_ROOMS", "audit_entry", "find_broken_promise"]
 
-AUDIT_MODULE = "dpbench.audit.task"  # the module that computes an audit
+AUDIT_ROOMS = ("audit",)  # rooms of the modules that compute an audit
 FINITE_RELEASES = 8  # releases of which at least one must be finite
 RECORDS = 60  # records of a checked dataset, unless the estimator needs more
 # Runs on each dataset, and probability that any bound of an entry exceeds the true parameter.

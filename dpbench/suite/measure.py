@@ -32,7 +32,7 @@ from dpbench.sweep.plan import Cell, cell_at
 __all__ = [
     "DRAWS",
     "LEVELS",
-    "SCORING_MODULE",
+    "SCORING_ROOMS",
     "AuditResult",
     "exceedance_p_value",
     "run_entries",
@@ -43,7 +43,8 @@ __all__ = [
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 # Bootstrap replicates of a score, for bands of profiles.
 DRAWS = 200
-SCORING_MODULE = "dpbench.suite.scoring"  # computes the scores of an entry in a file
+# Rooms of the modules that compute the scores of an entry in a file.
+SCORING_ROOMS = ("audit", "output", "runner", "signals", "suite", "testing", "theory")
 # Audits on scored data. RUNS: average releases on each dataset, without and with quick=true. ERROR:
 # probability that any bound of an entry exceeds the true parameter. MIN_AUDITED_PROBLEMS: smallest
 # number of problems that quick=true audits.

@@ -96,7 +96,7 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
         ``smallest_visible`` is the change of the trimmed mean that would be found with probability
         0.9. ``verdict`` is one of `dpbench.output.verdicts.TRACKING`.
     """
-    from scipy.stats import binomtest  # slow to load, here and below
+    from scipy.stats import binomtest
 
     for name, table in (("old", old), ("new", new)):
         check_instance(name, table, pd.DataFrame, "a table of errors", "a DataFrame")

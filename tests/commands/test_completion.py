@@ -25,17 +25,6 @@ from tests.commands.test_command_line import CASES
     [
         ("pl", ["plan", "plugins="]),
         ("sweep=heavy_tail_l", ["sweep=heavy_tail_large", "sweep=heavy_tail_location"]),
-        ("sweep=ci sweep.budgets.gdp_", ["sweep.budgets.gdp_add_remove."]),
-        ("sweep.budgets.pure.e", ["sweep.budgets.pure.epsilon="]),
-        ("~sweep.budgets.pu", ["~sweep.budgets.pure."]),
-        ("sweep.parts.worst_case.n.l", ["sweep.parts.worst_case.n.low="]),
-        ("sweep.estimators.minimax.policy=r", ["sweep.estimators.minimax.policy=rate"]),
-        ("+sweep.estimators.x.kind=trim", ["+sweep.estimators.x.kind=trimmed_mean"]),
-        ("+sweep.families.x.kind=pare", ["+sweep.families.x.kind=pareto"]),
-        ("+est", ["+estimator@sweep.estimators."]),
-        ("+estimator@sweep.estimators.x=clip", ["+estimator@sweep.estimators.x=clipped_mean"]),
-        ("+distribution@sweep.families.x=par", ["+distribution@sweep.families.x=pareto"]),
-        ("sweep=audit sweep.audit.c", ["sweep.audit.cases."]),
         ("track=", ["track=check", "track=update"]),
         ("runner=", ["runner=dask", "runner=local"]),
         ("--c", ["--cfg", "--config-dir", "--completion"]),
@@ -51,7 +40,7 @@ from tests.commands.test_command_line import CASES
         ("plan neighbours=a", ["neighbours=add_remove"]),
         ("libraries o", ["opendp"]),
         ("nonsense=", []),
-        ("sweep=nope sweep.b", ["sweep.budgets."]),
+        ("sweep.budgets.", []),
     ],
 )
 def test_candidates(line: str, wanted: list[str]) -> None:
@@ -59,7 +48,7 @@ def test_candidates(line: str, wanted: list[str]) -> None:
 
 
 def test_every_command_and_sweep_and_key_of_a_command_is_completed() -> None:
-    assert set(commands()) | {"help", "sweep=", "seed=", "sweep."} <= set(complete([""]))
+    assert set(commands()) | {"help", "sweep=", "seed="} <= set(complete([""]))
     assert [f"sweep={name}" for name in find_sweeps([conf_folder()])] == complete(["sweep="])
     for name, case in CASES.items():
         keys = {f"{key}=" for key in case.keys.split() if "." not in key}
@@ -68,14 +57,8 @@ def test_every_command_and_sweep_and_key_of_a_command_is_completed() -> None:
 
 def test_sweeps_of_a_folder_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
-    text = "name: mine\nbudgets: {mine: {kind: zcdp, rho: 1}}\n"
-    (tmp_path / "sweep" / "mine.yaml").write_text(text)
-    words = ["--config-dir", str(tmp_path)]
-    assert complete([*words, "sweep=mi"]) == ["sweep=mine"]
-    assert complete([*words, "sweep=mine", "sweep.budgets."]) == ["sweep.budgets.mine."]
-    assert "sweep.budgets.mine.rho=" in complete([*words, "sweep=mine", "sweep.budgets.mine."])
-    (tmp_path / "sweep" / "mine.yaml").write_text("a: [")
-    assert complete([*words, "sweep=mine", "sweep.budgets.x"]) == []
+    (tmp_path / "sweep" / "mine.yaml").touch()
+    assert complete(["--config-dir", str(tmp_path), "sweep=mi"]) == ["sweep=mine"]
 
 
 def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +76,7 @@ def test_nothing_slow_is_imported() -> None:
     """An answer must appear at once; time is not measured, because test machines are busy."""
     code = (
         "import sys; from dpbench.commands.completion import complete; "
-        "complete(['sweep.estimators.minimax.']); "
+        "complete(['sweep=']); "
         "print({'numpy', 'hydra', 'omegaconf', 'pydantic', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

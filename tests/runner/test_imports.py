@@ -49,6 +49,21 @@ def test_every_source_file_that_is_imported_is_named(files: Path) -> None:
     assert more.outside == found | libraries
 
 
+def test_a_plug_in_depends_on_the_package_if_it_imports_more_than_estimators_do(
+    files: Path,
+) -> None:
+    def listed(text: str) -> set[str]:
+        (files / "hers/mine_too.py").write_text(text)
+        found = Origin.of(names=["mine_too"]).modules
+        return {line.partition(" ")[0] for line in found} - {"mine_too"}
+
+    core = {line.partition(" ")[0] for line in Origin.of().modules}
+    assert listed("from dpbench import ConfigError, run\nimport dpbench.estimators.base\n") == core
+    more = listed("from dpbench.theory.families import Family\n") - core
+    assert {"dpbench.theory.families", "dpbench.analysis.claims"} <= more
+    assert "dpbench" not in Origin.of(names=["mine_too"]).outside  # it would hide the version
+
+
 @pytest.mark.parametrize("name", ["hers/mine_too.py", "lib/herlib/deep/scale.py"])
 def test_another_source_is_another_digest(files: Path, name: str) -> None:
     def source() -> str:

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from dpbench.jobs.audit import AuditJob
 from dpbench.jobs.study import StudyJob
 from dpbench.runner import imports, origin
 from dpbench.runner.origin import Origin
+from dpbench.suite.checks import AUDIT_ROOMS
+from dpbench.suite.measure import SCORING_ROOMS
 from tests.bench import MINE, Bench
 
 HERE = Path(dpbench.__file__).parent
@@ -60,17 +61,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(HERE, tmp_path / "dpbench", ignore=ignored)
     monkeypatch.setattr(imports, "PACKAGE", tmp_path / "dpbench")
-    statements = cache(lambda text: [*parsed(text)])  # read again and again
-    parsed = imports._match_imports
-    monkeypatch.setattr(imports, "_match_imports", statements)
     yield tmp_path / "dpbench"
     origin._package.cache_clear()
 
 
-def _source(work: str = origin.BLOCKS) -> str:
+def _source(rooms: tuple[str, ...] = ()) -> str:
     """The digest as a new process would make it."""
     origin._package.cache_clear()
-    return Origin.of(work).source
+    return Origin.of(rooms=rooms).source
 
 
 def test_a_block_does_not_survive_an_edit_of_what_it_reaches(
@@ -88,11 +86,11 @@ def test_a_block_does_not_survive_an_edit_of_what_it_reaches(
 
 @pytest.mark.parametrize("name", ["analysis/claims.py", "report/page.py", "audit/releases.py"])
 def test_a_block_survives_an_edit_of_what_it_does_not_reach(name: str, package: Path) -> None:
-    before, audits = _source(), _source(AuditJob.work)
+    before, audits = _source(), _source(AuditJob.rooms)
     with (package / name).open("a") as file:
         file.write("\n")
     assert _source() == before
-    assert (_source(AuditJob.work) == audits) == (not name.startswith("audit/"))
+    assert (_source(AuditJob.rooms) == audits) == (not name.startswith("audit/"))
 
 
 def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> None:
@@ -104,16 +102,30 @@ def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> N
     assert len({before, once, _source()}) == 3
 
 
+@pytest.mark.parametrize(
+    ("module", "rooms"),
+    [("audit.cases", AuditJob.rooms), ("audit.task", AUDIT_ROOMS), ("suite.scoring", SCORING_ROOMS),
+     ("suite.checks", SCORING_ROOMS)],
+)  # fmt: skip
+def test_the_rooms_of_an_application_hold_all_that_it_loads(
+    module: str, rooms: tuple[str, ...]
+) -> None:
+    code = f"import sys, dpbench.{module}; print(*(m for m in sys.modules if 'dpbench.' in m))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    named = {line.partition(" ")[0] for line in Origin.of(rooms=rooms).modules}
+    assert {name for name in done.stdout.split() if name.startswith("dpbench.")} <= named
+
+
 def test_an_audit_does_not_survive_an_edit_of_what_it_attacks(package: Path) -> None:
     """Its controls are estimators, too."""
     settings = AuditSettings(cases={"all": Case(n=60)})
     attacked = {type(task.estimator).__module__ for task in control_tasks(settings, 0)}
     assert attacked == {"dpbench.audit.controls"}
-    before = _source(AuditJob.work)
+    before = _source(AuditJob.rooms)
     for name in ("audit/controls.py", "audit/attack.py", "audit/releases.py", "audit/bounds.py"):
         with (package / name).open("a") as file:
             file.write("\n")
-        after = _source(AuditJob.work)
+        after = _source(AuditJob.rooms)
         assert after != before, name
         before = after
 

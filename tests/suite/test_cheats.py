@@ -15,7 +15,7 @@ from dpbench.commands import suite as command
 from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks, measure
-from dpbench.suite.measure import SCORING_MODULE, AuditResult, score_entry
+from dpbench.suite.measure import SCORING_ROOMS, AuditResult, score_entry
 from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry
 from dpbench.suite.table import Scores
@@ -64,7 +64,7 @@ def run_on(path: Path, one: Problem) -> tuple[Scores, list[AuditResult]]:
     """The scores of an entry's file on a problem, and the audits on its data."""
     entry = read_entry(path, [one])
     rows, audits, failures = score_entry(
-        entry, [one], n_jobs=1, origin=Origin.of(SCORING_MODULE), quick=True
+        entry, [one], n_jobs=1, origin=Origin.of(rooms=SCORING_ROOMS), quick=True
     )
     assert not failures
     return Scores(rows, {entry.card.name: entry.card}, {}), audits

@@ -59,5 +59,5 @@ def test_a_class_is_audited_on_numbers_and_on_vectors(
     (tmp_path / "ball.py").write_text(VECTORS)
     problems = read_suite().select("gauss-n100-pure1,gauss-n300-pure0.1,gauss16-n8000-pure1")
     entry = read_entry(tmp_path / "ball.py", problems.problems)
-    rows = checks.audit_entry(entry, problems.problems, origin=Origin.of(checks.AUDIT_MODULE))
+    rows = checks.audit_entry(entry, problems.problems, origin=Origin.of(rooms=checks.AUDIT_ROOMS))
     assert {row["estimator"] for row in rows} == {"ball-L2ClippedMean", "ball-L2ClippedMean-16d"}

@@ -109,7 +109,7 @@ def bernoulli_information_bound(n: int, budget: Budget, *, beta: float = BETA) -
 @cache
 def _normal_factor() -> float:
     """Return C of step 3."""
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     top = 1 / np.sqrt(2 * np.pi)
 

@@ -137,7 +137,7 @@ def _next_logit(logit: float, rho: float) -> float:
     e^l). The number l depends on s and is called the logit. `logit` is l for s records, and the
     result is l for s + 2 records.
     """
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     def excess(increment: float) -> float:
         """Return D_q/q - rho, which is positive if a step of the logit is too large for rho-zCDP.
@@ -243,7 +243,7 @@ def largest_distance(margin: Callable[[float], float], n: int) -> float:
         Largest t at which `margin` is positive. The result is 1 - 1e-12 if `margin` is still
         positive at 1 - 1e-12.
     """
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     @cache  # brentq evaluates both ends again
     def excess(log_t: float) -> float:
@@ -500,7 +500,7 @@ def find_bernoulli_chains(
     list of (int, float)
         Number of distributions of each chain, and its h, half the distance of neighbouring means.
     """
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     chains, h = [], first_step
     for laws in CHAIN_LENGTHS:

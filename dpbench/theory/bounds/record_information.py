@@ -166,7 +166,7 @@ def _program_bound(rho: float) -> float:
     largest entry of the vertex. So the sum of all variables is at most the number of rows, and an
     error of the dual solution can be added to the bound.
     """
-    from scipy.optimize import linprog  # a slow import
+    from scipy.optimize import linprog
 
     grid = _grid(rho)
     a, b = np.exp(grid.log_a), np.exp(grid.log_b)

@@ -180,7 +180,7 @@ def _inlier_counts(e: Any, law: dist.Distribution, setting: ReleaseSetting) -> F
         return np.array([float(setting.n)])
     if not isinstance(law, dist.MultivariateContaminatedGaussian):
         return None
-    from scipy.stats import binom  # slow to load
+    from scipy.stats import binom
 
     separation = core_radius(e, setting) + (1 + law.spread) * gaussian_norm_bound(setting.d, 1e-9)
     if law.eta and (law.gap < separation or bdtr(setting.n // 2, setting.n, 1 - law.eta) > 1e-6):

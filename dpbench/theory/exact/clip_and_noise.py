@@ -177,7 +177,7 @@ def best_clip_threshold(k: float, radius: float, beta: float, noise: Noise) -> f
     float
         T, in the unit of the records.
     """
-    from scipy.optimize import brentq, minimize_scalar  # a slow import
+    from scipy.optimize import brentq, minimize_scalar
 
     def error(log_t: float) -> float:
         t = float(np.exp(log_t))

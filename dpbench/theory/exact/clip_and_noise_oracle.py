@@ -574,7 +574,7 @@ def ksu20_alpha(e: est.KSU20Mean, n: int, budget: Budget) -> float:
 
     alpha = e.alpha or (1 / 16 if paper else 1.0)
     if e.alpha is None and needed_records(alpha) < size:
-        from scipy.optimize import brentq  # a slow import
+        from scipy.optimize import brentq
 
         ends = -0.5 * np.log(size) - 1, np.log(alpha)
         alpha = float(np.exp(brentq(lambda a: np.log(needed_records(np.exp(a)) / size), *ends)))

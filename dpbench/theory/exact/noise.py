@@ -190,7 +190,7 @@ def _laplace_norm_quantile(d: int, q: float) -> float:
     """Return the q quantile of the l2 norm of d independent Laplace numbers of scale 1."""
     if d == 1:
         return float(-np.log(1 - q))
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     below = _laplace_square(d)
     return float(np.sqrt(brentq(lambda x: below(x) - q, 0.01 * d, 2 * d + 100 * np.sqrt(d))))
@@ -270,7 +270,7 @@ class Cube(Noise):
         return np.asarray(np.where(x < 0, tail, 1 - tail))
 
     def isf(self, upper: float) -> float:
-        from scipy.optimize import brentq  # a slow import
+        from scipy.optimize import brentq
 
         end = float(gammainccinv(self.d, upper)) + 1.0
         excess = lambda x: float(self._tail(np.asarray(x))) - upper  # noqa: E731
@@ -332,7 +332,7 @@ def _cube_norm_cdf(d: int, x: float) -> float:
 @cache
 def _cube_norm_quantile(d: int, q: float) -> float:
     """Return the q quantile of the l2 norm of the noise of a cube of scale 1."""
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     end = float(np.sqrt(d) * gammainccinv(d + 1, (1 - q) / 2)) + 1.0
     return float(brentq(lambda x: _cube_norm_cdf(d, x) - q, 0.0, end))
@@ -383,7 +383,7 @@ class Staircase(Noise):
         return np.asarray(np.where(x < 0, tail, 1 - tail))
 
     def isf(self, upper: float) -> float:
-        from scipy.optimize import brentq  # a slow import
+        from scipy.optimize import brentq
 
         upper_end = self.sensitivity * (2 - np.log(2 * upper) / self.epsilon)
         excess = lambda x: float(self.cdf(np.asarray(-x))) - upper  # noqa: E731
@@ -498,7 +498,7 @@ def _gaussian_sd(epsilon: float, delta: float) -> float:
     factor e^(-a^2/2)/2. The other factors are erfcx(a/sqrt(2)) and erfcx(b/sqrt(2)), where erfcx is
     the scaled complementary error function.
     """
-    from scipy.optimize import brentq  # a slow import
+    from scipy.optimize import brentq
 
     def excess(log_sd: float) -> float:
         s, root = float(np.exp(log_sd)), float(np.sqrt(2))
