@@ -205,3 +205,22 @@ def test_the_audit_moves_the_median_by_the_sensitivity() -> None:
     ]
     assert medians[1] - medians[0] == pytest.approx(12 / 12)
     assert OUTPUTS.audit_pairs(600, None, PureDP(2.0)) == []
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.5])
+@pytest.mark.parametrize(("k", "bias", "width"), [(300, 0.1, 12.0), (1000, 0.0, 3.0)])
+def test_the_target_rank_is_the_largest_whose_errors_add_up_to_beta(
+    k: int, bias: float, width: float, beta: float
+) -> None:
+    """Try all ranks j and all errors r: g(j) may be beta/2, and each of two ends may err by beta/4.
+
+    An end errs by r or more with probability at most (width/resolution) e^(-epsilon r/2).
+    """
+    e = SubsampleInterval(
+        parts=k, base="empirical_mean", lower=0, upper=width, median_bias=bias, beta=beta
+    )
+    epsilon = 0.5
+    low = stats.binom.cdf(np.arange(k // 2), k, 0.5 + bias)
+    ranks = 1 + np.flatnonzero(low + stats.binom.cdf(np.arange(k // 2), k, 0.5 - bias) <= beta / 2)
+    errors = [r for r in range(k) if width / 0.01 * math.exp(-epsilon * r / 2) <= beta / 4]
+    assert e._target_rank(PureDP(epsilon)) == max(ranks) - min(errors)

@@ -126,3 +126,18 @@ def test_where_no_bound_is_known() -> None:
     assert math.isnan(record_information(NonPrivate()))
     assert record_information(PureDP(1e6)) == math.inf
     assert record_information(ZCDP(1e6)) == math.inf
+
+
+def test_the_constant_of_the_tail() -> None:
+    """The tail is sqrt(E (a-b)^4 P(event)), and both inequalities for E (a-b)^4, on a grid.
+
+    (a-b)^4 is at most 8 times (a-1)^4 + (b-1)^4. (a-1)^4 is at most a^4 - 1 - 4 (a-1), whose mean
+    is at most K_4 - 1 = e^(12 rho) - 1.
+    """
+    x = np.linspace(-1, 4, 501)
+    pairs = (x[:, None] - x) ** 4 / np.maximum(x[:, None] ** 4 + x**4, 1e-300)
+    assert pairs.max() == pytest.approx(8)
+    assert np.all(x**4 <= (1 + x) ** 4 - 1 - 4 * x + 1e-12)
+    for rho, outside in ((0.01, 1e-6), (0.5, 0.02)):
+        fourth = pairs.max() * 2 * math.expm1(12 * rho)
+        assert module._tail(rho, outside) == pytest.approx(math.sqrt(fourth * outside))
