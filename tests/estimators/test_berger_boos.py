@@ -137,3 +137,21 @@ def test_a_tenth_of_beta_is_for_sigma_and_the_rest_for_the_mean(beta: float) -> 
     # The pairs are drawn anew, which moves sigma by about a 60th.
     assert np.median(width) == pytest.approx(usual, rel=0.015)
     assert np.median(middle) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("mu", [0.5, 100.0])
+def test_the_interval_for_sigma_allows_for_the_noise_of_the_squares(mu: float) -> None:
+    """Both ends explain one released V: low^2 plus, and high^2 minus, a quantile of its error.
+
+    V is the mean of m = 2000 squares in [0, 72], so its noise has the deviation 72/(m mu). A mean
+    of unclipped squares of N(0, s^2) has the deviation s^2 sqrt(2/m).
+    """
+    e = BergerBoosInterval(lower=-6, upper=6)
+    sample = LAW.sample(np.random.default_rng(3), 4, 4000)
+    low, _, high = e._scales(sample, Ledger(GDP(mu), np.random.default_rng(0)))
+    reach = stats.norm.isf(0.005)
+    first, second = (
+        end**2 + sign * reach * np.hypot(end**2 * math.sqrt(2 / 2000), 72 / 2000 / mu)
+        for end, sign in ((low, 1), (high, -1))
+    )
+    np.testing.assert_allclose(first, second, rtol=1e-6)

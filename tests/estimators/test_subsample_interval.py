@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 from unittest import mock
@@ -18,6 +19,7 @@ from dpbench.theory.exact.value import exact
 from tests.support import run
 
 LAW = Gaussian(location=0.3)
+RNG = np.random.default_rng(0)  # of releases whose noise does not matter
 WIDE: dict[str, Any] = {"kind": "clipped_mean", "lower": -6, "upper": 6}
 TIGHT: dict[str, Any] = {"kind": "clipped_mean", "lower": -1, "upper": 6}
 HULL = SubsampleInterval(parts=5, base=WIDE)
@@ -224,3 +226,28 @@ def test_the_target_rank_is_the_largest_whose_errors_add_up_to_beta(
     ranks = 1 + np.flatnonzero(low + stats.binom.cdf(np.arange(k // 2), k, 0.5 - bias) <= beta / 2)
     errors = [r for r in range(k) if width / 0.01 * math.exp(-epsilon * r / 2) <= beta / 4]
     assert e._target_rank(PureDP(epsilon)) == max(ranks) - min(errors)
+
+
+def test_the_ends_lie_a_resolution_outside_the_released_quantiles() -> None:
+    e, ends = dataclasses.replace(OUTPUTS, resolution=0.25), [np.array([2.0]), np.array([3.0])]
+    with mock.patch.object(SubsampleInterval, "_quantile", side_effect=ends):
+        estimate = e.estimate(DenseSample(np.zeros((1, 600))), Ledger(PureDP(1.0), RNG))
+    assert estimate.interval is not None
+    np.testing.assert_array_equal(estimate.interval, [[1.75], [3.25]])
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(2, -6.0), (298, 6.0)])
+def test_a_failed_output_counts_as_the_bound_that_widens_the_interval(
+    rank: int, expected: float
+) -> None:
+    """Five of 300 outputs failed, and nearly no noise finds the rank among equal outputs."""
+    outputs = np.where(np.arange(300) < 5, np.nan, 0.0)[None]
+    found = OUTPUTS._quantile(outputs, rank, Ledger(PureDP(1e6), np.random.default_rng(0)))
+    assert found == pytest.approx([expected], abs=OUTPUTS.resolution)
+
+
+def test_the_value_before_noise_is_the_median_before_noise() -> None:
+    values = np.stack([np.arange(5.0), np.array([3.0, 1, 4, 2, 1000])], axis=1)[None]
+    with mock.patch.object(SubsampleInterval, "_outputs", return_value=values):
+        estimate = HULL.estimate(DenseSample(np.zeros((1, 40))), Ledger(PureDP(1.0), RNG))
+    assert (estimate.value, estimate.before_noise) == ([2.0], [3.0])

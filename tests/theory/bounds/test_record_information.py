@@ -141,3 +141,19 @@ def test_the_constant_of_the_tail() -> None:
     for rho, outside in ((0.01, 1e-6), (0.5, 0.02)):
         fourth = pairs.max() * 2 * math.expm1(12 * rho)
         assert module._tail(rho, outside) == pytest.approx(math.sqrt(fourth * outside))
+
+
+@pytest.mark.parametrize("rho", [1e-8, 1e-4, 0.01])
+def test_the_bound_for_a_small_rho_by_a_loop(rho: float) -> None:
+    """Inside |ln a|, |ln b| <= L s, I is at most 2 rho e^(L s); outside, the tail.
+
+    P(|ln a| > L s) is at most e^(-(L s + rho)^2/(4 rho)), by moments of all orders, and so is that
+    of b. The moment of order q gives e^(q (q-1) rho - q L s), which is least at the q tried here.
+    """
+    unit, best = math.sqrt(2 * rho), math.inf
+    for reach in np.linspace(1, 30, 300):
+        orders = np.geomspace(1, 1e3 / unit, 4001)
+        one = math.exp(np.min(orders * (orders - 1) * rho - orders * reach * unit))
+        tail = math.sqrt(16 * math.expm1(12 * rho) * 2 * one)
+        best = min(best, 2 * rho * math.exp(reach * unit) + tail)
+    assert module._bound_for_small_rho(rho) == pytest.approx(best, rel=1e-3)
