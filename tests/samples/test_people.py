@@ -115,3 +115,13 @@ def test_trials_of_ragged_people_keep_their_own_records() -> None:
     assert people.flat.tolist() == [1, 3, 4, 5, 6, 7, 5, 6]
     assert people.values.tolist() == [[2, 5], [7, 5.5]]
     assert people.kept_means(1).tolist() == [[1, 4], [7, 5]]
+
+
+@pytest.mark.parametrize(("n", "parts"), [(7, 3), (8, 3), (9, 3), (11, 4)])
+def test_groups_hold_each_person_once(n: int, parts: int) -> None:
+    """Person i has the records i, so that means name people; the first groups are larger by one."""
+    sizes = np.arange(n) % 3 + 1
+    sample = PeopleSample(np.repeat(np.arange(n), sizes), sizes[None])
+    groups = sample.groups(parts, np.random.default_rng(0))
+    people = [row.tolist() for group in groups for row in group.values]
+    assert people == [part.tolist() for part in np.array_split(np.arange(n), parts)]

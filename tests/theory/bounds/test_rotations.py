@@ -274,3 +274,14 @@ def test_the_leak_doubles_if_sampling_counts(delta: float) -> None:
     probability = _probability(n, d, j, parts, tilts, 1.0, delta)[:, 20]
     alone = _probability(n, d, j, parts, tilts, 0.0, delta)[:, 20]
     np.testing.assert_allclose(probability, np.maximum(alone, np.minimum(rare, 0.5)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.5])
+def test_the_moment_of_other_orders_by_the_triangle_inequality(p: float) -> None:
+    """A record is 0 or tau sqrt(d) y. With mean c, the parts are c^k and (|y|_k + c)^k."""
+    k, tilts = 3.5, _tilts(3, 3.5)
+    tau = _largest_tau(np.full(len(tilts.mean), p), tilts, k)
+    for i in (0, 20, 49):
+        centre = p * tilts.mean[i] * tau[i]
+        rest = tilts.along[i] ** (1 / k) * tau[i] + centre
+        assert (1 - p) * centre**k + p * rest**k == pytest.approx(1)
