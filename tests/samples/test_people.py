@@ -38,6 +38,8 @@ def test_parts_and_groups_keep_the_records_of_people() -> None:
 def test_sums_that_overflow_have_finite_means() -> None:
     sample = PeopleSample([1e308, 1e308, 1e308, -1e308], [[2, 2]])
     assert sample.values == pytest.approx(np.array([[1e308, 0.0]]))
+    sample = PeopleSample([3e307, 1e308, 1e308, 1e308], [[1, 3]])
+    assert sample.values == pytest.approx(np.array([[3e307, 1e308]]))
 
 
 def test_rows_of_people_and_back() -> None:
