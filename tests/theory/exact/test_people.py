@@ -122,3 +122,17 @@ def test_the_moments_of_clipped_contributions_by_quadrature(weights: Any, clip: 
     ratio = total / weight
     variance = sum(p * (density @ (s - ratio * w) ** 2) for p, w, s in squares)
     assert _contributions(e, law) == pytest.approx((ratio, weight, variance), rel=1e-5)
+
+
+@pytest.mark.parametrize("location", [0.5, 0.95])
+def test_the_noise_of_a_gaussian_count_costs_a_third(location: float) -> None:
+    """The error is Z - r Z_N/sqrt(3), for the deviation 2 cap/mu of Z and Z_N, over n E w.
+
+    Half the width of the interval is 1/2, and r is twice the distance of the mean from 1/2.
+    """
+    law, n = UserMeans(of=Gaussian(location=location, scale=1e-3), m=ZIPF), 10_000
+    e = BoundedContributionMean(lower=0, upper=1, cap=8)
+    weight = law.numbers[1] @ np.minimum(law.numbers[0], 8)
+    sd = 16 / (n * weight) * np.sqrt(1 + (2 * location - 1) ** 2 / 3) / 2
+    expected = stats.norm.isf(0.05) * sd
+    assert exact("noise_q90", e, law, n, GDP(1.0)) == pytest.approx(expected, rel=1e-3)
