@@ -145,3 +145,16 @@ def test_the_count_is_noisy() -> None:
         # A noisy count above its largest value is replaced by it, which removes half of this noise.
         low, high = expected - sd**2 * (1 if isinstance(budget, PureDP) else 1 / 3), expected
         assert 1.05 * low < np.mean(error**2) < high
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize(("cap", "reach"), [(3, 0.5), (9, 0.3)])
+def test_the_factor_is_best_for_a_clip_below_one_record(
+    cap: int, reach: float, gaussian: bool
+) -> None:
+    """On a fine grid; a person with one record is then at the bound, too."""
+    grid = np.geomspace(0.01, 3**0.5 if gaussian else 1, 100_001)
+    moved, counted = 2 * reach, grid * (cap - 1)
+    noise = np.hypot(moved, counted) if gaussian else moved + counted
+    best = grid[np.argmin(noise * np.hypot(1, reach / cap / grid))]
+    assert count_factor(reach, cap, gaussian=gaussian) == pytest.approx(best, rel=1e-3)
