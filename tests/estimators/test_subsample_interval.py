@@ -250,4 +250,5 @@ def test_the_value_before_noise_is_the_median_before_noise() -> None:
     values = np.stack([np.arange(5.0), np.array([3.0, 1, 4, 2, 1000])], axis=1)[None]
     with mock.patch.object(SubsampleInterval, "_outputs", return_value=values):
         estimate = HULL.estimate(DenseSample(np.zeros((1, 40))), Ledger(PureDP(1.0), RNG))
-    assert (estimate.value, estimate.before_noise) == ([2.0], [3.0])
+    assert estimate.value == [2.0]
+    assert estimate.before_noise == [3.0]
