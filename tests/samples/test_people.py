@@ -142,3 +142,11 @@ def test_a_cap_keeps_some_of_each_persons_records(cap: int) -> None:
         assert len({tuple(record) for record in kept}) == row[0]
         assert all(record in own for record in kept.tolist())
         assert not padding.any()
+
+
+def test_rows_of_two_coordinates_hold_one_record() -> None:
+    people = people_in(DenseSample(np.array([[[1.0, 7.0], [5.0, 8.0], [0.0, 9.0]]])))
+    assert people is not None
+    assert people.sizes.tolist() == [[1, 1, 1]]
+    assert people.values.tolist() == [[7.0, 8.0, 9.0]]
+    assert people_in(DenseSample(np.array([[[1.0], [5.0]]]))) is None
