@@ -230,10 +230,12 @@ def test_the_target_rank_is_the_largest_whose_errors_add_up_to_beta(
 
 def test_the_ends_lie_a_resolution_outside_the_released_quantiles() -> None:
     e, ends = dataclasses.replace(OUTPUTS, resolution=0.25), [np.array([2.0]), np.array([3.0])]
-    with mock.patch.object(SubsampleInterval, "_quantile", side_effect=ends):
+    with mock.patch.object(SubsampleInterval, "_quantile", side_effect=ends) as released:
         estimate = e.estimate(DenseSample(np.zeros((1, 600))), Ledger(PureDP(1.0), RNG))
     assert estimate.interval is not None
     np.testing.assert_array_equal(estimate.interval, [[1.75], [3.25]])
+    low, high = (call.args[1] for call in released.call_args_list)
+    assert low + high == 300  # as many outputs lie beyond each end
 
 
 @pytest.mark.parametrize(("rank", "expected"), [(2, -6.0), (298, 6.0)])
