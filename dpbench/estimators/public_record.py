@@ -102,18 +102,18 @@ class PublicRecordMean(Estimator):
         x = np.clip(sample.values, -MAX_COORDINATE, MAX_COORDINATE)
         public, private = np.split(x, [self.public_records], axis=1)
         centre = public.mean(axis=1)
-        base = self._differences_mean(private.shape[1], sample.d, ledger.budget)
+        base = self._differences_mean(sample.d, ledger.budget)
         found = base.estimate(DenseSample(private - centre[:, None]), ledger)
         return Estimate(centre + found.value, centre + found.before_noise)
 
-    def _differences_mean(self, n: int, d: int, budget: Budget) -> Estimator:
-        """Return the estimator of the mean of n differences of d coordinates."""
+    def _differences_mean(self, d: int, budget: Budget) -> Estimator:
+        """Return the estimator of the mean of differences of d coordinates."""
         radius = gaussian_norm(d, self.b) / float(np.sqrt(self.public_records))
         if self.rounds > 1:
             return CoinPressMean(
                 radius=radius * self.sigma, rounds=self.rounds, sigma=self.sigma, b=self.b
             )
-        # The first clip does not depend on the budget.
-        clip = float(schedule(n, d, radius, 1.0, 1, self.b)[0].clip_radius)
+        # The first clip depends neither on n nor on the budget.
+        clip = float(schedule(1, d, radius, 1.0, 1, self.b)[0].clip_radius)
         mechanism: Literal["l2", "additive"] = "l2" if isinstance(budget, PureDP) else "additive"
         return L2ClippedMean(radius=clip * self.sigma, mechanism=mechanism)

@@ -79,3 +79,16 @@ def test_exact_and_infinite_numbers_stand_as_they_are() -> None:
     assert largest([np.inf, 1.0], [1.1, 0.9], [np.inf, 1.2]) == (np.inf, 1.1, np.inf)
     assert largest([1.0], [0.9], [np.inf]).high == np.inf
     assert largest([0.1, 0.1], [0.0, 0.0], [0.2, 0.2]).low == 0  # no error is negative
+
+
+@pytest.mark.parametrize(("distance", "near"), [(5.5, 2), (6.6, 2), (6.8, 1)])
+def test_which_numbers_may_be_the_largest(distance: float, near: int) -> None:
+    """Of two with standard error 1: those within 3 c of the larger, c = 2.24 standard errors.
+
+    The estimate lies below the larger number by the median of the larger of `near` normal errors.
+    """
+    numbers = np.array([100.0, 100.0 - distance])
+    found = largest(numbers, numbers - NORMAL_QUANTILE, numbers + NORMAL_QUANTILE)
+    c = stats.norm.ppf(0.975**0.5)
+    assert (distance <= 3 * c) == (near == 2)
+    assert found.measured == pytest.approx(100 - stats.norm.ppf(0.5 ** (1 / near)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbench.analysis.transfer import choice_loss, rank_correlation
+from dpbench.analysis.transfer import Transfer, choice_loss, rank_correlation
 from dpbench.registry import ConfigError
 from tests.support import rng
 from tests.sweeps import Made
@@ -110,3 +111,14 @@ def test_claims_that_cannot_be_tested(
     with pytest.raises(ConfigError) as caught:
         made(**sections).judge("same_order", errors(0.1), **{**TARGETS, **options})
     assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize("theorem", ["same_order", "no_choice_loss"])
+def test_replicates_are_centred_at_the_measured_number(theorem: str) -> None:
+    """Noise biases the replicates; their arithmetic or geometric mean is moved back."""
+    claim = Transfer(theorem=theorem, targets=["a"], tolerance=0.1, reason="Made up.")
+    draws = np.exp(rng(5).normal(size=(3, 400)) / 10 - np.r_[0.0, np.full(399, 0.3)])
+    found = claim._number(pd.DataFrame(), draws)
+    mean: Any = stats.gmean if theorem == "no_choice_loss" else np.mean
+    assert found[0] == pytest.approx(mean(draws[:, 0]))
+    assert mean(found[1:]) == pytest.approx(found[0])

@@ -90,3 +90,16 @@ def test_outliers_up_to_the_share_outside(inside: float, resists: bool) -> None:
     estimator = BalloonMean(radius=2000.0, sigma=1.0, inside=[inside] * 10)
     error = np.linalg.norm(run(estimator, DenseSample(x), ZCDP(1e4)).value)
     assert (error < 2) == resists
+
+
+def test_the_value_before_noise_lacks_the_last_noise_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    noises, add_noise = list[Floats](), Ledger.add_noise
+
+    def noise(self: Ledger, values: Floats, sensitivity: Any) -> Floats:
+        noisy = add_noise(self, values, sensitivity)
+        noises.append(noisy - values)
+        return noisy
+
+    monkeypatch.setattr(Ledger, "add_noise", noise)
+    estimate = run(BalloonMean(radius=9.0, sigma=1.0), rng().standard_normal((2, 80, 4)), ZCDP(1.0))
+    np.testing.assert_allclose(estimate.value - estimate.before_noise, noises[-1], atol=1e-12)

@@ -117,3 +117,41 @@ def test_one_record_makes_no_pair() -> None:
     with pytest.raises(ValueError, match=r"^n: 1: one record makes no pair"):
         run(BergerBoosInterval(lower=0, upper=1), np.zeros((2, 1)), PureDP(1.0))
     assert run(TIGHT, np.zeros((2, 1)), PureDP(1.0)).interval is not None
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.9])
+def test_a_tenth_of_beta_is_for_sigma_and_the_rest_for_the_mean(beta: float) -> None:
+    """Nearly without noise and clipping: sigma from chi-square errors, the mean from normal ones.
+
+    For n = 4000 records sigma has m = 2000 squares, so its ends are sqrt(1 +- z sqrt(2/m)) apart.
+    """
+    e = BergerBoosInterval(lower=-50, upper=50, beta=beta)
+    sample, budget = LAW.sample(np.random.default_rng(3), 8, 4000), PureDP(1e6)
+    low, middle, high = e._scales(sample, Ledger(budget, np.random.default_rng(0)))
+    z = stats.norm.isf(0.1 * beta / 2) * math.sqrt(2 / 2000)
+    np.testing.assert_allclose(high / low, math.sqrt((1 + z) / (1 - z)), rtol=2e-3)
+    estimate = run(e, sample, budget)
+    assert estimate.interval is not None
+    width = (estimate.interval[1] - estimate.interval[0]) / np.median(high)
+    usual = 2 * stats.norm.isf(0.9 * beta / 2) / math.sqrt(4000)
+    # The pairs are drawn anew, which moves sigma by about a 60th.
+    assert np.median(width) == pytest.approx(usual, rel=0.015)
+    assert np.median(middle) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("mu", [0.5, 100.0])
+def test_the_interval_for_sigma_allows_for_the_noise_of_the_squares(mu: float) -> None:
+    """Both ends explain one released V: low^2 plus, and high^2 minus, a quantile of its error.
+
+    V is the mean of m = 2000 squares in [0, 72], so its noise has the deviation 72/(m mu). A mean
+    of unclipped squares of N(0, s^2) has the deviation s^2 sqrt(2/m).
+    """
+    e = BergerBoosInterval(lower=-6, upper=6)
+    sample = LAW.sample(np.random.default_rng(3), 4, 4000)
+    low, _, high = e._scales(sample, Ledger(GDP(mu), np.random.default_rng(0)))
+    reach = stats.norm.isf(0.005)
+    first, second = (
+        end**2 + sign * reach * np.hypot(end**2 * math.sqrt(2 / 2000), 72 / 2000 / mu)
+        for end, sign in ((low, 1), (high, -1))
+    )
+    np.testing.assert_allclose(first, second, rtol=1e-6)

@@ -101,3 +101,9 @@ def test_a_noise_factor_narrows_the_interval() -> None:
     assert half.interval is not None
     widths = [np.median(high - low) for low, high in (usual.interval, half.interval)]
     assert widths[1] == pytest.approx(0.55 * widths[0], rel=0.1)
+
+
+def test_a_half_counts_as_a_one() -> None:
+    records = np.array([[0.0, 0.5, np.nextafter(0.5, 0), 1.0, 0.49]])
+    estimate = BinaryInterval().run(DenseSample(records), Ledger(PureDP(1.0), rng(2)))
+    assert estimate.before_noise == pytest.approx([2 / 5])

@@ -16,7 +16,7 @@ from dpbench.privacy.tape import Tape
 from dpbench.samples import DenseSample, PeopleSample, person_rows
 from dpbench.testing import check_estimator
 
-ROWS = np.array([[3.0, 0.2, 0.6, 0.4], [1, 0.9, 0, 0], [2, 0.5, 0.7, 0]])
+ROWS = np.array([[3.0, 0.2, 0.6, 0.7], [1, 0.9, 0, 0], [2, 0.5, 0.7, 0]])
 HUGE = PureDP(1e6)  # nearly without noise
 
 
@@ -60,11 +60,11 @@ def test_the_factor_is_best_for_its_worst_mean(cap: int, reach: float, gaussian:
     [
         ({"cap": 1}, (0.2 + 0.9 + 0.5) / 3),
         ({"cap": 2}, (0.8 + 0.9 + 1.2) / 5),
-        ({"cap": 9}, (1.2 + 0.9 + 1.2) / 6),
-        ({"cap": 2, "weights": "capped"}, (2 * 0.4 + 0.9 + 1.2) / 5),
+        ({"cap": 9}, (1.5 + 0.9 + 1.2) / 6),
+        ({"cap": 2, "weights": "capped"}, (2 * 0.5 + 0.9 + 1.2) / 5),
         ({"cap": 2, "weights": "equal"}, (0.4 + 0.9 + 0.6) / 3),
-        # contributions -0.3, 0.3 and 0.2 to a sum around 1/2, clipped to 0.25
-        ({"cap": 9, "clip": 0.25}, 0.5 + (-0.25 + 0.25 + 0.2) / 6),
+        # contributions 0, 0.4 and 0.2 to a sum around 1/2, clipped to 0.25
+        ({"cap": 9, "clip": 0.25}, 0.5 + (0.25 + 0.2) / 6),
     ],
 )
 def test_the_value_before_noise(options: dict[str, Any], expected: float) -> None:
@@ -73,7 +73,7 @@ def test_the_value_before_noise(options: dict[str, Any], expected: float) -> Non
     )
     for sample in (
         DenseSample(ROWS[None]),
-        PeopleSample([0.2, 0.6, 0.4, 0.9, 0.5, 0.7], [[3, 1, 2]]),
+        PeopleSample([0.2, 0.6, 0.7, 0.9, 0.5, 0.7], [[3, 1, 2]]),
     ):
         estimate = estimator.run(sample, Ledger(HUGE, np.random.default_rng(0)))
         assert estimate.before_noise == pytest.approx([expected])
@@ -145,3 +145,16 @@ def test_the_count_is_noisy() -> None:
         # A noisy count above its largest value is replaced by it, which removes half of this noise.
         low, high = expected - sd**2 * (1 if isinstance(budget, PureDP) else 1 / 3), expected
         assert 1.05 * low < np.mean(error**2) < high
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize(("cap", "reach"), [(3, 0.5), (9, 0.3)])
+def test_the_factor_is_best_for_a_clip_below_one_record(
+    cap: int, reach: float, gaussian: bool
+) -> None:
+    """On a fine grid; a person with one record is then at the bound, too."""
+    grid = np.geomspace(0.01, 3**0.5 if gaussian else 1, 100_001)
+    moved, counted = 2 * reach, grid * (cap - 1)
+    noise = np.hypot(moved, counted) if gaussian else moved + counted
+    best = grid[np.argmin(noise * np.hypot(1, reach / cap / grid))]
+    assert count_factor(reach, cap, gaussian=gaussian) == pytest.approx(best, rel=1e-3)

@@ -214,3 +214,14 @@ def test_a_search_that_may_end_anywhere_declares_failure(noise: Any) -> None:
             assert stats.binom.sf(far - 1, trials, 0.1) > FALSE_ALARM
     bounded = QuantileClippedMean(lower=0, upper=10, noise=noise)
     assert bounded.working_records(1, PureDP(1.0)) == 1
+
+
+@pytest.mark.parametrize("level", [0.15, 0.25])
+def test_the_exponential_mechanism_leaves_as_many_records_on_each_side(level: float) -> None:
+    """Records at whole tens, so that nearly no noise finds the gap after level n records."""
+    x = 10.0 * np.arange(1, 21)
+    estimator = QuantileClippedMean(
+        search="exponential", lower=0.0, upper=1000.0, resolution=0.1, level=level
+    )
+    low, high = estimator._search_bounds(DenseSample(x[None]), level * 20, Ledger(HUGE, rng(2)))
+    assert np.sum(x < low) == np.sum(x > high) == round(level * 20)

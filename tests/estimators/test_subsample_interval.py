@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 from unittest import mock
@@ -18,6 +19,7 @@ from dpbench.theory.exact.value import exact
 from tests.support import run
 
 LAW = Gaussian(location=0.3)
+RNG = np.random.default_rng(0)  # of releases whose noise does not matter
 WIDE: dict[str, Any] = {"kind": "clipped_mean", "lower": -6, "upper": 6}
 TIGHT: dict[str, Any] = {"kind": "clipped_mean", "lower": -1, "upper": 6}
 HULL = SubsampleInterval(parts=5, base=WIDE)
@@ -205,3 +207,62 @@ def test_the_audit_moves_the_median_by_the_sensitivity() -> None:
     ]
     assert medians[1] - medians[0] == pytest.approx(12 / 12)
     assert OUTPUTS.audit_pairs(600, None, PureDP(2.0)) == []
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.5])
+@pytest.mark.parametrize(("k", "bias", "width"), [(300, 0.1, 12.0), (1000, 0.0, 3.0)])
+def test_the_target_rank_is_the_largest_whose_errors_add_up_to_beta(
+    k: int, bias: float, width: float, beta: float
+) -> None:
+    """Try all ranks j and all errors r: g(j) may be beta/2, and each of two ends may err by beta/4.
+
+    An end errs by r or more with probability at most (width/resolution) e^(-epsilon r/2).
+    """
+    e = SubsampleInterval(
+        parts=k, base="empirical_mean", lower=0, upper=width, median_bias=bias, beta=beta
+    )
+    epsilon = 0.5
+    low = stats.binom.cdf(np.arange(k // 2), k, 0.5 + bias)
+    ranks = 1 + np.flatnonzero(low + stats.binom.cdf(np.arange(k // 2), k, 0.5 - bias) <= beta / 2)
+    errors = [r for r in range(k) if width / 0.01 * math.exp(-epsilon * r / 2) <= beta / 4]
+    assert e._target_rank(PureDP(epsilon)) == max(ranks) - min(errors)
+
+
+def test_the_ends_lie_a_resolution_outside_the_released_quantiles() -> None:
+    e, ends = dataclasses.replace(OUTPUTS, resolution=0.25), [np.array([2.0]), np.array([3.0])]
+    with mock.patch.object(SubsampleInterval, "_quantile", side_effect=ends) as released:
+        estimate = e.estimate(DenseSample(np.zeros((1, 600))), Ledger(PureDP(1.0), RNG))
+    assert estimate.interval is not None
+    np.testing.assert_array_equal(estimate.interval, [[1.75], [3.25]])
+    low, high = (call.args[1] for call in released.call_args_list)
+    assert low + high == 300  # as many outputs lie beyond each end
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(2, -6.0), (298, 6.0)])
+def test_a_failed_output_counts_as_the_bound_that_widens_the_interval(
+    rank: int, expected: float
+) -> None:
+    """Five of 300 outputs failed, and nearly no noise finds the rank among equal outputs."""
+    outputs = np.where(np.arange(300) < 5, np.nan, 0.0)[None]
+    found = OUTPUTS._quantile(outputs, rank, Ledger(PureDP(1e6), np.random.default_rng(0)))
+    assert found == pytest.approx([expected], abs=OUTPUTS.resolution)
+
+
+def test_the_value_before_noise_is_the_median_before_noise() -> None:
+    values = np.stack([np.arange(5.0), np.array([3.0, 1, 4, 2, 1000])], axis=1)[None]
+    with mock.patch.object(SubsampleInterval, "_outputs", return_value=values):
+        estimate = HULL.estimate(DenseSample(np.zeros((1, 40))), Ledger(PureDP(1.0), RNG))
+    assert estimate.value == [2.0]
+    assert estimate.before_noise == [3.0]
+
+
+def test_few_parts_release_the_median_of_the_outputs() -> None:
+    """Twenty outputs from -5 to 5: 11 ranks of error at epsilon = 4 are too many for an interval.
+
+    A median at epsilon = 4 is off by a rank or two, of 0.53 each. False alarm: below 1e-6.
+    """
+    e = dataclasses.replace(OUTPUTS, parts=20)
+    estimate = run(e, np.tile(np.linspace(-5, 5, 20), (300, 1)), PureDP(4.0))
+    assert estimate.interval is not None
+    np.testing.assert_array_equal(estimate.interval, np.tile([[-6.0], [6.0]], 300))
+    assert abs(np.mean(estimate.value)) < 0.5

@@ -37,3 +37,11 @@ def test_a_law_without_a_known_error_is_refused() -> None:
         best_cap(MEAN, Gaussian(), 1000, PureDP(1.0))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="n: 0: too small; write at least 1"):
         best_cap(MEAN, PEOPLE, 0, PureDP(1.0))
+
+
+def test_every_cap_up_to_the_largest_number_of_records_is_tried() -> None:
+    """With so many people that noise is nothing, no record is dropped."""
+    people = UserMeans(of=Gaussian(location=0.4, scale=0.1), m=BoundedZipf(exponent=1.5, largest=5))
+    choice = best_cap(MEAN, people, 10**9, PureDP(1.0))
+    assert choice.errors["cap"].tolist() == [1, 2, 3, 4, 5]
+    assert choice.cap == 5

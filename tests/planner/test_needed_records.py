@@ -13,6 +13,8 @@ from dpbench.errors import ConfigError
 from dpbench.planner import needed_records
 from dpbench.planner.needed_records import (
     EstimatorPlan,
+    ReachedError,
+    SearchedRecords,
     error_lines,
     records_lines,
     round_records,
@@ -171,3 +173,13 @@ def test_the_plan_says_from_which_n_a_histogram_works() -> None:
     assert "an error of at most" in " ".join(error_lines(plan.error_at(plan.working), plan.working))
     few = made({"kind": "gaussian"}, tuned, trials=200, n_max=100)
     assert f"it works from n = {plan.working}." in text(few, 0.5)
+
+
+@pytest.mark.parametrize(("alpha", "said"), [(0.1, False), (0.19, False), (0.2, True), (0.3, True)])
+def test_the_smallest_n_is_enough_only_if_its_error_is(alpha: float, said: bool) -> None:
+    """The error is the estimate 0.2 of the quantile, and not an end of its interval."""
+    plan = made(n_max=10)
+    plan.tried = {1: ReachedError(1, 0.2, 0.05, 0.4, 4000), 10: ReachedError(10, 1.0, 1, 1, 4000)}
+    nothing = SearchedRecords(np.nan, np.nan, np.nan, 4000)
+    told = " ".join(records_lines(plan, alpha, nothing))
+    assert ("already gives" in told) == said

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from dpbench.privacy.polyplace import draw
 from dpbench.privacy.smooth import student_shift
 from dpbench.theory.exact.instance import _PolyPlaceNoise
-from tests.support import Floats, rng
+from tests.support import Floats, assert_follows, rng
 
 each_a = pytest.mark.parametrize("a", [1.1, 2.5, 5.0, 40.0])  # a = epsilon/t
 
@@ -75,3 +75,9 @@ def test_it_tends_to_laplace_noise() -> None:
     np.testing.assert_allclose(_PolyPlaceNoise(1.0, 1e-6).cdf(x), laplace, atol=1e-4)
     drawn = draw(rng(), (50_000,), 2.0, 1e-9)
     assert np.mean(np.abs(drawn)) == pytest.approx(0.5, rel=0.03)
+
+
+@each_a
+def test_draws_follow_the_distribution(a: float) -> None:
+    """Draws near 0 and in the tail; false-alarm probability 1e-6."""
+    assert_follows(draw(rng(1), (100_000,), a * 0.7, 0.7), _PolyPlaceNoise(a * 0.7, 0.7))

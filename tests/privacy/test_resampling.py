@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -147,3 +148,13 @@ def test_the_search_ends_for_extreme_budgets(epsilon: float, delta: float) -> No
         sd = resampled_sd.__wrapped__(epsilon, delta, 2, 2)
         assert resampled_delta(epsilon, 1 / sd, 2, 2) <= delta
     assert sd >= 1 / resampling.MAX_M
+
+
+@pytest.mark.parametrize(("n", "releases"), [(2, 2), (3, 2), (2, 3)])
+def test_the_largest_delta_by_all_draws(n: int, releases: int) -> None:
+    """The share of all draws of all resamples that hold a given record."""
+    draws = itertools.product(range(n), repeat=n * releases)
+    share = float(np.mean([0 in drawn for drawn in draws]))
+    assert resampled_sd(1.0, share - 1e-3, n, releases) > 0
+    with pytest.raises(ValueError, match=f"give a delta below {share:g}"):
+        resampled_sd(1.0, share + 1e-9, n, releases)

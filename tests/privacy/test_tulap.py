@@ -9,6 +9,7 @@ import pytest
 
 from dpbench.privacy import ApproxDP
 from dpbench.privacy.ledger import Ledger
+from dpbench.privacy.tulap import upper_tail
 from dpbench.seeds import canonical
 from dpbench.theory.exact.noise import Tulap
 from tests.support import Floats, assert_follows, rng
@@ -130,3 +131,10 @@ def test_the_noise_ends_at_a_finite_point_for_every_budget(epsilon: float, delta
     assert (np.diff(points) <= 0).all()
     assert 0 < points[-1] <= points[0] <= noise.end * (1 + 1e-12)
     assert np.isfinite(noise.draw(rng(0), (100,))).all()
+
+
+@each_budget
+def test_tails_between_steps_are_those_of_the_quantiles(epsilon: float, delta: float) -> None:
+    x = np.linspace(-4, 4, 801)
+    expected = tail(ApproxDP(epsilon, delta, "tulap"), x)
+    np.testing.assert_allclose(upper_tail(x, epsilon, delta), expected, atol=1e-6)

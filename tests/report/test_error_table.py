@@ -16,6 +16,7 @@ import pytest
 from dpbench.analysis.fallback import FALLBACK_NOTE
 from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
+from dpbench.report.error_table import _bounds
 from dpbench.report.error_table_text import MAX_COLUMNS, _digits
 from tests.report.conftest import rows
 from tests.report.test_latex import assert_latex
@@ -229,3 +230,10 @@ def test_an_answer_without_data_is_marked_and_never_best(numbers: Result) -> Non
     assert FALLBACK_NOTE in markdown
     assert r"10^{-298}^*$" in lucky.table(families="gaussian", n=[300], format="latex")
     assert FALLBACK_NOTE not in numbers.table(families="gaussian", format="markdown")
+
+
+def test_the_bound_for_a_family_is_the_smallest_of_its_estimators() -> None:
+    """Every estimator of a family must be above the number that stands in the table."""
+    row = {"family": "f", "budget": "b", "n": 100, "role": "private", "bound_name": "two laws"}
+    frame = pd.DataFrame([row | {"lower_bound": bound} for bound in (0.3, 0.1, np.nan, 0.2)])
+    assert _bounds(frame)["value"].tolist() == [0.1]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpbench.samples import Bins, CountedSample, DenseSample, Sample, dense
+from dpbench.samples.bins import Occupied, merge_occupied
 from tests.support import BIG
 
 INF = math.inf
@@ -144,3 +145,16 @@ def test_ranked_against_sorting() -> None:
     values, counts = sample.ranked(BIG // 2 - 10, BIG // 2 + 10)
     assert values[1].tolist() == [-1.0, 0.0, 2.0, 5.0]
     assert counts.tolist() == [[10.0, 3.0, 0.0, 8.0], [0.0, 0.0, 21.0, 0.0]]
+
+
+def test_lists_of_bins_are_merged_by_trial_and_bin() -> None:
+    parts = [
+        Occupied(np.array([0, 0, 1]), np.array([3.0, 5, 2]), np.array([1.0, 2, 4])),
+        Occupied(np.array([1, 0, 1]), np.array([7.0, 5, 2]), np.array([8.0, 16, 32])),
+    ]
+    merged, counts = merge_occupied(parts), Counter[tuple[int, float]]()
+    for part in parts:
+        for trial, index, count in zip(part.trial, part.index, part.count, strict=True):
+            counts[int(trial), float(index)] += count
+    found = zip(merged.trial, merged.index, merged.count, strict=True)
+    assert list(found) == [(*key, counts[key]) for key in sorted(counts)]

@@ -50,7 +50,7 @@ def test_counts_and_ranks_are_those_of_the_list() -> None:
     for bound in (whole.low, whole.high, float(lists[0][77]), (whole.low + whole.high) / 2):
         found = inside.count_less(whole, np.array([0, 1]), np.array([bound, bound]))
         assert found.tolist() == [int((one < bound).sum()) for one in lists]
-    for first, last in ((0, 0), (10, 11), (100, 400), (-5, 600)):
+    for first, last in ((0, 0), (10, 11), (100, 400), (-5, 600), (1, 499), (0, 498)):
         size = 0
         for part, t in inside.between_ranks(whole, 1, first, last, keep_whole=1000):
             kept = listed(inside, part, 1) if t is None else t

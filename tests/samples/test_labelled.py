@@ -38,3 +38,16 @@ def test_records_have_no_parts() -> None:
         GROUP.split([1, 3], rng())
     with pytest.raises(ValueError, match="groups: the number of records of a group differs"):
         GROUP.groups(2, rng())
+
+
+def test_groups_of_all_sizes_against_a_loop() -> None:
+    """Whole numbers, so that records lie at both ends of a range; groups hold 0 to 5 records."""
+    values = rng(1).integers(-3, 4, (6, 5)).astype(float)
+    member = np.arange(5) < np.arange(6)[:, None]
+    group = GroupSample(values, member)
+    for low, high in ((-2.0, 1.0), (0.0, 3.0), (-9.0, 9.0)):
+        for trial in range(1, 6):
+            ours = values[trial, :trial]
+            assert group.count(low, high)[trial] == sum(low <= x < high for x in ours)
+            expected = sum(min(max(x, low), high) for x in ours) / trial
+            assert group.clipped_mean(low, high)[trial] == pytest.approx(expected)

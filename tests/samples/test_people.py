@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpbench.samples import DenseSample, PeopleSample, person_rows
-from dpbench.samples.people import people_in
+from dpbench.samples.people import arrange_by_person, people_in
 
 SIZES = np.array([[1, 3, 2], [4, 1, 1]])
 RECORDS = np.array([5.0, 1, 2, 6, 3, 4, 8, 6, 4, 2, 7, -1])
@@ -39,6 +39,8 @@ def test_parts_and_groups_keep_the_records_of_people() -> None:
 def test_sums_that_overflow_have_finite_means() -> None:
     sample = PeopleSample([1e308, 1e308, 1e308, -1e308], [[2, 2]])
     assert sample.values == pytest.approx(np.array([[1e308, 0.0]]))
+    sample = PeopleSample([3e307, 1e308, 1e308, 1e308], [[1, 3]])
+    assert sample.values == pytest.approx(np.array([[3e307, 1e308]]))
 
 
 def test_rows_of_people_and_back() -> None:
@@ -132,3 +134,36 @@ def test_trials_of_ragged_people_keep_their_own_records() -> None:
     assert people.flat.tolist() == [1, 3, 4, 5, 6, 7, 5, 6]
     assert people.values.tolist() == [[2, 5], [7, 5.5]]
     assert people.kept_means(1).tolist() == [[1, 4], [7, 5]]
+
+
+@pytest.mark.parametrize(("n", "parts"), [(7, 3), (8, 3), (9, 3), (11, 4)])
+def test_groups_hold_each_person_once(n: int, parts: int) -> None:
+    """Person i has the records i, so that means name people; the first groups are larger by one."""
+    sizes = np.arange(n) % 3 + 1
+    sample = PeopleSample(np.repeat(np.arange(n), sizes), sizes[None])
+    groups = sample.groups(parts, np.random.default_rng(0))
+    people = [row.tolist() for group in groups for row in group.values]
+    assert people == [part.tolist() for part in np.array_split(np.arange(n), parts)]
+
+
+@pytest.mark.parametrize("cap", [1, 2, 5])
+def test_a_cap_keeps_some_of_each_persons_records(cap: int) -> None:
+    """Records (i, 100 + i) of person i mod 3, who has at most 4 of them."""
+    records = np.arange(1.0, 11)[:, None] + [0, 100]
+    person = np.arange(1, 11) % 3
+    rows = arrange_by_person(records, person, np.random.default_rng(0), cap)
+    for one, row in enumerate(rows):
+        own = records[person == one].tolist()
+        assert row[0] == min(len(own), cap)
+        kept, padding = np.split(row[1:].reshape(-1, 2), [int(row[0])])
+        assert len({tuple(record) for record in kept}) == row[0]
+        assert all(record in own for record in kept.tolist())
+        assert not padding.any()
+
+
+def test_rows_of_two_coordinates_hold_one_record() -> None:
+    people = people_in(DenseSample(np.array([[[1.0, 7.0], [5.0, 8.0], [0.0, 9.0]]])))
+    assert people is not None
+    assert people.sizes.tolist() == [[1, 1, 1]]
+    assert people.values.tolist() == [[7.0, 8.0, 9.0]]
+    assert people_in(DenseSample(np.array([[[1.0], [5.0]]]))) is None

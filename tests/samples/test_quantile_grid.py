@@ -211,3 +211,23 @@ def test_the_variance_that_narrow_clips_miss(clip: float, most: float) -> None:
     exact = inside + 2 * clip**2 * z.sf(clip)
     assert shares @ means == pytest.approx(0, abs=1e-12)
     assert 0 < 1 - shares @ means**2 / exact <= most
+
+
+class Uniform:
+    """Uniform distribution on [0, 1], whose quantiles and tail probabilities do not round."""
+
+    def tail_quantile(self, t: Any, *, upper: bool) -> Any:
+        return 1 - t if upper else t
+
+    def tail(self, x: Any, *, upper: bool) -> Any:
+        return np.clip(1 - x if upper else x, 0.0, 1.0)
+
+
+def test_a_number_at_an_edge_belongs_to_the_cell_above() -> None:
+    grid = QuantileGrid(Uniform(), 6)
+    edges = grid.edges
+    cells, _ = grid.locate(edges[:-1])
+    assert cells.tolist() == list(range(edges.size - 1))
+    cells, tails = grid.locate((edges[1:] + edges[:-1]) / 2)
+    assert cells.tolist() == list(range(edges.size - 1))
+    assert np.all(tails <= 0.5)

@@ -424,3 +424,9 @@ def test_other_libraries_are_not_loaded() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert printed.stdout == "set()\n"
+
+
+def test_messages_count_the_values_that_are_refused() -> None:
+    for values, text in (([1.0, np.inf, 2, -np.inf, 3], "2 of 5"), ([np.nan, np.inf, 1], "1 of 3")):
+        with pytest.raises(ValueError, match=f"^data: {text} values are (infinite|missing)"):
+            read_numbers(values, "data")

@@ -119,7 +119,7 @@ def test_the_lower_bound_of_people() -> None:
     assert user_level_bound(n, 1, k, budget, False).value == pytest.approx(
         two_point_lower_bound(n, k, budget).alpha
     )
-    for m in (1, 6, 7, 4096):
+    for m in (1, 6, 7, 16, 4096):
         bound = user_level_bound(n, m, k, budget, False)
         if bound.by == "two laws":
             p = 1 - (1 - t) ** (1 / m)

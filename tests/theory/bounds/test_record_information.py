@@ -126,3 +126,34 @@ def test_where_no_bound_is_known() -> None:
     assert math.isnan(record_information(NonPrivate()))
     assert record_information(PureDP(1e6)) == math.inf
     assert record_information(ZCDP(1e6)) == math.inf
+
+
+def test_the_constant_of_the_tail() -> None:
+    """The tail is sqrt(E (a-b)^4 P(event)), and both inequalities for E (a-b)^4, on a grid.
+
+    (a-b)^4 is at most 8 times (a-1)^4 + (b-1)^4. (a-1)^4 is at most a^4 - 1 - 4 (a-1), whose mean
+    is at most K_4 - 1 = e^(12 rho) - 1.
+    """
+    x = np.linspace(-1, 4, 501)
+    pairs = (x[:, None] - x) ** 4 / np.maximum(x[:, None] ** 4 + x**4, 1e-300)
+    assert pairs.max() == pytest.approx(8)
+    assert np.all(x**4 <= (1 + x) ** 4 - 1 - 4 * x + 1e-12)
+    for rho, outside in ((0.01, 1e-6), (0.5, 0.02)):
+        fourth = pairs.max() * 2 * math.expm1(12 * rho)
+        assert module._tail(rho, outside) == pytest.approx(math.sqrt(fourth * outside))
+
+
+@pytest.mark.parametrize("rho", [1e-8, 1e-4, 0.01])
+def test_the_bound_for_a_small_rho_by_a_loop(rho: float) -> None:
+    """Inside |ln a|, |ln b| <= L s, I is at most 2 rho e^(L s); outside, the tail.
+
+    P(|ln a| > L s) is at most e^(-(L s + rho)^2/(4 rho)), by moments of all orders, and so is that
+    of b. The moment of order q gives e^(q (q-1) rho - q L s), which is least at the q tried here.
+    """
+    unit, best = math.sqrt(2 * rho), math.inf
+    for reach in np.linspace(1, 30, 300):
+        orders = np.geomspace(1, 1e3 / unit, 4001)
+        one = math.exp(np.min(orders * (orders - 1) * rho - orders * reach * unit))
+        tail = math.sqrt(16 * math.expm1(12 * rho) * 2 * one)
+        best = min(best, 2 * rho * math.exp(reach * unit) + tail)
+    assert module._bound_for_small_rho(rho) == pytest.approx(best, rel=1e-3)

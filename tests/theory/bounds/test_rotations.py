@@ -5,25 +5,30 @@ from __future__ import annotations
 import itertools
 import math
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy.special import chdtri, iv
+from scipy.stats import norm
 
 import dpbench.estimators as est
 from dpbench.arrays import Floats
 from dpbench.distributions import MultivariateGaussian
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
+from dpbench.theory.bounds import rotations
 from dpbench.theory.bounds.class_bound import class_bound, heavy_tail_bound
 from dpbench.theory.bounds.numbers import two_point_lower_bound
 from dpbench.theory.bounds.record_information import record_information
 from dpbench.theory.bounds.rotations import (
     _largest_tau,
+    _probability,
     _tilts,
     gaussian_rotation_bound,
     record_correlation,
     rotation_bound,
 )
+from dpbench.theory.bounds.sphere import HiddenDirections, hidden_directions
 from dpbench.theory.bounds.vectors import gaussian_lower_bound, moments_lower_bound
 from dpbench.theory.exact.value import exact
 from dpbench.theory.families import build_family
@@ -207,3 +212,76 @@ def test_where_nothing_is_known() -> None:
     law = MultivariateGaussian(d=256, scale=2.0)
     found = class_bound(law, 10**4, ZCDP(1e-4))
     assert found == (2 * gaussian_rotation_bound(10**4, 256, ZCDP(1e-4)), "rotations")
+
+
+def test_normal_records_from_the_sign_of_a_score() -> None:
+    """For small epsilon, randomised response on the sign of a score attains j of normal records.
+
+    The score of a record in a direction is a normal z. The release has the information
+    (t E|z|)^2 for t = tanh(epsilon/2); quadrature gives E|z|. Privacy costs more than sampling.
+    """
+    n, d, epsilon = 10**8, 16, 1e-4
+    z = np.linspace(0, 12, 120_001)
+    attained = (math.tanh(epsilon / 2) * 2 * np.trapezoid(z * norm.pdf(z), z)) ** 2
+    hidden = hidden_directions(d, 0.1)
+    largest = np.sqrt(hidden.information / (n**2 * attained))
+    assert 0.005 < largest[np.argmax(largest * np.sin(hidden.angle))] < 1
+    wanted = np.max(np.minimum(largest, 1) * np.sin(hidden.angle))
+    found = gaussian_rotation_bound(n, d, ApproxDP(epsilon, 1e-300))
+    assert found == pytest.approx(wanted, rel=0.01)
+
+
+def _largest_root(holds: Any) -> float:
+    """Return the largest number in [0, 1] up to which a condition holds."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-8, 1e-6])
+def test_the_leak_doubles_if_sampling_counts(delta: float) -> None:
+    """Search for the largest R and P at which J plus the leak is at most the allowed number.
+
+    If sampling counts, a mean is subtracted from the gradient, so its largest norm doubles.
+    """
+    n, d, budget = 20_000, 16, ApproxDP(0.05, delta)
+    hidden, tilts, half = hidden_directions(d, 0.1), _tilts(d, 2), (math.expm1(0.05) / 2) ** 2
+    score = delta * (math.sqrt(d) + 12) + math.sqrt(d) * math.exp(-36)
+    errors, rare, j = [], [], record_correlation(d, budget)
+    parts = HiddenDirections(*(part[::8] for part in hidden))
+    for angle, allowed, _, steep in zip(*parts, strict=True):
+        for doubled, sampled in ((1, 0.0), (2, (1 - 1 / n) / (n * (d - 1)))):
+            costs = 1 / (n**2 * half * 2 / math.pi) + sampled
+            leak = 4 * doubled * steep * n * score
+            errors.append(
+                math.sin(angle)
+                * _largest_root(lambda r, c=costs, s=leak, a=allowed: r**2 / c + s * r <= a)
+            )
+        i = 20
+        private = 1 / (n**2 * j * tilts.fisher[i])
+        sampled = (1 - 1 / n) / (n * (d - 1) * tilts.fisher[i])
+        leak = 8 * steep * n * delta * tilts.longest[i]
+        rare.append(
+            _largest_root(
+                lambda p, c=private, s=sampled, y=leak, a=allowed: p * p / (c + s * p) + y * p <= a
+            )
+        )
+    with mock.patch.object(rotations, "hidden_directions", return_value=parts):
+        found = gaussian_rotation_bound.__wrapped__(n, d, budget)
+    assert found == pytest.approx(max(errors), rel=1e-9)
+    probability = _probability(n, d, j, parts, tilts, 1.0, delta)[:, 20]
+    alone = _probability(n, d, j, parts, tilts, 0.0, delta)[:, 20]
+    np.testing.assert_allclose(probability, np.maximum(alone, np.minimum(rare, 0.5)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.5])
+def test_the_moment_of_other_orders_by_the_triangle_inequality(p: float) -> None:
+    """A record is 0 or tau sqrt(d) y. With mean c, the parts are c^k and (|y|_k + c)^k."""
+    k, tilts = 3.5, _tilts(3, 3.5)
+    tau = _largest_tau(np.full(len(tilts.mean), p), tilts, k)
+    for i in (0, 20, 49):
+        centre = p * tilts.mean[i] * tau[i]
+        rest = tilts.along[i] ** (1 / k) * tau[i] + centre
+        assert (1 - p) * centre**k + p * rest**k == pytest.approx(1)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh_tridiagonal
 
+from dpbench.arrays import Floats
+from dpbench.theory.bounds import sphere
 from dpbench.theory.bounds.sphere import hidden_directions
 
 
@@ -98,3 +100,19 @@ def test_how_steep_the_best_function_is() -> None:
         assert hidden.steepness[i] < hidden.steepness[i - 20]
         # The gradient carries the information: J/4 = E |gradient|^2 at the best weight.
         assert bound**2 >= hidden.information[i] / 4 * 0.9
+
+
+@pytest.mark.parametrize(("limit", "proved"), [(1 + 1e-9, True), (1 - 1e-9, False)])
+@pytest.mark.parametrize("error", [0.01, -0.01])
+def test_errors_that_fall_with_the_square_of_the_step_are_removed(
+    monkeypatch: pytest.MonkeyPatch, limit: float, proved: bool, error: float
+) -> None:
+    """The quotient is `limit` plus an error c step^2, for steps pi/(2 STEPS) and half of it."""
+
+    def solve(d: int, start: Floats, angles: Floats, sign: float) -> Floats:
+        quotient = limit + error * (angles[1] * 1000) ** 2
+        return np.full((len(angles), len(start)), 1.0 if sign > 0 else quotient)
+
+    monkeypatch.setattr(sphere, "_solve", solve)
+    one = np.ones(1)
+    assert sphere._is_proved(5, one, one, np.array([700])) == proved

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpbench.arrays import Floats
+from dpbench.distributions import MultivariateGaussian
 from dpbench.estimators import BalloonMean
+from dpbench.privacy import ZCDP, Ledger
 from dpbench.theory.exact.balloon import _radii, radius_distribution
+from dpbench.theory.exact.value import exact
 
 
 @pytest.mark.parametrize(("scale", "share"), [(2.0, 0.9), (20.0, 0.5)])
@@ -31,3 +35,24 @@ def test_the_distribution_of_the_radius(scale: float, share: float) -> None:
 def test_the_radii_are_those_of_the_estimator(growth: float) -> None:
     estimator = BalloonMean(radius=30.0, sigma=0.7, growth=growth)
     np.testing.assert_allclose(_radii(estimator), estimator.radii(), rtol=1e-9)
+
+
+def test_the_noise_of_the_search_is_that_of_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count below the threshold by the scale b passes with probability 1/(2e).
+
+    Each of 3 searches has 0.15 of rho. Five standard deviations of 20,000 searches are 0.014.
+    """
+    scales = []
+
+    def record(inside: Floats, share: float, n: int, scale: float) -> Floats:
+        scales.append(scale)
+        return radius_distribution(inside, share, n, scale)
+
+    monkeypatch.setattr("dpbench.theory.exact.balloon.radius_distribution", record)
+    law, estimator = MultivariateGaussian(d=3), BalloonMean(radius=20.0, sigma=1.0)
+    assert np.isfinite(exact("noise_q90", estimator, law, 1234, ZCDP(0.4)))
+    assert len(set(scales)) == 1
+    counts = np.tile([1000 - scales[0], 1e9], (20_000, 1))
+    ledger = Ledger(ZCDP(0.15 * 0.4), np.random.default_rng(0))
+    chosen = ledger.above_threshold(counts, 1.0, 1000.0, noise="exponential")
+    assert np.mean(chosen == 0) == pytest.approx(np.exp(-1) / 2, abs=0.014)

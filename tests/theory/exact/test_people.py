@@ -14,7 +14,7 @@ from dpbench.distributions import ZeroTruncatedPoisson as Poisson
 from dpbench.estimators import BoundedContributionMean, ClippedMean
 from dpbench.privacy import Budget, Ledger
 from dpbench.theory.exact.noise import Staircase
-from dpbench.theory.exact.people import cap_errors
+from dpbench.theory.exact.people import _contributions, cap_errors
 from dpbench.theory.exact.value import exact
 
 ZIPF = BoundedZipf(exponent=1.5, largest=60)
@@ -101,3 +101,38 @@ def test_unknown_errors_are_nan() -> None:
     assert np.isnan(exact("rmse", narrow, outside, 1000, PureDP(1.0)))
     assert np.isnan(exact("rmse", estimator, PLAIN, 20, PureDP(1.0)))  # the count is noise
     assert np.isnan(exact("bias", estimator, PLAIN, 1000, PureDP(1.0)))
+
+
+@pytest.mark.parametrize("weights", ["records", "capped", "equal"])
+@pytest.mark.parametrize("clip", [None, 0.9])
+def test_the_moments_of_clipped_contributions_by_quadrature(weights: Any, clip: Any) -> None:
+    """Means near the end 1 are clipped the more, the fewer records a person has."""
+    law = UserMeans(of=Gaussian(location=0.9, scale=0.4), m=BoundedZipf(exponent=1.5, largest=9))
+    e = BoundedContributionMean(lower=0, upper=1, cap=4, weights=weights, clip=clip)
+    z = np.linspace(-9, 9, 20_001)
+    density = stats.norm.pdf(z) * (z[1] - z[0])
+    sums, squares = [], []
+    for m, probability in zip(*law.numbers, strict=True):
+        w = 1 if weights == "equal" else min(m, 4)
+        mean = 0.9 + 0.4 * z / np.sqrt(m if weights == "capped" else min(m, 4))
+        s = np.clip(w * np.clip(2 * mean - 1, -1, 1), *((-2 * clip, 2 * clip) if clip else (-9, 9)))
+        sums.append(probability * np.array([density @ s, w]))
+        squares.append((probability, w, s))
+    total, weight = np.sum(sums, axis=0)
+    ratio = total / weight
+    variance = sum(p * (density @ (s - ratio * w) ** 2) for p, w, s in squares)
+    assert _contributions(e, law) == pytest.approx((ratio, weight, variance), rel=1e-5)
+
+
+@pytest.mark.parametrize("location", [0.5, 0.95])
+def test_the_noise_of_a_gaussian_count_costs_a_third(location: float) -> None:
+    """The error is Z - r Z_N/sqrt(3), for the deviation 2 cap/mu of Z and Z_N, over n E w.
+
+    Half the width of the interval is 1/2, and r is twice the distance of the mean from 1/2.
+    """
+    law, n = UserMeans(of=Gaussian(location=location, scale=1e-3), m=ZIPF), 10_000
+    e = BoundedContributionMean(lower=0, upper=1, cap=8)
+    weight = law.numbers[1] @ np.minimum(law.numbers[0], 8)
+    sd = 16 / (n * weight) * np.sqrt(1 + (2 * location - 1) ** 2 / 3) / 2
+    expected = stats.norm.isf(0.05) * sd
+    assert exact("noise_q90", e, law, n, GDP(1.0)) == pytest.approx(expected, rel=1e-3)
