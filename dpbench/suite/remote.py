@@ -95,15 +95,9 @@ class _RemoteMean(OneDataset):
         ConfigError
             If the entry's code raises, ends early, takes too long or returns another shape.
         """
-        request = {"public": self.public, "problem": self.problem, "shape": records.shape}
+        request = {"public": self.public, "problem": self.problem, "records": records}
         options = {"budget": budget, "seed": int(rng.integers(2**63)), "noise_factor": noise_factor}
-        content, seconds = entry_process.ask(
-            Path(self.path),
-            "release",
-            np.ascontiguousarray(records).tobytes(),
-            **request,
-            **options,
-        )
+        content, seconds = entry_process.ask(Path(self.path), "release", **request, **options)
         shape = records.shape[:1] + records.shape[2:]
         if len(content) != 8 * np.prod(shape):
             raise ConfigError(
@@ -136,9 +130,7 @@ class _RemoteMean(OneDataset):
         The entry's own process checks the rules, so a dishonest entry can hide a broken rule.
         """
         request = {"public": self.public, "problem": self.problem}
-        content, _ = entry_process.ask(
-            Path(self.path), "check", records.tobytes(), shape=records.shape, **request
-        )
+        content, _ = entry_process.ask(Path(self.path), "check", records=records, **request)
         return content.decode("utf-8", "replace")
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from dpbench.cli import run
 from dpbench.commands import suite as command
-from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks, measure
 from dpbench.suite.measure import SCORING_MODULE, AuditResult, score_entry
@@ -20,7 +19,6 @@ from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry
 from dpbench.suite.table import Scores
 from tests.conftest import entry_text
-from tests.suite.entry import HAS_SECCOMP
 from tests.support import rng
 
 CHEATS = Path(__file__).parent / "cheats"
@@ -101,7 +99,7 @@ def test_the_audit_of_scored_data_refutes(name: str, where: str) -> None:
     ("name", "said"),
     [
         ("looks_at_frames", "audit: looks_at_frames-LooksAtFrames under pure: refuted"),
-        ("patches_the_package", "audit: patches_the_package-PatchesThePackage under pure: refuted"),
+        ("patches_the_package", "a promise is not kept: PatchesThePackage under pure"),
         ("quiet_on_ordinary_data", "no score is stored"),
     ],
 )
@@ -118,15 +116,6 @@ def test_the_command_refuses(
     assert run(["suite", "run", f"{name}.py", "quick=true", "n_jobs=1"]) == 1
     assert said in capsys.readouterr().out
     assert not (entry_folder / f"{name}.parquet").exists()
-
-
-@pytest.mark.skipif(not HAS_SECCOMP, reason="needs seccomp of x86-64")
-@pytest.mark.parametrize("name", ["counts_its_calls", "maps_its_own_file", "reads_the_pipe_early"])
-def test_a_file_that_leaves_traces_is_refused(name: str, tmp_path: Path) -> None:
-    """Each adds noise only to datasets that it has seen before, and no audit would refute it."""
-    shutil.copy(CHEATS / f"{name}.py", tmp_path)
-    with pytest.raises(ConfigError, match="cannot be imported: PermissionError"):
-        read_entry(tmp_path / f"{name}.py", [problem(BINARY, seed=SEED)])
 
 
 def batch_scores(path: Path, one: Problem) -> Scores:
@@ -155,10 +144,10 @@ def test_a_third_of_the_noise_is_below_the_bound() -> None:
 
 
 def test_every_cheat_is_tried() -> None:
-    """Eleven of them, in the tests above."""
+    """Eight of them, in the tests above."""
     text = Path(__file__).read_text("utf-8")
     names = [path.stem for path in CHEATS.glob("*.py")]
-    assert len(names) == 11
+    assert len(names) == 8
     assert [name for name in names if name not in text] == []
 
 
