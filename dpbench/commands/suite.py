@@ -217,8 +217,8 @@ def _score(entry: FileEntry, file: Path, suite: Suite, out: Path, options: Score
     for audit in refuting:
         say(
             f"audit on scored data: {audit.problem}: {audit.bound.verdict}: claimed "
-            f"{audit.bound.claimed:g}, at least {audit.bound.lower_bound:.3f}, by releases on a "
-            f"scored dataset and on one that differs in {audit.pair} records"
+            f"{audit.bound.claimed:g}, at least {audit.bound.lower_bound:.3f}, by releases on "
+            f"datasets of the problem's n; changed records: {audit.pair}"
         )
     if refuting:
         say("no score is stored: the entry is not as private as it says on data that are scored")
