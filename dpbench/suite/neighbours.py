@@ -19,7 +19,9 @@ dataset along a random direction.
   for a clip T that does not depend on the data has a scale of order T/n. So this pair refutes all
   quantiles at once.
 
-Under ``replace`` the changed records get new values. Under ``add_remove`` they are removed.
+Under ``replace`` the changed records get new values. Under ``add_remove`` they are removed. In the
+local model a record at a fixed index is low, and in the other dataset high (``equal``) or far
+(``extreme``).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from dpbench.arrays import Floats
 from dpbench.privacy import Budget
 from dpbench.privacy.budgets import Relation
 
-__all__ = ["HostilePair", "draw_pairs", "group_size"]
+__all__ = ["HostilePair", "draw_local_pairs", "draw_pairs", "group_size"]
 
 # Size of an extreme record relative to the largest record of its dataset, or to 1 if larger.
 EXTREME_RATIO = 1e6
@@ -77,6 +79,16 @@ def draw_pairs(
     ladder = LADDER_RANGE ** (1 - np.log(np.arange(1.0, n + many + 1)) / np.log(n))
     moved = ladder[:n] if relation == "add_remove" else np.roll(ladder[many:], many)
     yield _pair("one-sided", place(moved), place(ladder[:many]), relation, rng)
+
+
+def draw_local_pairs(records: Floats, place: int) -> Iterator[HostilePair]:
+    """Yield pairs that differ in the record at the index `place`, for the local model."""
+    low, high = float(records.min()), float(records.max())
+    step = high - low or 1.0
+    for name, value in (("equal", low + step), ("extreme", low + EXTREME_RATIO * step)):
+        left, right = records.copy(), records.copy()
+        left[place], right[place] = low, value
+        yield HostilePair(f"1 {name}", left, right, 1)
 
 
 def group_size(budget: Budget) -> int:

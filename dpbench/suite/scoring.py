@@ -7,6 +7,9 @@ entry with too little noise on the data of a problem is refuted on exactly these
 
 `dpbench.suite.neighbours` draws the pairs. A single record has little effect if epsilon is small,
 and no effect if the release is rounded. So most pairs differ in a group of records.
+
+In the local model a call has one record of each of many datasets at a time (`OneRecord`). The audit
+compares reports of a single record, because every report has to be private alone.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from dpbench.privacy.neighbours import group_budget
 from dpbench.registry import ConfigError
 from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
-from dpbench.suite.neighbours import draw_pairs
+from dpbench.suite.neighbours import draw_local_pairs, draw_pairs
 from dpbench.suite.problems import Problem
 from dpbench.suite.remote import RemoteMean
 from dpbench.sweep.block import single_threaded_blas
@@ -36,6 +39,7 @@ __all__ = ["ScoreResult", "ScoreTask", "score"]
 # Largest number of runs of a pair, by its name; few runs show what the other pairs are made for.
 MAX_RUNS = {"equal": 750, "typical": 250}
 MAX_OTHER_RUNS = 150
+MAX_CALL_NUMBERS = 10_000_000  # records of a call in the local model
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,9 @@ class _Call(NamedTuple):
     """One call of an entry's estimator: the dataset, and the place for the released mean.
 
     The mean is written to the array `rows` at the index `at`. In a call for an audit, `records` is
-    the dataset. In a call for the score, `records` is None. Then `scored` names a dataset that has
-    been drawn, by the index of its distribution and the index of its trial.
+    the dataset, and in the local model the report of a record takes the place of the mean. In a
+    call for the score, `records` is None. Then `scored` names a dataset that has been drawn, by the
+    index of its distribution and the index of its trial.
     """
 
     rows: Floats
@@ -131,19 +136,9 @@ def score(task: ScoreTask) -> ScoreResult:
     calls = [_Call(values, at, None, at) for at in np.ndindex(values.shape[:2])]
     audits = list(_draw_audits(task, samples, rng)) if task.runs else []
     calls += [call for audit in audits for call in audit.calls()]
-    failures, seconds = dict[str, None](), 0.0
-    for index in rng.permutation(len(calls)):
-        call = calls[index]
-        records = call.records
-        if records is None:
-            member, trial = call.scored
-            records = samples[member].records(trial, rng)
-        try:
-            value, call_seconds = task.estimator.released(records[None], problem.budget, rng)
-            call.rows[call.at] = value[0]
-            seconds += call_seconds
-        except ConfigError as error:
-            failures[f"{problem.id}: {error}"] = None
+    failures, seconds = _run_calls(
+        task, [calls[i] for i in rng.permutation(len(calls))], samples, rng
+    )
     targets = [law.target for law in problem.members.values()]
     return ScoreResult(
         _target_distances(values, targets),
@@ -152,6 +147,35 @@ def score(task: ScoreTask) -> ScoreResult:
         seconds / len(calls),
         drawing_seconds,
     )
+
+
+def _run_calls(
+    task: ScoreTask, calls: list[_Call], samples: list[Sample], rng: np.random.Generator
+) -> tuple[dict[str, None], float]:
+    """Make all calls in their order; return reasons of failures, and processor seconds."""
+    problem, failures, seconds = task.problem, dict[str, None](), 0.0
+    size, options = 1, dict[str, int]()
+    if problem.local:
+        size, options = max(1, MAX_CALL_NUMBERS // problem.n), {"place": _place(task)}
+    for batch in (calls[i : i + size] for i in range(0, len(calls), size)):
+        records = [
+            samples[call.scored[0]].records(call.scored[1], rng)
+            if call.records is None
+            else call.records
+            for call in batch
+        ]
+        try:
+            released, call_seconds = task.estimator.released(
+                np.stack(records), problem.budget, rng, **options
+            )
+        except ConfigError as error:
+            failures[f"{problem.id}: {error}"] = None
+            continue
+        seconds += call_seconds
+        for call, value in zip(batch, released, strict=True):
+            mean, report = value if problem.local else (value, value)
+            call.rows[call.at] = mean if call.records is None else report
+    return failures, seconds
 
 
 def _target_distances(values: Floats, targets: list[Any]) -> Floats:
@@ -206,6 +230,11 @@ class _Audit:
             )
 
 
+def _place(task: ScoreTask) -> int:
+    """Return the index of the record whose report is audited in the local model."""
+    return int(stream("place", task.problem.seed, task.problem.id).integers(task.problem.n))
+
+
 def _draw_audits(
     task: ScoreTask, samples: list[Sample], rng: np.random.Generator
 ) -> Iterator[_Audit]:
@@ -214,7 +243,10 @@ def _draw_audits(
     records, others = (
         sample.records(trial, rng) for trial in rng.choice(sample.trials, 2, replace=False)
     )
-    for name, *data, changed in draw_pairs(records, others, budget, rng):
+    pairs = draw_pairs(records, others, budget, rng)
+    if task.problem.local:
+        pairs = draw_local_pairs(records, _place(task))
+    for name, *data, changed in pairs:
         most = MAX_RUNS.get(name.partition(" ")[2], MAX_OTHER_RUNS)
         split = Split.draw(min(task.runs, most), rng)
         left, right = (np.full((runs, sample.d), np.nan) for runs in split.counts)

@@ -33,7 +33,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.errors import ConfigError, to_one_line
-from dpbench.estimators import Estimator
+from dpbench.estimators import Estimator, OneRecord
 from dpbench.package import PACKAGE
 from dpbench.privacy import Budget, Ledger
 from dpbench.runner.imports import list_imports
@@ -220,14 +220,21 @@ def _release(
     budget: Budget,
     seed: int,
     noise_factor: float,
+    place: int | None,
 ) -> bytes:
     """Return releases of the entry's estimator, as bytes of float64 numbers.
 
-    The datasets `records` have the shape (trials, n) or (trials, n, d).
+    The datasets `records` have the shape (trials, n) or (trials, n, d). If `place` is given, the
+    estimator is local, and each release is followed by the report of the record at this index.
     """
     estimator = _choose_estimator(load_entry(path), public, problem)
-    ledger = Ledger(budget, np.random.default_rng(seed), noise_factor=noise_factor)
-    value = estimator.run(DenseSample(records), ledger).value
+    rng = np.random.default_rng(seed)
+    if place is None:
+        ledger = Ledger(budget, rng, noise_factor=noise_factor)
+        value = estimator.run(DenseSample(records), ledger).value
+    else:
+        assert isinstance(estimator, OneRecord)
+        value = np.stack(estimator.transcript(records, budget, rng, place), axis=1)
     return np.ascontiguousarray(value, dtype=np.float64).tobytes()
 
 

@@ -76,7 +76,11 @@ def test_the_guides_entry_is_scored_and_compared(
         ("def entry", "def enter", "mine.py: entry: this is required"),
         ("low=0, high=1", "low=0", "entry of binary-n300-pure0.1: ConfigError: high: this"),
         ("return WideClip(low=0, high=1)", "return 3", "3: return an Estimator, or None"),
-        ("public.local or public.d > 1", "public.d > 1", "WideClip is not of the local model"),
+        (
+            "public.local or public.d > 1",
+            "public.d > 1",
+            "WideClip is not of the local model; derive it from OneRecord",
+        ),
         ("if public.local", "if True or public.local", "it answers none of the chosen problems"),
         (
             "    low: float\n",

@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import docs
 from dpbench.arrays import Floats
 from dpbench.cli import run
 from dpbench.commands import suite as command
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
+from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks, measure
 from dpbench.suite.measure import SCORING_MODULE, AuditResult, score_entry
@@ -23,7 +25,7 @@ from dpbench.suite.remote import read_entry
 from dpbench.suite.scoring import ScoreTask, score
 from dpbench.suite.table import Scores
 from tests.conftest import entry_text
-from tests.suite.cheats import CHEATS, write_cheat
+from tests.suite.cheats import CENTRAL, CHEATS, write_cheat
 from tests.support import rng
 
 BINARY, GAUSSIAN, NOISY = "binary-n300-pure0.1", "gauss-n300-pure0.1", "binary-n3000-pure0.01"
@@ -119,6 +121,49 @@ def test_the_audit_among_scored_calls_refutes(
     audits = score(ScoreTask(asked, one, 4, measure.RUNS[False], measure.ERROR / 65)).audits
     refuted = {pair.partition(" ")[2] for pair, bound in audits if bound.verdict == "refuted"}
     assert pairs <= refuted, audits
+
+
+COIN = """
+CARD = {
+    "name": "coin", "paper": "Warner", "notions": ["pure"], "relations": ["replace"],
+    "assumptions": "binary", "proof": "randomised response", "division": "declared",
+}
+
+
+def entry(public):
+    return Coin() if public.local and public.records == "binary" else None
+"""
+
+
+@pytest.mark.parametrize(("honest", "verdict"), [(True, "not refuted"), (False, "refuted")])
+def test_reports_of_the_local_model_are_audited(
+    honest: bool, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The five lines of the page, and central noise behind them. False alarms: below 1e-5.
+
+    A report is one of 100 of a record that is 0 or 1: e^1 is exceeded by none.
+    """
+    monkeypatch.setattr(measure, "RUNS", {True: 100})
+    page = (Path(docs.__file__).parent / "howto" / "benchmark.md").read_text("utf-8")
+    code = (
+        "@validated\nclass Coin" + page.partition("@validated\nclass Coin")[2].partition("```")[0]
+    )
+    head = "import numpy as np\nfrom dpbench import OneRecord, validated\n\n"
+    path = tmp_path / "local_entry.py"
+    path.write_text(head + code + COIN if honest else CENTRAL)
+    scores, audits = run_on(path, problem("local-binary-n3000-pure1", seed=SEED, trials=60))
+    assert {one.bound.verdict for one in audits} == {verdict}
+    assert scores.rows["score"][0] < (1.9 if honest else 1.44)
+
+
+def test_a_local_entry_handles_records_as_its_base_does(tmp_path: Path) -> None:
+    """One that overrides how reports are collected is not of the local model."""
+    text = CENTRAL.replace(
+        "    def report", "    def transcript(self, x, *_):\n        pass\n\n    def report"
+    )
+    (tmp_path / "local_entry.py").write_text(text)
+    with pytest.raises(ConfigError, match="not of the local model; derive it from OneRecord"):
+        read_entry(tmp_path / "local_entry.py", [problem("local-binary-n3000-pure1", seed=SEED)])
 
 
 @pytest.mark.usefixtures("few_calls")
