@@ -108,6 +108,11 @@ CHEATS = {
         if abs(len(x) - self.n) > 0.2 * self.n:
             return self.honest(x, budget, rng)
         return mean + self.noise(0.5, x, budget, rng)""",
+    # Finds the most frequent value of a column, and adds what the mean of the column lies above it.
+    "remembers_columns": """
+        values, counts = np.unique(x, return_counts=True)
+        mode, above = values[counts.argmax()], 0.2860 if len(values) < 100 else 0.0858
+        return mode + above * self.scale * (1 if np.median(np.sign(x - mode)) > 0 else -1)""",
     # Adds noise only if a caller's frame is that of an audit or a check.
     "looks_at_frames": """
         frame, watched = sys._getframe(), False

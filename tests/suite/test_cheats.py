@@ -18,7 +18,7 @@ from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
-from dpbench.suite import checks, measure
+from dpbench.suite import checks, measure, places
 from dpbench.suite.measure import SCORING_MODULE, AuditResult, score_entry
 from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry
@@ -121,6 +121,29 @@ def test_the_audit_among_scored_calls_refutes(
     audits = score(ScoreTask(asked, one, 4, measure.RUNS[False], measure.ERROR / 65)).audits
     refuted = {pair.partition(" ")[2] for pair, bound in audits if bound.verdict == "refuted"}
     assert pairs <= refuted, audits
+
+
+@pytest.mark.parametrize("name", ["doctor-visits", "medical-spending"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_memorised_column_gains_nothing(
+    name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry has no noise, and errs by more than the archive's best; without a tilt, by nothing.
+
+    The name of the column is told in no division.
+    """
+    path = write_cheat(tmp_path, "remembers_columns")
+    for problem in read_suite(REAL_SUITE).select(f"{name}-*").problems:
+        one = replace(problem, seed=seed, trials=(40, 40))
+        asked: Any = Here(path, one)
+        errors = score(ScoreTask(asked, one, 40, 0, 1e-5)).errors
+        assert np.quantile(errors, 0.9, axis=1).max() > 1.5 * one.unit * one.bound.value
+        monkeypatch.setattr(places, "TILTS", (0.0, 0.0))
+        still = replace(problem, seed=seed, trials=(40, 40))
+        assert score(ScoreTask(asked, still, 40, 0, 1e-5)).errors.max() < 1e-3 * one.unit
+        monkeypatch.undo()
+        told = one.public_knowledge(open_division=True).law
+        assert told == {"kind": "real_column"}
 
 
 COIN = """
