@@ -82,7 +82,7 @@ class OneDataset(Estimator):
         return Estimate(value, np.full(value.shape, np.nan))
 
 
-class OneRecord(Estimator):
+class OneRecord(OneDataset):
     """Base class of estimators in the local model: `report` sees one record of a dataset.
 
     `report` releases a single record, and `combine` computes the mean from the reports. No call of
@@ -109,12 +109,7 @@ class OneRecord(Estimator):
     True
     """
 
-    notions: ClassVar[tuple[type[Budget], ...]] = (PureDP,)
     bounded_in: ClassVar[Literal["local"]] = "local"
-
-    @property
-    def most_at_once(self) -> int:
-        return MAX_LISTED_NUMBERS
 
     def rounds(self, n: int, budget: Budget) -> Sequence[int]:
         """Return the numbers of records of the rounds, which add up to n; one round by default."""
@@ -180,6 +175,9 @@ class OneRecord(Estimator):
                 watched = reports[:, place - start].copy()
             found = [*found, np.asarray(self.combine(reports, found, budget), dtype=float)]
         return found[-1], watched
+
+    def one(self, x: Floats, budget: Budget, rng: np.random.Generator) -> float:
+        return float(self.transcript(x[None], budget, rng)[0][0])
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         ledger.pay(f"{type(self).__name__}, which releases every record alone")

@@ -173,7 +173,7 @@ def _is_local(kind: type[Estimator]) -> bool:
     """Return True if a class handles records as `OneRecord` does."""
     return issubclass(kind, OneRecord) and all(
         getattr(kind, name) is getattr(OneRecord, name)
-        for name in ("run", "estimate", "transcript")
+        for name in ("run", "one", "estimate", "transcript")
     )
 
 

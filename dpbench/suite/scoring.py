@@ -39,7 +39,7 @@ __all__ = ["ScoreResult", "ScoreTask", "score"]
 # Largest number of runs of a pair, by its name; few runs show what the other pairs are made for.
 MAX_RUNS = {"equal": 750, "one-sided": 400, "typical": 250}
 MAX_OTHER_RUNS = 150
-MAX_CALL_NUMBERS = 10_000_000  # records of a call in the local model
+MAX_CALL_NUMBERS = 3_000_000  # records of a call in the local model, which takes seconds
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dpbench.privacy import GDP, Budget, Ledger, PureDP
 from dpbench.samples import DenseSample
 from dpbench.suite.local_entries import LOCAL_ENTRIES, _list_clips
 from dpbench.suite.problems import read_suite
+from dpbench.testing import check_estimator
 from tests.support import rng
 
 PROBLEMS = {one.id: one for one in read_suite().problems if one.local}
@@ -95,3 +96,9 @@ def test_votes_have_the_clip_of_the_catalogue_and_the_mean() -> None:
     sd = clips[1] / (high - low) * np.sqrt((low + high) / (n - n // 4))
     assert abs(value.mean() - 4.2) < 5 * sd / 10
     assert value.std() < 1.4 * sd
+
+
+@pytest.mark.parametrize("name", LOCAL_ENTRIES)
+def test_entries_keep_the_promises_of_estimators(name: str) -> None:
+    problem = {"randomized_response_mean": BINARY, "local_mean": MOMENTS}.get(name, GAUSSIAN)
+    check_estimator(entry(name, problem), records=(np.arange(60) % 2).astype(float))
