@@ -32,10 +32,9 @@ RECORDS = {
     "gaussian": "The records are Gaussian; the standard deviation of a coordinate is public.",
     "moments": "The records may have heavy tails: in each direction the centred moment of order k "
     "is at most 1, and k is public.",
-    "variance": "The records are real columns or skewed distributions (suite "
-    "``dpbench-real-v1``). A bound on the standard deviation is public. A score is the error over "
-    "the smallest error of the archive's entries, because no lower bound fits a single "
-    "distribution.",
+    "variance": "The records are tilted real columns (suite ``dpbench-real-v2``). A bound on the "
+    "standard deviation is public. A score is the error over the smallest error of the archive's "
+    "entries, because no lower bound fits a single distribution.",
 }
 
 
@@ -74,7 +73,7 @@ def leaderboard(
         "different problems, so no number covers more than one class. An entry is ranked in a "
         "class if it answered every problem of the class and is of the division ``declared``. "
         "Entries are ranked by the geometric mean of their scores; a score is the error over a "
-        "proven lower bound, except in the class of ``dpbench-real-v1``. The mean is ∞ if on a "
+        "proven lower bound, except in the class of ``dpbench-real-v2``. The mean is ∞ if on a "
         "problem more than a tenth of the releases fail. Intervals are bootstrapped over trials. A "
         "click on a heading sorts a table. :doc:`How to enter </howto/benchmark>`.",
         *sections,

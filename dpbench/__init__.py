@@ -10,21 +10,27 @@ if TYPE_CHECKING:
     from dpbench.api import load, run
     from dpbench.commands.compare import compare
     from dpbench.errors import AssumptionWarning
-    from dpbench.estimators import Estimate, Estimator, OneDataset, release, release_table
+    from dpbench.estimators import (
+        Estimate,
+        Estimator,
+        OneDataset,
+        OneRecord,
+        release,
+        release_table,
+    )
     from dpbench.planner import plan
     from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
     from dpbench.registry import ConfigError, validated
 
 __all__ = [
     "GDP", "ZCDP", "ApproxDP", "AssumptionWarning", "ConfigError", "Estimate", "Estimator",
-    "Ledger", "NonPrivate", "OneDataset", "PureDP", "compare", "load", "plan", "release",
-    "release_table", "run",
-    "validated",
+    "Ledger", "NonPrivate", "OneDataset", "OneRecord", "PureDP", "compare", "load", "plan",
+    "release", "release_table", "run", "validated",
 ]  # fmt: skip
 __dir__ = [*__all__, "__version__"].copy  # what completion shows
 
 _HOMES = {
-    "estimators": ["Estimate", "Estimator", "OneDataset", "release", "release_table"],
+    "estimators": ["Estimate", "Estimator", "OneDataset", "OneRecord", "release", "release_table"],
     "api": ["load", "run"],
     "errors": ["AssumptionWarning"],
     "planner": ["plan"],

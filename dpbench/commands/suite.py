@@ -33,7 +33,7 @@ from dpbench.suite import checks, compare
 from dpbench.suite.entries import catalogue_entries
 from dpbench.suite.leaderboard import standings
 from dpbench.suite.measure import SCORING_ROOMS, run_entries, score_entry
-from dpbench.suite.problems import OPEN_SUITES, RETIRED_SUITES, SUITE, Suite, read_suite
+from dpbench.suite.problems import SUITE, SUITES, Suite, read_suite
 from dpbench.suite.reference import archive_path, divide_by_best
 from dpbench.suite.remote import FileEntry, read_entry
 from dpbench.suite.table import COUNTED_LEVEL, ENTRY_LEVEL, ROW_LEVEL, Scores
@@ -52,8 +52,7 @@ dpbench suite: score an estimator on frozen problems, over what no private estim
   suite archive [key=value ..]     score the entries of dpbench itself
 
   problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
-  suite=NAME      dpbench-real-v1: real columns and skewed distributions, scores
-                  over the archive's best; of list and compare: dpbench-mean-v1
+  suite=NAME      dpbench-real-v2: real columns, scores over the archive's best
   out=FILE        of run: by default mine.parquet; of compare: a folder, results/suite/compare
 
 of run and archive:
@@ -70,15 +69,8 @@ site archive=mine.parquet."""
 
 def _check_suite(name: str) -> str:
     """Return the name of a suite unchanged; raise ValueError if there is no suite of that name."""
-    if name not in (*OPEN_SUITES, *RETIRED_SUITES):
-        raise ValueError(choose_from(name, (*OPEN_SUITES, *RETIRED_SUITES)))
-    return name
-
-
-def _check_open(name: str) -> str:
-    """Return the name of a suite that can be entered unchanged; raise ValueError for others."""
-    if name not in OPEN_SUITES:
-        raise ValueError(choose_from(name, OPEN_SUITES))
+    if name not in SUITES:
+        raise ValueError(choose_from(name, SUITES))
     return name
 
 
@@ -109,7 +101,7 @@ class ListOptions(ProblemOptions):
 class ScoreOptions(ProblemOptions):
     """Keys of the tasks ``suite run`` and ``suite archive``; see `USAGE`, the usage text."""
 
-    suite: Annotated[str, AfterValidator(_check_open)] = SUITE
+    suite: Annotated[str, AfterValidator(_check_suite)] = SUITE
     quick: bool = False
     out: PathText | None = None
     seed: Seed | None = None
@@ -153,8 +145,6 @@ def _list(_files: Sequence[str], options: ListOptions) -> int:
     say(compare.LEGENDS["problem_list"])
     relative = any(problem.relative for problem in suite.problems)
     say(compare.RELATIVE_NOTE if relative else compare.BOUND_NOTE)
-    if suite.name in RETIRED_SUITES:
-        say(f"{suite.name} was left, because {RETIRED_SUITES[suite.name]}")
     return 0
 
 
@@ -217,18 +207,21 @@ def _score(entry: FileEntry, file: Path, suite: Suite, out: Path, options: Score
     for audit in refuting:
         say(
             f"audit on scored data: {audit.problem}: {audit.bound.verdict}: claimed "
-            f"{audit.bound.claimed:g}, at least {audit.bound.lower_bound:.3f}, by releases on a "
-            f"scored dataset and on one that differs in {audit.pair} records"
+            f"{audit.bound.claimed:g}, at least {audit.bound.lower_bound:.3f}, by releases on "
+            f"datasets of the problem's n; changed records: {audit.pair}"
         )
     if refuting:
         say("no score is stored: the entry is not as private as it says on data that are scored")
         return 1
-    count = len({audit.problem for audit in audits})
-    say(f"audit on scored data: none of {len(audits)} pairs of {count} problems refutes a claim")
-    scores = Scores(
-        rows, {entry.card.name: entry.card}, _scores_metadata(suite.name, seed, origin, options)
+    audited = list(dict.fromkeys(audit.problem for audit in audits))
+    say(
+        f"audit on scored data: none of {len(audits)} pairs of {len(audited)} problems refutes a "
+        "claim"
     )
+    metadata = _scores_metadata(suite.name, seed, origin, options) | {"audited": audited}
+    scores = Scores(rows, {entry.card.name: entry.card}, metadata)
     _store(scores, suite, out, failures)
+    _say_quick(scores)
     other = [] if suite.name == SUITE else [f"suite={suite.name}"]
     say(f"next: {command_line(['suite', 'compare', str(out), *other])}")
     return _say_below(scores)
@@ -296,6 +289,12 @@ def _store(scores: Scores, suite: Suite, out: Path, failures: Sequence[str]) -> 
     for text in compare.describe_infinite(scores.rows):
         say(text)
     say(f"scores: {out}")
+
+
+def _say_quick(scores: Scores) -> None:
+    """Print which scores of a quick run rest on audits."""
+    if text := compare.describe_quick_audits(scores):
+        say(textwrap.fill(text, WIDTH, break_on_hyphens=False))
 
 
 def _say_below(scores: Scores) -> int:
@@ -399,7 +398,9 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
     _say_overview(suite, archive_scores, *rows, names=sorted(entered))
     for text, applies in compare.NOTES.items():
         if any(applies(scores) for scores in mine):
-            say(text)
+            say(textwrap.fill(text, WIDTH))
+    for scores in mine:
+        _say_quick(scores)
     say(f"figure: {out / 'profile.png'}, table: {out / 'problems.csv'}")
     if len(files) == 1 and suite.name == SUITE:
         say(f"leaderboard with yours: {command_line(['site', f'archive={files[0]}'])}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import cache, cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -72,12 +73,26 @@ class RealColumn(Distribution):
         For smaller n it is a part of the column that a fixed seed draws without replacement. For
         larger n every row occurs floor(n/N) times, and such a part once more. The order of the
         records is drawn in every trial.
+    tilt : float
+        Exponent theta of the tilt, 0 by default: a value of rank r has exp(theta r) times its
+        weight in the column, up to a factor. The rank is the share of rows with smaller records,
+        plus half of the share of rows with an equal record. Ranks have the mean 1/2, so that the
+        mean of exp(theta r) is at least exp(theta/2), by Jensen's inequality. Hence no weight grows
+        by a larger factor than exp(abs(theta)/2), and the variance does not either.
     """
 
     column: Annotated[str, AfterValidator(_check_name)]
     location: float = 0.0
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     fixed: bool = False
+    tilt: Annotated[float, Field(ge=-50, le=50)] = 0.0
+    added_parameters: ClassVar[dict[str, Any]] = {"tilt": 0.0}
+
+    @model_validator(mode="after")
+    def _check_tilt(self) -> Self:
+        if self.fixed and self.tilt:
+            raise ValueError("a fixed dataset has no tilt; give fixed: false, or no tilt")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -135,6 +150,10 @@ class RealColumn(Distribution):
         table = self._table
         if self._counts_records(n):
             return CountedSample(table.values, rng.multinomial(n, table.weights, size=trials))
+        if self.tilt:
+            edges = np.cumsum(table.weights)
+            places = np.searchsorted(edges, rng.random((trials, n)) * edges[-1], side="right")
+            return DenseSample(table.values[np.minimum(places, edges.size - 1)])
         # Drawing a row number and looking it up is faster than drawing by probabilities.
         rows = np.repeat(table.values, table.counts)
         return DenseSample(rows[rng.integers(rows.size, size=(trials, n))])
@@ -156,7 +175,7 @@ class RealColumn(Distribution):
     def _table(self) -> ValueTable:
         """Values of records with their counts in the column."""
         table = _read(self.column)
-        return self._move(table.values, table.counts)
+        return replace(self._move(table.values, table.counts), tilt=self.tilt)
 
     def _move(self, values: Floats, counts: Ints) -> ValueTable:
         """Return the table of the records location + scale x for the values x of a column."""

@@ -23,10 +23,14 @@ class ValueTable:
         Distinct values, finite and increasing.
     counts : ndarray of int, shape (m,)
         Number of records at each value, at least 1.
+    tilt: float
+        The probability of a value is its count times exp(tilt r), up to a factor. The rank r of a
+        value is the share of records below it, plus half of its own share.
     """
 
     values: Floats
     counts: Ints
+    tilt: float = 0.0
 
     @classmethod
     def of(cls, records: Floats, counts: Ints | None = None) -> ValueTable:
@@ -41,7 +45,9 @@ class ValueTable:
     @cached_property
     def weights(self) -> Floats:
         """Probability of each value."""
-        return np.asarray(self.counts / self.counts.sum())
+        shares = self.counts / self.counts.sum()
+        tilted = shares * np.exp(self.tilt * (np.cumsum(shares) - shares / 2))
+        return np.asarray(tilted / tilted.sum() if self.tilt else shares)
 
     @cached_property
     def middle(self) -> tuple[float, float]:

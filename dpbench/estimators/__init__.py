@@ -23,7 +23,7 @@ from dpbench.estimators.clipped import BinaryMean, ClippedMean, CoordinateWise, 
 from dpbench.estimators.coinpress import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean
 from dpbench.estimators.columns import ColumnsClippedMean
 from dpbench.estimators.contributions import BoundedContributionMean
-from dpbench.estimators.external import OneDataset
+from dpbench.estimators.external import OneDataset, OneRecord
 from dpbench.estimators.friendly_core import FriendlyCoreMean
 from dpbench.estimators.gaussian import MedianThenClippedMean, NaiveGaussianMean, ShrinkingIntervals
 from dpbench.estimators.gaussian_score import GaussianScoreMean
@@ -109,6 +109,7 @@ __all__ = [
     "NoisyvarInterval",
     "NormalizedSumMean",
     "OneDataset",
+    "OneRecord",
     "ParametricBootstrapInterval",
     "PlanMean",
     "PrivUnitMean",

@@ -5,9 +5,10 @@ bound.
 
 - problems.py: the problems; places.py: random locations of their distributions.
 - entries.py: entries of the catalogue; remote.py: entries of external files, whose code runs in
-  worker.py, is confined by the kernel (confine.py) and called through process.py.
+  worker.py and is called through process.py.
 - checks.py: checks of an entry's promises, and an audit, before it is scored.
-- measure.py: scores; scoring.py: scores of an external file, with audits on the scored data.
+- measure.py: scores; scoring.py: scores of an external file, with audits among the scored calls;
+  neighbours.py: pairs of datasets for these audits.
 - table.py: stored scores; leaderboard.py: ranks within classes of problems; compare.py: tables and
   performance profiles.
 - template.py: the file of a new entry.

@@ -18,6 +18,7 @@ from dpbench.arrays import Floats
 from dpbench.output.curves import draw_curve
 from dpbench.output.style import BOUND, Axes, Canvas, display_name, legend, line_styles, panels
 from dpbench.suite.leaderboard import Standing
+from dpbench.suite.measure import RUNS
 from dpbench.suite.problems import Problem
 from dpbench.suite.table import Scores
 
@@ -28,6 +29,7 @@ __all__ = [
     "NOTES",
     "RELATIVE_NOTE",
     "describe_infinite",
+    "describe_quick_audits",
     "overview",
     "problem_list",
     "profile_band",
@@ -43,9 +45,8 @@ NOTES: dict[str, Callable[[Scores], Any]] = {
     f"{BELOW_MARK} not a score: below the bound, by prior knowledge or lack of privacy": (
         lambda scores: scores.is_below.any()
     ),
-    "quick=true: fewer trials than the archive has, and wider intervals": (
-        lambda scores: scores.about["quick"]
-    ),
+    "quick=true: fewer trials than the archive has, and wider intervals; audits of a part of the "
+    "problems, with fewer runs": lambda scores: scores.about["quick"],
     "seed=NUMBER was given: an entry may have known the places of the distributions": (
         lambda scores: not scores.about.get("drawn", True)
     ),
@@ -193,6 +194,18 @@ def describe_infinite(rows: pd.DataFrame) -> list[str]:
         f"{infinite['problem'][infinite['failure_rate'].idxmax()]}"
         for name, infinite in rows[np.isinf(rows["score"])].groupby("entry")
     ]
+
+
+def describe_quick_audits(scores: Scores) -> str:
+    """Return which scores of a quick run rest on audits, as text; empty for a full run."""
+    if not scores.about["quick"]:
+        return ""
+    audited, answered = scores.about.get("audited", []), len(scores.rows)
+    return (
+        f"quick=true: {len(audited)} of {answered} scores rest on audits of {RUNS[True]} runs a "
+        f"dataset: {', '.join(audited)}; the others rest on no audit at their n. A full run audits "
+        f"all, with up to {RUNS[False]} runs"
+    )
 
 
 def tabulate_problems(

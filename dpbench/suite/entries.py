@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from dpbench.estimators import Estimator
+from dpbench.estimators import Estimator, OneRecord
 from dpbench.estimators.catalogue import Use, uses
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import ConfigError, Label, from_mapping, validated
 from dpbench.runner.settings import import_plugins
+from dpbench.suite.local_entries import LOCAL_ENTRIES
 from dpbench.suite.problems import Problem, PublicKnowledge
 
 __all__ = ["Card", "Entry", "catalogue_entries", "check_path", "load_entry"]
@@ -131,17 +132,23 @@ class Entry:
             )
         if public.d > 1 and not chosen.multivariate:
             raise ConfigError(f"{where}: {name} takes no vectors; return None where d > 1")
-        if public.local and chosen.bounded_in != "local":
+        if public.local and not _is_local(type(chosen)):
             raise ConfigError(
-                f"{where}: {name} is not of the local model (bounded_in = 'local'); "
-                "return None where local"
+                f"{where}: {name} is not of the local model; derive it from OneRecord, or return "
+                "None where local"
             )
         return chosen
 
 
 def catalogue_entries() -> Iterator[Entry]:
-    """Yield one entry of the suite for each estimator in the package's catalogue."""
+    """Yield one entry of the suite for each estimator in the package's catalogue.
+
+    The entries of the local model are those of `dpbench.suite.local_entries`, which release each
+    record alone.
+    """
     for name, kind, use in uses():
+        if kind.bounded_in == "local":
+            continue
         card = Card(
             name=name,
             paper=use.paper,
@@ -152,6 +159,22 @@ def catalogue_entries() -> Iterator[Entry]:
             division="declared",
         )
         yield Entry(card, _make_chooser(kind, use))
+    for name, (paper, choose) in LOCAL_ENTRIES.items():
+        notions: Any = ("pure", "zcdp", "gdp", "approx")
+        proof = "dpbench/suite/local_entries.py"
+        card = Card(
+            name=name, paper=paper, notions=notions, relations=("replace",),
+            assumptions=proof, proof=proof, division="declared",
+        )  # fmt: skip
+        yield Entry(card, choose)
+
+
+def _is_local(kind: type[Estimator]) -> bool:
+    """Return True if a class handles records as `OneRecord` does."""
+    return issubclass(kind, OneRecord) and all(
+        getattr(kind, name) is getattr(OneRecord, name)
+        for name in ("run", "one", "estimate", "transcript")
+    )
 
 
 def _make_chooser(kind: type[Estimator], use: Use) -> Callable[[PublicKnowledge], Estimator | None]:

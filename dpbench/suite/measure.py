@@ -45,17 +45,17 @@ LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 DRAWS = 200
 # Rooms of the modules that compute the scores of an entry in a file.
 SCORING_ROOMS = ("audit", "output", "runner", "signals", "suite", "testing", "theory")
-# Audits on scored data. RUNS: average releases on each dataset, without and with quick=true. ERROR:
+# Audits on scored data. RUNS: most releases on each dataset, without and with quick=true. ERROR:
 # probability that any bound of an entry exceeds the true parameter. MIN_AUDITED_PROBLEMS: smallest
 # number of problems that quick=true audits.
-RUNS, ERROR, MIN_AUDITED_PROBLEMS = {False: 250, True: 100}, 1e-5, 4
+RUNS, ERROR, MIN_AUDITED_PROBLEMS = {False: 750, True: 100}, 1e-5, 4
 
 
 class AuditResult(NamedTuple):
     """Result of one audit: id of the problem, name of the pair of datasets, and lower bound.
 
-    The pair is a dataset on which the entry is scored, and a dataset that differs in one record or
-    in several. The bound is a lower bound on the privacy parameter.
+    The pair is one of `dpbench.suite.neighbours`. The bound is a lower bound on the privacy
+    parameter.
     """
 
     problem: str

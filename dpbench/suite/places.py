@@ -9,8 +9,10 @@ moves the distributions by maps that preserve their class, and stores the seed o
 - A Bernoulli distribution is replaced by four Bernoulli distributions. Their means are 1/2 plus and
   minus a small and a large random distance. At the small distance the sampling error is largest. At
   the large distance an entry that always releases 1/2 has a large error.
-- A real column, or a skewed distribution of numbers, is also multiplied by a power of two. The
-  public bounds on its mean and standard deviation are multiplied by it, too.
+- A real column is also tilted, which changes the shape little and the mean much: a record of rank r
+  in [0, 1] gets the weight exp(theta r), with a random theta for each place (`RealColumn`). So
+  nobody knows the mean, even if the column is recognised. The records and the public bounds on
+  their mean and standard deviation are then multiplied by a power of two.
 
 A problem has two places on opposite sides of 0, so that no constant is close to both. Their
 distances from 0 are between 0.25 and 0.9 of the radius, the public bound on the norm of the mean
@@ -27,19 +29,29 @@ from typing import Any
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.distributions import Bernoulli, Distribution, Gaussian, Moved, Rescaled, TwoPoint
+from dpbench.distributions import (
+    Bernoulli,
+    Distribution,
+    Gaussian,
+    Moved,
+    RealColumn,
+    Rescaled,
+    TwoPoint,
+)  # fmt: skip
 from dpbench.privacy import Budget
 from dpbench.registry import Radius, validated
 from dpbench.seeds import stream
 from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family
 
-__all__ = ["UNKNOWN_RADIUS", "draw_unit", "place_family"]
+__all__ = ["TILTS", "UNKNOWN_RADIUS", "draw_unit", "place_family"]
 
 # Radius within which places lie if no radius is public.
 UNKNOWN_RADIUS = 1e6
 # Range of the distance of a place from 0, as a share of the radius.
 DISTANCE_RANGE = 0.25, 0.9
+# Range of the absolute value of the exponent by which real columns are tilted.
+TILTS = 1.0, 2.0
 # Ranges of the small and the large distance of p from 1/2.
 SMALL_DISTANCES, LARGE_DISTANCES = (0.02, 0.08), (0.3, 0.45)
 
@@ -81,6 +93,12 @@ class _PlacedFamily(Family):
         laws = list(unmoved.items()) if len(unmoved) > 1 else 2 * list(unmoved.items())
         if isinstance(laws[0][1], Bernoulli):
             return {f"{label}/p={law.p:.4f}": law for law in _draw_coins(rng)}
+        if isinstance(laws[0][1], RealColumn):  # tilted up at one place, and down at the other
+            tilts = np.array([1, -1]) * rng.uniform(*TILTS, size=2)
+            laws = [
+                (name, replace(law, tilt=tilt))
+                for (name, law), tilt in zip(laws, tilts.tolist(), strict=True)
+            ]
         places = _draw_places(
             laws[0][1].d, UNKNOWN_RADIUS if self.radius is None else self.radius, rng
         )
@@ -125,8 +143,7 @@ def place_family(family: Family, radius: float | None, seed: int, unit: float = 
     seed : int
         Seed of the random locations.
     unit : float
-        Factor of the records of real columns and skewed distributions, and of the radius; 1 by
-        default.
+        Factor of the records of real columns, and of the radius; 1 by default.
 
     Returns
     -------

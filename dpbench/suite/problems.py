@@ -35,10 +35,9 @@ from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family, build_family
 
 __all__ = [
-    "OPEN_SUITES",
     "REAL_SUITE",
-    "RETIRED_SUITES",
     "SUITE",
+    "SUITES",
     "Problem",
     "ProblemClass",
     "PublicKnowledge",
@@ -47,13 +46,8 @@ __all__ = [
 ]
 
 SUITE = "dpbench-mean-v2"
-REAL_SUITE = "dpbench-real-v1"  # real columns and skewed distributions
-OPEN_SUITES = (SUITE, REAL_SUITE)  # suites that can be entered
-# Earlier suites, which can be read and compared but not entered, and why each was retired.
-RETIRED_SUITES = {
-    "dpbench-mean-v1": "its laws stand at places that never change, so that an entry can answer "
-    "them by heart: a constant 0.5 scores 0.93 on a Bernoulli problem"
-}
+REAL_SUITE = "dpbench-real-v2"  # real columns
+SUITES = (SUITE, REAL_SUITE)
 # Parameters that give the location of a distribution, or its index in a family; always hidden.
 HIDDEN_PARAMETERS = {"location", "norm", "p", "c"}
 # Parameters of a real column, which all tell which column it is.

@@ -56,7 +56,7 @@ class EntryProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket
 
-    def ask(self, path: Path, task: str, records: bytes = b"", **arguments: Any) -> Answer:
+    def ask(self, path: Path, task: str, **arguments: Any) -> Answer:
         """Run a task on an entry's file in a new child process, and return the answer.
 
         Parameters
@@ -65,8 +65,6 @@ class EntryProcess:
             File of the entry.
         task : str
             Name of the task, a key of `dpbench.suite.worker.TASKS` such as ``"release"``.
-        records : bytes
-            Records that the task reads after it has loaded the file; none by default.
         **arguments
             Arguments of the task.
 
@@ -85,7 +83,7 @@ class EntryProcess:
             timer = threading.Timer(self.limit, self._kill)
             timer.start()
             try:
-                content, status = self._exchange(request, records)
+                content, status = self._exchange(request)
             except BaseException:  # an unread answer would be taken for the answer to the next call
                 self._end()
                 raise
@@ -98,29 +96,21 @@ class EntryProcess:
                 )
         return _read_answer(path, content, status)
 
-    def _exchange(self, request: bytes, records: bytes) -> tuple[bytes, bytes]:
+    def _exchange(self, request: bytes) -> tuple[bytes, bytes]:
         """Send a call to the process that runs entries; return the answer and the exit status.
 
-        `request` holds the name and the arguments of the task. The task reads `records` from a
-        pipe. Answer and status are bytes. Either is empty if the process ended before sending it.
+        `request` holds the name and the arguments of the task. Answer and status are bytes. Either
+        is empty if the process ended before sending it.
         """
-        read_records, write_records = os.pipe()
         read_answer, write_answer = os.pipe()
-        with open(write_records, "wb", 0) as sink, open(read_answer, "rb", 0) as source:  # noqa: PTH123
+        with open(read_answer, "rb", 0) as source:  # noqa: PTH123
             try:
-                pipes = [read_records, write_answer]
-                socket.send_fds(self._control, [HEADER.pack(len(request))], pipes)
+                socket.send_fds(self._control, [HEADER.pack(len(request))], [write_answer])
                 self._control.sendall(request)
             except OSError:
                 return b"", b""
             finally:
-                os.close(read_records)
                 os.close(write_answer)
-            with contextlib.suppress(OSError):  # the call has ended and does not read any more
-                view = memoryview(records)
-                while view:
-                    view = view[sink.write(view) or 0 :]
-            sink.close()
             content = bytearray()
             while len(content) < MAX_ANSWER_BYTES and (part := source.read(1 << 20)):
                 content += part

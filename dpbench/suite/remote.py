@@ -68,7 +68,12 @@ class _RemoteMean(OneDataset):
         return self.least
 
     def released(
-        self, records: Floats, budget: Budget, rng: np.random.Generator, noise_factor: float = 1.0
+        self,
+        records: Floats,
+        budget: Budget,
+        rng: np.random.Generator,
+        noise_factor: float = 1.0,
+        place: int | None = None,
     ) -> tuple[Floats, float]:
         """Release private means of datasets in one call of the entry's code.
 
@@ -82,11 +87,14 @@ class _RemoteMean(OneDataset):
             Source of the seed of the call.
         noise_factor : float
             Factor of all noise; 1 by default.
+        place : int, optional
+            Index of a record; only in the local model.
 
         Returns
         -------
         value : ndarray of shape (trials,) or (trials, d)
-            Released means.
+            Released means. If `place` is given, the shape is (trials, 2): the mean and the report
+            of the record at this index.
         seconds : float
             Processor time of the call, including loading the file.
 
@@ -95,16 +103,15 @@ class _RemoteMean(OneDataset):
         ConfigError
             If the entry's code raises, ends early, takes too long or returns another shape.
         """
-        request = {"public": self.public, "problem": self.problem, "shape": records.shape}
-        options = {"budget": budget, "seed": int(rng.integers(2**63)), "noise_factor": noise_factor}
-        content, seconds = entry_process.ask(
-            Path(self.path),
-            "release",
-            np.ascontiguousarray(records).tobytes(),
-            **request,
-            **options,
-        )
-        shape = records.shape[:1] + records.shape[2:]
+        request = {"public": self.public, "problem": self.problem, "records": records}
+        options: dict[str, Any] = {
+            "budget": budget,
+            "seed": int(rng.integers(2**63)),
+            "noise_factor": noise_factor,
+        }
+        options["place"] = place
+        content, seconds = entry_process.ask(Path(self.path), "release", **request, **options)
+        shape = records.shape[:1] + (records.shape[2:] if place is None else (2,))
         if len(content) != 8 * np.prod(shape):
             raise ConfigError(
                 f"{Path(self.path).name}: released {len(content)} bytes; return an array of shape "
@@ -136,9 +143,7 @@ class _RemoteMean(OneDataset):
         The entry's own process checks the rules, so a dishonest entry can hide a broken rule.
         """
         request = {"public": self.public, "problem": self.problem}
-        content, _ = entry_process.ask(
-            Path(self.path), "check", records.tobytes(), shape=records.shape, **request
-        )
+        content, _ = entry_process.ask(Path(self.path), "check", records=records, **request)
         return content.decode("utf-8", "replace")
 
 

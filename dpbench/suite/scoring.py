@@ -5,13 +5,11 @@ For an audit, other calls release the mean of a scored dataset and of a neighbou
 calls are made in random order, so that an entry cannot distinguish an audit from a score. Hence an
 entry with too little noise on the data of a problem is refuted on exactly these data.
 
-Two neighbours are audited. The first differs in an extreme record, far beyond all other records.
-The second differs in a group of typical records: the lowest records along a random direction are
-replaced by the highest records of another dataset. The group is as large as group privacy allows
-for a fixed privacy parameter, `GROUP_PARAMETER`. A single record has little effect if epsilon is
-small, and no effect if the release is rounded. The lower bounds on the error are proved by changing
-groups of records. An audit with a group therefore refutes an estimator whose error is far below the
-lower bound. Under ``add_remove`` typical records are removed, and an extreme record is added.
+`dpbench.suite.neighbours` draws the pairs. A single record has little effect if epsilon is small,
+and no effect if the release is rounded. So most pairs differ in a group of records.
+
+In the local model a call has one record of each of many datasets at a time (`OneRecord`). The audit
+compares reports of a single record, because every report has to be private alone.
 """
 
 from __future__ import annotations
@@ -27,21 +25,21 @@ from dpbench.arrays import Floats
 from dpbench.audit.attack import PairReleases
 from dpbench.audit.releases import PrivacyBound, Split, bound_from_releases
 from dpbench.privacy import Budget
-from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import group_budget
 from dpbench.registry import ConfigError
 from dpbench.samples import Sample
 from dpbench.seeds import digest, stream
+from dpbench.suite.neighbours import draw_local_pairs, draw_pairs
 from dpbench.suite.problems import Problem
 from dpbench.suite.remote import RemoteMean
 from dpbench.sweep.block import single_threaded_blas
 
 __all__ = ["ScoreResult", "ScoreTask", "score"]
 
-# Size of an extreme record relative to the largest record of its dataset, or to 1 if larger.
-EXTREME_RATIO = 1e6
-# Privacy parameter of a group of typical records, by notion; a group has at least one record.
-GROUP_PARAMETER = {"pure": 1.0, "approx": 1.0, "gdp": 1.0, "zcdp": 0.5}
+# Largest number of runs of a pair, by its name; few runs show what the other pairs are made for.
+MAX_RUNS = {"equal": 750, "one-sided": 400, "typical": 250}
+MAX_OTHER_RUNS = 150
+MAX_CALL_NUMBERS = 3_000_000  # records of a call in the local model, which takes seconds
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class ScoreTask:
     trials : int
         Number of scored datasets for each distribution of the problem's family.
     runs : int
-        Average number of releases on each dataset of an audited pair; 0 for no audit.
+        Average number of releases on each dataset of an audited pair, at most; 0 for no audit.
     error : float
         Largest allowed probability that any lower bound of the task's audits exceeds the true
         privacy parameter.
@@ -106,8 +104,9 @@ class _Call(NamedTuple):
     """One call of an entry's estimator: the dataset, and the place for the released mean.
 
     The mean is written to the array `rows` at the index `at`. In a call for an audit, `records` is
-    the dataset. In a call for the score, `records` is None. Then `scored` names a dataset that has
-    been drawn, by the index of its distribution and the index of its trial.
+    the dataset, and in the local model the report of a record takes the place of the mean. In a
+    call for the score, `records` is None. Then `scored` names a dataset that has been drawn, by the
+    index of its distribution and the index of its trial.
     """
 
     rows: Floats
@@ -137,19 +136,9 @@ def score(task: ScoreTask) -> ScoreResult:
     calls = [_Call(values, at, None, at) for at in np.ndindex(values.shape[:2])]
     audits = list(_draw_audits(task, samples, rng)) if task.runs else []
     calls += [call for audit in audits for call in audit.calls()]
-    failures, seconds = dict[str, None](), 0.0
-    for index in rng.permutation(len(calls)):
-        call = calls[index]
-        records = call.records
-        if records is None:
-            member, trial = call.scored
-            records = samples[member].records(trial, rng)
-        try:
-            value, call_seconds = task.estimator.released(records[None], problem.budget, rng)
-            call.rows[call.at] = value[0]
-            seconds += call_seconds
-        except ConfigError as error:
-            failures[f"{problem.id}: {error}"] = None
+    failures, seconds = _run_calls(
+        task, [calls[i] for i in rng.permutation(len(calls))], samples, rng
+    )
     targets = [law.target for law in problem.members.values()]
     return ScoreResult(
         _target_distances(values, targets),
@@ -158,6 +147,35 @@ def score(task: ScoreTask) -> ScoreResult:
         seconds / len(calls),
         drawing_seconds,
     )
+
+
+def _run_calls(
+    task: ScoreTask, calls: list[_Call], samples: list[Sample], rng: np.random.Generator
+) -> tuple[dict[str, None], float]:
+    """Make all calls in their order; return reasons of failures, and processor seconds."""
+    problem, failures, seconds = task.problem, dict[str, None](), 0.0
+    size, options = 1, dict[str, int]()
+    if problem.local:
+        size, options = max(1, MAX_CALL_NUMBERS // problem.n), {"place": _place(task)}
+    for batch in (calls[i : i + size] for i in range(0, len(calls), size)):
+        records = [
+            samples[call.scored[0]].records(call.scored[1], rng)
+            if call.records is None
+            else call.records
+            for call in batch
+        ]
+        try:
+            released, call_seconds = task.estimator.released(
+                np.stack(records), problem.budget, rng, **options
+            )
+        except ConfigError as error:
+            failures[f"{problem.id}: {error}"] = None
+            continue
+        seconds += call_seconds
+        for call, value in zip(batch, released, strict=True):
+            mean, report = value if problem.local else (value, value)
+            call.rows[call.at] = mean if call.records is None else report
+    return failures, seconds
 
 
 def _target_distances(values: Floats, targets: list[Any]) -> Floats:
@@ -212,82 +230,24 @@ class _Audit:
             )
 
 
+def _place(task: ScoreTask) -> int:
+    """Return the index of the record whose report is audited in the local model."""
+    return int(stream("place", task.problem.seed, task.problem.id).integers(task.problem.n))
+
+
 def _draw_audits(
     task: ScoreTask, samples: list[Sample], rng: np.random.Generator
 ) -> Iterator[_Audit]:
-    """Yield two audits of a randomly chosen scored dataset.
-
-    The first audit replaces or removes a group of typical records. The second replaces a record by
-    an extreme record, or adds an extreme record.
-    """
+    """Yield an audit for each pair that is made of two randomly chosen scored datasets."""
     sample, budget = samples[rng.integers(len(samples))], task.problem.budget
-    trial, other_trial = rng.choice(sample.trials, 2, replace=False)
-    records, others = sample.records(trial, rng), sample.records(other_trial, rng)
-    group_size = min(_group_size(budget), len(records) - 1)
-    for name, data, changed in (
-        (
-            f"{group_size} typical",
-            _typical_pair(records, others, group_size, budget.neighbours, rng),
-            group_size,
-        ),
-        ("1 extreme", _extreme_pair(records, budget.neighbours, rng), 1),
-    ):
-        split = Split.draw(task.runs, rng)
-        left, right = (np.full((runs, sample.d), np.nan) for runs in split.counts)
-        yield _Audit(name, data, group_budget(budget, changed), split, left, right)
-
-
-def _group_size(budget: Budget) -> int:
-    """Return the number of typical records that an audit changes together, at least 1.
-
-    Group privacy gives a privacy parameter for datasets that differ in a group of records. The
-    size is the largest for which this parameter is at most `GROUP_PARAMETER[budget.notion]`.
-    """
-    share = GROUP_PARAMETER[budget.notion] / budget.amounts[0]
-    return max(1, int((np.sqrt(share) if budget.notion == "zcdp" else share) + 1e-9))
-
-
-def _typical_pair(
-    records: Floats, others: Floats, group_size: int, relation: Relation, rng: np.random.Generator
-) -> tuple[Floats, Floats]:
-    """Return a dataset, and this dataset with `group_size` typical records replaced or removed.
-
-    The chosen records are the lowest records along a random direction. Under replacement the
-    highest records of another dataset take their places. If the new records equal the replaced
-    records (nearly constant data), the new records are shifted by 1.
-    """
-    direction = rng.standard_normal(records.shape[1:])
-    axes = np.ndim(direction)
-    places = np.argsort(np.tensordot(records, direction, axes), kind="stable")[:group_size]
-    if relation == "add_remove":
-        return records, np.delete(records, places, axis=0)
-    replacements = np.argsort(np.tensordot(others, direction, axes), kind="stable")[-group_size:]
-    neighbour = records.copy()
-    neighbour[places] = others[replacements]
-    if np.array_equal(neighbour, records):
-        neighbour[places] += 1.0
-    return records, neighbour
-
-
-def _extreme_pair(
-    records: Floats, relation: Relation, rng: np.random.Generator
-) -> tuple[Floats, Floats]:
-    """Return two neighbouring datasets that differ in a record far beyond all others.
-
-    Under replacement the extreme record replaces a record on the opposite side of the mean. Under
-    add/remove only the left dataset has the extreme record, as an additional record.
-    """
-    direction, place = rng.standard_normal(records.shape[1:]), int(rng.integers(len(records)))
-    if np.sum(direction * (records[place] - records.mean(axis=0))) > 0:
-        direction = -direction
-    extreme = (
-        EXTREME_RATIO
-        * max(1.0, float(np.abs(records).max()))
-        * direction
-        / np.linalg.norm(direction)
+    records, others = (
+        sample.records(trial, rng) for trial in rng.choice(sample.trials, 2, replace=False)
     )
-    if relation == "add_remove":
-        return np.insert(records, place, extreme, axis=0), records
-    neighbour = records.copy()
-    neighbour[place] = extreme
-    return records, neighbour
+    pairs = draw_pairs(records, others, budget, rng)
+    if task.problem.local:
+        pairs = draw_local_pairs(records, _place(task))
+    for name, *data, changed in pairs:
+        most = MAX_RUNS.get(name.partition(" ")[2], MAX_OTHER_RUNS)
+        split = Split.draw(min(task.runs, most), rng)
+        left, right = (np.full((runs, sample.d), np.nan) for runs in split.counts)
+        yield _Audit(name, (data[0], data[1]), group_budget(budget, changed), split, left, right)

@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.special import bdtrc
 
-from dpbench.estimators.catalogue import first_names
 from dpbench.output.files import atomic
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.suite.entries import Card
@@ -169,16 +167,8 @@ class Scores:
                 metadata = json.loads((file.schema_arrow.metadata or {})[b"dpbench-suite"])
                 rows = file.read().to_pandas()
             file_format, card_fields = metadata.pop("format"), metadata.pop("cards")
-            if file_format == 1:  # files of dpbench-mean-v1 lack the column chance
-                rows["chance"], file_format = np.nan, FORMAT
-            rows = rows.rename(columns={"bound_by": "bound_name"})[COLUMNS]  # of version 0.1
-            renamed = _renamed_entries(card_fields)
-            rows["entry"] = rows["entry"].replace(renamed)
-            card_fields = {renamed.get(name, name): card for name, card in card_fields.items()}
-            cards = {
-                name: from_mapping(Card, {**card, "name": name}, where)
-                for name, card in card_fields.items()
-            }
+            rows = rows[COLUMNS]
+            cards = {name: from_mapping(Card, card, where) for name, card in card_fields.items()}
         except FileNotFoundError as error:
             raise ConfigError(f"{where}: no such file; suite run makes one") from error
         except (OSError, pa.ArrowException, LookupError, ValueError, TypeError) as error:
@@ -193,12 +183,3 @@ class Scores:
             if digests.get(name) != row_digest:
                 raise ConfigError(f"{where}: {name}: another problem than that of {suite.name}")
         return cls(rows, cards, metadata)
-
-
-def _renamed_entries(cards: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the new names of renamed entries of the package, keyed by their stored names."""
-    return {
-        old: name
-        for name, old in first_names().items()
-        if old in cards and cards[old]["proof"].startswith("dpbench.")
-    }

@@ -1,15 +1,10 @@
 """Server side of an entry's process: each call of the entry runs in a forked child.
 
 `main` runs in a process that never loads the entry and forks a child for every call. The child
-loads the entry's file, reads the records of the call from a pipe, writes numbers to another pipe
-and ends. A call therefore keeps no state of earlier calls, and its changes to Python end with it.
-Scores, seeds and the locations of distributions are only in the client process
-(`dpbench.suite.process`).
-
-Before the file is loaded, the kernel forbids the child to write, to connect, to start processes and
-to read the memory of other processes (`dpbench.suite.confine`). Before the records are read, a
-Python audit hook forbids these actions, too, with a readable message. An entry can patch the hook,
-which is the only protection on systems other than Linux.
+loads the entry's file, releases from the records of the call, writes numbers to a pipe and ends.
+A mistake of an entry therefore harms no other call: neither a global variable, nor a changed
+library, nor too much time or memory. Nothing stops an entry that means harm, such as one that
+writes files.
 
 Calls come in random order, so that an entry cannot infer the purpose of a call by counting.
 """
@@ -17,12 +12,14 @@ Calls come in random order, so that an entry cannot infer the purpose of a call 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
 import os
 import pickle
 import resource
+import signal
 import socket
 import struct
 import sys
@@ -31,18 +28,16 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.errors import ConfigError, to_one_line
-from dpbench.estimators import Estimator
+from dpbench.estimators import Estimator, OneRecord
 from dpbench.package import PACKAGE
 from dpbench.privacy import Budget, Ledger
 from dpbench.runner.imports import list_imports
 from dpbench.samples import DenseSample
-from dpbench.suite.confine import WRITING, confine, end_with_parent
 from dpbench.suite.entries import Entry, load_entry
 from dpbench.suite.problems import PublicKnowledge
 from dpbench.testing import NOTIONS, check_estimator
@@ -54,14 +49,7 @@ STATUS = struct.Struct("!id")  # exit code of a child, and its processor seconds
 DONE, REFUSED = b"=", b"!"  # first byte of an answer: a result, or an error message
 # Limits of a child: seconds of processor time, and bytes of address space.
 SECONDS, MEMORY = 60, 6 << 30
-# Audit events of Python that reach outside the process, other than opening a file.
-OUTSIDE_EVENTS = (
-    "ctypes.", "mmap.", "os.chmod", "os.chown", "os.exec", "os.fork", "os.kill", "os.link",
-    "os.mkdir", "os.posix_spawn", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
-    "os.symlink", "os.system", "os.truncate", "os.utime", "shutil.", "signal.pthread_kill",
-    "socket.", "sqlite3.", "subprocess.", "syslog.", "tempfile.",
-)  # fmt: skip
-RECORDS, ANSWER, ASIDE = 3, 4, 100  # file descriptors of a child's pipes
+DEATH_SIGNAL = 1  # option of prctl, from linux/prctl.h
 
 
 def main(control: int) -> None:
@@ -71,11 +59,11 @@ def main(control: int) -> None:
     client. The function returns when the socket is closed.
     """
     sys.dont_write_bytecode = True
-    end_with_parent()
+    _end_with_parent()
     loaded_paths = set[Path]()
     with socket.socket(fileno=control) as calls:
-        while (received := socket.recv_fds(calls, HEADER.size, 2))[0]:
-            header, pipes, *_ = received
+        while (received := socket.recv_fds(calls, HEADER.size, 1))[0]:
+            header, (answer,), *_ = received
             request = _read_exactly(calls.fileno(), *HEADER.unpack(header))
             path, task, arguments = pickle.loads(request)  # noqa: S301 (sent by the client)
             if path not in loaded_paths:
@@ -83,12 +71,19 @@ def main(control: int) -> None:
                 _preload(path)
             child = os.fork()
             if not child:
-                _run_child(partial(TASKS[task], path, **arguments), *pipes)
-            for pipe in pipes:
-                os.close(pipe)
+                calls.close()
+                _run_child(partial(TASKS[task], path, **arguments), answer)
+            os.close(answer)
             _, status, used = os.wait4(child, 0)
             code = os.waitstatus_to_exitcode(status)
             calls.sendall(STATUS.pack(code, used.ru_utime + used.ru_stime))
+
+
+def _end_with_parent() -> None:
+    """Make Linux kill this process when its parent process ends."""
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError, OSError):  # another C library
+            ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _preload(path: Path) -> None:
@@ -130,60 +125,29 @@ def _read_exactly(source: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _run_child(task: Callable[[], bytes], records: int, answer: int) -> None:
+def _run_child(task: Callable[[], bytes], answer: int) -> None:
     """Run a task in this forked child process, write the answer to a pipe, and end the process."""
     try:
-        end_with_parent()
-        for pipe, descriptor in ((records, ASIDE), (answer, ASIDE + 1)):
-            os.dup2(pipe, descriptor)  # to high numbers first, so that no pipe overwrites the other
-        os.dup2(ASIDE, RECORDS)
-        os.dup2(ASIDE + 1, ANSWER)
-        _close_others()
-        for limit, value in (
-            (resource.RLIMIT_FSIZE, 0),
-            (resource.RLIMIT_CPU, SECONDS),
-            (resource.RLIMIT_AS, MEMORY),
-        ):
+        _end_with_parent()
+        for limit, value in ((resource.RLIMIT_CPU, SECONDS), (resource.RLIMIT_AS, MEMORY)):
             with contextlib.suppress(OSError, ValueError):  # a lower limit is already set
                 resource.setrlimit(limit, (value, value))
-        confine()
         with np.errstate(all="ignore"):
-            _write_answer(DONE + task())
+            _write_answer(answer, DONE + task())
     except ConfigError as error:
-        _write_answer(REFUSED + str(error).encode())
+        _write_answer(answer, REFUSED + str(error).encode())
     except Exception as error:  # noqa: BLE001, the entry may raise anything
-        _write_answer(REFUSED + to_one_line(f"{type(error).__name__}: {error}").encode())
+        text = to_one_line(f"{type(error).__name__}: {error}")
+        _write_answer(answer, REFUSED + text.encode())
     finally:
         os._exit(0)
 
 
-def _close_others() -> None:
-    """Close all files and connections of this process except the pipes of the call."""
-    os.closerange(ANSWER + 1, 1 << 16)
-
-
-def _write_answer(answer: bytes) -> None:
+def _write_answer(answer: int, content: bytes) -> None:
     with contextlib.suppress(OSError):  # the reader has gone
-        view = memoryview(answer)
+        view = memoryview(content)
         while view:
-            view = view[os.write(ANSWER, view) :]
-
-
-def _shield_call() -> None:
-    """Forbid this process to write and connect, and close files that the entry opened.
-
-    A Python audit hook forbids the actions. Reading files stays allowed, because modules may be
-    imported late.
-    """
-    sys.addaudithook(_refuse)
-    _close_others()
-
-
-def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
-    """Raise PermissionError if an audit event is writing, connecting or starting a process."""
-    writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING
-    if writes or event.startswith(OUTSIDE_EVENTS):
-        raise PermissionError(f"{event}: an entry gets numbers and returns numbers")
+            view = view[os.write(answer, view) :]
 
 
 def _choose_estimator(entry: Entry, public: PublicKnowledge, problem: str) -> Estimator:
@@ -224,15 +188,13 @@ def _describe(path: Path, problems: dict[str, tuple[PublicKnowledge, PublicKnowl
     return json.dumps({"card": card, "answers": answers}).encode()
 
 
-def _check(path: Path, public: PublicKnowledge, problem: str, shape: tuple[int, ...]) -> bytes:
+def _check(path: Path, public: PublicKnowledge, problem: str, records: Floats) -> bytes:
     """Check the entry's estimator on a dataset, and return a rule that it breaks, as text.
 
     The rules are tested by `dpbench.testing.check_estimator`. The text is empty if none is broken.
     """
-    estimator = _choose_estimator(load_entry(path), public, problem)
-    _shield_call()
     try:
-        check_estimator(estimator, records=_read_records(shape))
+        check_estimator(_choose_estimator(load_entry(path), public, problem), records=records)
     except AssertionError as error:
         return str(error).encode()
     return b""
@@ -254,26 +216,26 @@ def _release(
     path: Path,
     public: PublicKnowledge,
     problem: str,
-    shape: tuple[int, ...],
+    records: Floats,
     budget: Budget,
     seed: int,
     noise_factor: float,
+    place: int | None,
 ) -> bytes:
     """Return releases of the entry's estimator, as bytes of float64 numbers.
 
-    The datasets are read from the pipe of the call. Their shape is (trials, n) or (trials, n, d).
+    The datasets `records` have the shape (trials, n) or (trials, n, d). If `place` is given, the
+    estimator is local, and each release is followed by the report of the record at this index.
     """
     estimator = _choose_estimator(load_entry(path), public, problem)
-    ledger = Ledger(budget, np.random.default_rng(seed), noise_factor=noise_factor)
-    _shield_call()
-    value = estimator.run(DenseSample(_read_records(shape)), ledger).value
+    rng = np.random.default_rng(seed)
+    if place is None:
+        ledger = Ledger(budget, rng, noise_factor=noise_factor)
+        value = estimator.run(DenseSample(records), ledger).value
+    else:
+        assert isinstance(estimator, OneRecord)
+        value = np.stack(estimator.transcript(records, budget, rng, place), axis=1)
     return np.ascontiguousarray(value, dtype=np.float64).tobytes()
-
-
-def _read_records(shape: tuple[int, ...]) -> Floats:
-    """Read the records of this call from its pipe, and return them as an array."""
-    size = 8 * int(np.prod(shape))
-    return np.frombuffer(_read_exactly(RECORDS, size), dtype=np.float64).reshape(shape)
 
 
 TASKS: dict[str, Callable[..., bytes]] = {

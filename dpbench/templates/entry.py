@@ -27,10 +27,11 @@ class WideClip(OneDataset):
         return x.clip(self.low, self.high).mean() + noise
 
 
+# A mean in the local model derives from dpbench.OneRecord: docs/howto/benchmark.md shows one.
 # Told: what is public about one problem, before any record is seen: n (None if it is private), d,
 # budget, local, radius (bound on the norm of the mean, or None), and records: "binary",
 # "gaussian" with standard deviation scale, "moments" with moments of order k at most 1, or, in
-# dpbench-real-v1, "variance" with standard deviation at most scale.
+# dpbench-real-v2, "variance" with standard deviation at most scale.
 # Returned: an estimator for this problem, or None for no answer.
 def entry(public):
     if public.local or public.d > 1 or public.records == "moments":

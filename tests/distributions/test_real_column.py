@@ -120,6 +120,28 @@ def test_the_name_of_a_stream_holds_the_values() -> None:
     assert RealColumn(column="wind_speed").content in text
 
 
+@pytest.mark.parametrize("theta", [-2.0, -1.0, 1.5])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tilt_weighs_values_by_their_rank(name: str, theta: float) -> None:
+    """The mean by a list of all rows; the variance grows by e^(|theta|/2) at most, see there."""
+    x, _ = rows(name)
+    rank = (np.searchsorted(x, x, "left") + np.searchsorted(x, x, "right")) / (2 * x.size)
+    weight = np.exp(theta * rank) / np.exp(theta * rank).sum()
+    still, law = (RealColumn(column=name, tilt=tilt) for tilt in (0.0, theta))
+    assert law.mean == pytest.approx((weight * x).sum(), rel=1e-9)
+    assert law.variance == pytest.approx((weight * (x - law.mean) ** 2).sum(), rel=1e-9)
+    assert law.variance <= np.exp(abs(theta) / 2) * still.variance
+    assert np.sign(law.mean - still.mean) == np.sign(theta)
+
+
+@pytest.mark.parametrize(("name", "n"), [("wind_speed", 200), ("earnings", 200)])
+def test_records_of_a_tilted_column(name: str, n: int) -> None:
+    """5 standard errors, as counts and as a list: a false alarm has probability 6e-7."""
+    law = RealColumn(column=name, tilt=1.5, scale=-2.0, location=1.0)
+    means = law.sample(rng(), 500, n).mean()
+    assert abs(means.mean() - law.mean) < 5 * np.sqrt(law.variance / (500 * n))
+
+
 def test_memory_of_a_trial() -> None:
     wind, spending = RealColumn(column="wind_speed"), RealColumn(column="medical_spending")
     assert (wind.counted, wind.held(10**9)) == (True, 1.0)
@@ -138,6 +160,10 @@ def test_memory_of_a_trial() -> None:
         ),
         ({"column": "pay", "path": "a.csv"}, "x.path: 'a.csv': no such key; take kind: empirical"),
         ({"column": "pay"}, "x.column: 'pay': no such column; choose from arrival_delay"),
+        (
+            {"column": "wind_speed", "tilt": 1, "fixed": True},
+            "x: a fixed dataset has no tilt; give fixed: false, or no tilt",
+        ),
         ({"column": "wind_speed", "scale": 0}, "x.scale: 0: a factor of 0 makes all records equal"),
     ],
 )

@@ -77,7 +77,7 @@ def test_the_leaderboard_has_the_class_of_real_data(pages: Path) -> None:
     ranked, others = of_class(pages, "bounded-variance")
     assert "shrinking_intervals" in ranked
     assert "coinpress_mean" in others  # under zCDP alone
-    text = (pages / "problems" / "strike-cost-n1000-pure1.rst").read_text("utf-8")
+    text = (pages / "problems" / "medical-spending-n1000-pure1.rst").read_text("utf-8")
     assert "Smallest 0.9 quantile of the error in the archive: **" in text
     index = (pages / "problems" / "index.rst").read_text("utf-8")
-    assert "pareto-n10000-zcdp0.005" in index
+    assert "wind-speed-n10000-zcdp0.005" in index

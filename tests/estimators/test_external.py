@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from dpbench import Estimator, OneDataset, PureDP
+from dpbench import Estimator, OneDataset, OneRecord, PureDP
 from dpbench.privacy import Budget, Ledger, OverdraftError
 from dpbench.samples import CountedSample, DenseSample, Sample, SparseSample
 from tests.estimators.outsiders import _Scalars, once
@@ -87,3 +87,34 @@ def test_what_outside_code_may_not(
 ) -> None:
     with pytest.raises(error, match=text):
         once(code, data, budget)
+
+
+class _Watched(OneRecord):
+    """Keep all that `report` gets, and ask in two rounds."""
+
+    def rounds(self, n: int, budget: Budget) -> list[int]:
+        return [1, n - 1]
+
+    def report(self, x: Floats, found: Sequence[Floats], budget: Budget, rng: Any) -> Floats:
+        SEEN.append((x, len(found)))
+        return x + (100 * found[0] if found else 0)
+
+    def combine(self, reports: Floats, found: Sequence[Floats], budget: Budget) -> Floats:
+        return np.asarray(reports.sum(axis=1))
+
+
+SEEN: list[tuple[Floats, int]] = []
+
+
+def test_a_report_sees_one_record_of_each_dataset() -> None:
+    """In their order, with what earlier rounds found, and no way to the other records."""
+    SEEN.clear()
+    records = np.array([[1.0, 2, 3], [4, 5, 6]])
+    value, watched = _Watched().transcript(records, PureDP(1.0), np.random.default_rng(0), 2)
+    assert [(x.tolist(), step) for x, step in SEEN] == [([1, 4], 0), ([2, 5], 1), ([3, 6], 1)]
+    assert all(x.base is None for x, _ in SEEN)
+    assert watched.tolist() == [103, 406]
+    assert value.tolist() == [205, 811]
+    ledger = Ledger(PureDP(1.0), np.random.default_rng(0))
+    assert _Watched().run(DenseSample(records[:, :1]), ledger).value.tolist() == [0, 0]
+    assert ledger.spent == (1.0,)

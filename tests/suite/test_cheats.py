@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import docs
+from dpbench.arrays import Floats
 from dpbench.cli import run
 from dpbench.commands import suite as command
+from dpbench.estimators import Estimator
+from dpbench.privacy import Budget
 from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
-from dpbench.suite import checks, measure
+from dpbench.suite import checks, measure, places
 from dpbench.suite.measure import SCORING_ROOMS, AuditResult, score_entry
 from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry
+from dpbench.suite.scoring import ScoreTask, score
 from dpbench.suite.table import Scores
 from tests.conftest import entry_text
-from tests.suite.entry import HAS_SECCOMP
+from tests.suite.cheats import CENTRAL, CHEATS, write_cheat
 from tests.support import rng
 
-CHEATS = Path(__file__).parent / "cheats"
 BINARY, GAUSSIAN, NOISY = "binary-n300-pure0.1", "gauss-n300-pure0.1", "binary-n3000-pure0.01"
 REAL = "body-weight-n1000-pure1"
 SEED = 20261123
@@ -78,30 +82,119 @@ def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "RUNS", 200)
 
 
-@pytest.mark.usefixtures("few_calls")
+class Here:
+    """The estimator of an entry's file in this process, where calls are fast."""
+
+    text = "here"
+
+    def __init__(self, path: Path, one: Problem) -> None:
+        code: dict[str, Any] = {"__name__": path.stem}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Estimator, "_registry", dict(Estimator._registry))
+            exec(compile(path.read_text(), path, "exec", dont_inherit=True), code)
+        self.one = code["entry"](one.public_knowledge(open_division=False)).one
+
+    def released(self, x: Floats, budget: Budget, rng: np.random.Generator) -> tuple[Floats, float]:
+        return np.array([self.one(records, budget, rng) for records in x]), 0.0
+
+
 @pytest.mark.parametrize(
-    ("name", "where"),
+    ("name", "where", "pairs"),
     [
-        ("quiet_on_ordinary_data", BINARY),
-        ("rounds_its_median", GAUSSIAN),
-        ("remembers_places", GAUSSIAN),
-        ("subtracts_its_noise", GAUSSIAN),
-        ("hashes_the_data", GAUSSIAN),
+        ("quiet_on_ordinary_data", BINARY, {"typical"}),
+        ("quiet_on_ordinary_data", REAL, {"typical"}),
+        ("rounds_its_median", GAUSSIAN, {"typical"}),
+        ("remembers_places", GAUSSIAN, {"typical"}),
+        ("subtracts_its_noise", GAUSSIAN, {"typical"}),
+        ("hashes_the_data", GAUSSIAN, {"typical"}),
+        ("median_with_typical_noise", "gauss-anywhere-n3000-approx0.1", {"clusters", "one-sided"}),
+        ("clips_at_its_quantile", "gauss16-anywhere-n8000-approx1", {"one-sided"}),
+        ("uses_a_private_n", "private-n-n1000-zcdp0.0005", {"equal"}),
     ],
 )
-def test_the_audit_of_scored_data_refutes(name: str, where: str) -> None:
-    """Each passes the checks and the audit on other data: by 16 releases of the same dataset."""
-    _, audits = run_on(CHEATS / f"{name}.py", problem(where, seed=SEED))
-    assert [one.pair for one in audits] == ["10 typical", "1 extreme"]
-    assert "refuted" in {one.bound.verdict for one in audits}
+def test_the_audit_among_scored_calls_refutes(
+    name: str, where: str, pairs: set[str], tmp_path: Path
+) -> None:
+    """By one of the pairs at the problem's own n."""
+    one = problem(where, seed=SEED)
+    asked: Any = Here(write_cheat(tmp_path, name), one)
+    audits = score(ScoreTask(asked, one, 4, measure.RUNS[False], measure.ERROR / 65)).audits
+    refuted = {pair.partition(" ")[2] for pair, bound in audits if bound.verdict == "refuted"}
+    assert pairs <= refuted, audits
+
+
+@pytest.mark.parametrize("name", ["doctor-visits", "medical-spending"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_memorised_column_gains_nothing(
+    name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry has no noise, and errs by more than the archive's best; without a tilt, by nothing.
+
+    The name of the column is told in no division.
+    """
+    path = write_cheat(tmp_path, "remembers_columns")
+    for problem in read_suite(REAL_SUITE).select(f"{name}-*").problems:
+        one = replace(problem, seed=seed, trials=(40, 40))
+        asked: Any = Here(path, one)
+        errors = score(ScoreTask(asked, one, 40, 0, 1e-5)).errors
+        assert np.quantile(errors, 0.9, axis=1).max() > 1.5 * one.unit * one.bound.value
+        monkeypatch.setattr(places, "TILTS", (0.0, 0.0))
+        still = replace(problem, seed=seed, trials=(40, 40))
+        assert score(ScoreTask(asked, still, 40, 0, 1e-5)).errors.max() < 1e-3 * one.unit
+        monkeypatch.undo()
+        told = one.public_knowledge(open_division=True).law
+        assert told == {"kind": "real_column"}
+
+
+COIN = """
+CARD = {
+    "name": "coin", "paper": "Warner", "notions": ["pure"], "relations": ["replace"],
+    "assumptions": "binary", "proof": "randomised response", "division": "declared",
+}
+
+
+def entry(public):
+    return Coin() if public.local and public.records == "binary" else None
+"""
+
+
+@pytest.mark.parametrize(("honest", "verdict"), [(True, "not refuted"), (False, "refuted")])
+def test_reports_of_the_local_model_are_audited(
+    honest: bool, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The five lines of the page, and central noise behind them. False alarms: below 1e-5.
+
+    A report is one of 100 of a record that is 0 or 1: e^1 is exceeded by none.
+    """
+    monkeypatch.setattr(measure, "RUNS", {True: 100})
+    page = (Path(docs.__file__).parent / "howto" / "benchmark.md").read_text("utf-8")
+    code = (
+        "@validated\nclass Coin" + page.partition("@validated\nclass Coin")[2].partition("```")[0]
+    )
+    head = "import numpy as np\nfrom dpbench import OneRecord, validated\n\n"
+    path = tmp_path / "local_entry.py"
+    path.write_text(head + code + COIN if honest else CENTRAL)
+    scores, audits = run_on(path, problem("local-binary-n3000-pure1", seed=SEED, trials=60))
+    assert {one.bound.verdict for one in audits} == {verdict}
+    assert scores.rows["score"][0] < (1.9 if honest else 1.44)
+
+
+def test_a_local_entry_handles_records_as_its_base_does(tmp_path: Path) -> None:
+    """One that overrides how reports are collected is not of the local model."""
+    text = CENTRAL.replace(
+        "    def report", "    def transcript(self, x, *_):\n        pass\n\n    def report"
+    )
+    (tmp_path / "local_entry.py").write_text(text)
+    with pytest.raises(ConfigError, match="not of the local model; derive it from OneRecord"):
+        read_entry(tmp_path / "local_entry.py", [problem("local-binary-n3000-pure1", seed=SEED)])
 
 
 @pytest.mark.usefixtures("few_calls")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("looks_at_frames", "audit: looks_at_frames-LooksAtFrames under pure: refuted"),
-        ("patches_the_package", "audit: patches_the_package-PatchesThePackage under pure: refuted"),
+        ("looks_at_frames", "audit: looks_at_frames-Cheat under pure: refuted"),
+        ("patches_the_package", "a promise is not kept: Cheat under pure"),
         ("quiet_on_ordinary_data", "no score is stored"),
     ],
 )
@@ -114,19 +207,10 @@ def test_the_command_refuses(
 ) -> None:
     one = problem(BINARY, seed=0)
     monkeypatch.setattr(command, "read_suite", lambda _: Suite(SUITE, (one,)))
-    shutil.copy(CHEATS / f"{name}.py", entry_folder)
+    write_cheat(entry_folder, name)
     assert run(["suite", "run", f"{name}.py", "quick=true", "n_jobs=1"]) == 1
     assert said in capsys.readouterr().out
     assert not (entry_folder / f"{name}.parquet").exists()
-
-
-@pytest.mark.skipif(not HAS_SECCOMP, reason="needs seccomp of x86-64")
-@pytest.mark.parametrize("name", ["counts_its_calls", "maps_its_own_file", "reads_the_pipe_early"])
-def test_a_file_that_leaves_traces_is_refused(name: str, tmp_path: Path) -> None:
-    """Each adds noise only to datasets that it has seen before, and no audit would refute it."""
-    shutil.copy(CHEATS / f"{name}.py", tmp_path)
-    with pytest.raises(ConfigError, match="cannot be imported: PermissionError"):
-        read_entry(tmp_path / f"{name}.py", [problem(BINARY, seed=SEED)])
 
 
 def batch_scores(path: Path, one: Problem) -> Scores:
@@ -145,9 +229,9 @@ def batch_scores(path: Path, one: Problem) -> Scores:
     return Scores(rows, {entry.card.name: entry.card}, {})
 
 
-def test_a_third_of_the_noise_is_below_the_bound() -> None:
+def test_a_third_of_the_noise_is_below_the_bound(tmp_path: Path) -> None:
     """Its release on ordinary data has some noise, which few releases do not refute."""
-    scores = batch_scores(CHEATS / "a_third_of_the_noise.py", problem(NOISY, seed=SEED))
+    scores = batch_scores(write_cheat(tmp_path, "a_third_of_the_noise"), problem(NOISY, seed=SEED))
     assert scores.is_below.all()
     assert scores.ranked.empty
     opened = {name: replace(card, division="open") for name, card in scores.cards.items()}
@@ -155,11 +239,8 @@ def test_a_third_of_the_noise_is_below_the_bound() -> None:
 
 
 def test_every_cheat_is_tried() -> None:
-    """Eleven of them, in the tests above."""
     text = Path(__file__).read_text("utf-8")
-    names = [path.stem for path in CHEATS.glob("*.py")]
-    assert len(names) == 11
-    assert [name for name in names if name not in text] == []
+    assert [name for name in CHEATS if name not in text] == []
 
 
 def honest(folder: Path, name: str) -> Path:
@@ -175,7 +256,7 @@ def honest(folder: Path, name: str) -> Path:
 def test_an_honest_entry_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "RUNS", {True: 10})
     scores, audits = run_on(honest(tmp_path, name), problem(HONEST_ENTRIES[name], seed=SEED))
-    assert len(audits) == 2
+    assert len(audits) == 5
     assert {one.bound.verdict for one in audits} == {"not refuted"}
     assert np.isfinite(scores.rows["score"]).all()
 
@@ -193,12 +274,3 @@ def test_honest_entries_pass_with_forty_seeds(
         _, audits = run_on(path, one)
         assert {one.bound.verdict for one in audits} == {"not refuted"}, seed
         assert not batch_scores(path, one).is_below.any(), seed
-
-
-@pytest.mark.usefixtures("few_calls")
-def test_real_columns_are_audited_too() -> None:
-    """Noise is missing on the scored data, which are 1000 records of a real column."""
-    scores, audits = run_on(CHEATS / "quiet_on_ordinary_data.py", problem(REAL, seed=SEED))
-    assert [one.pair for one in audits] == ["1 typical", "1 extreme"]
-    assert "refuted" in {one.bound.verdict for one in audits}
-    assert not scores.is_below.any()

@@ -9,7 +9,7 @@ from dpbench.distributions import (
     Bernoulli,
     Distribution,
     Gaussian,
-    LogNormal,
+    RealColumn,
     Rescaled,
     TwoPoint,
 )
@@ -17,6 +17,7 @@ from dpbench.suite.places import (
     DISTANCE_RANGE,
     LARGE_DISTANCES,
     SMALL_DISTANCES,
+    TILTS,
     UNKNOWN_RADIUS,
     place_family,
 )
@@ -116,18 +117,22 @@ def test_vectors_change_places_and_signs() -> None:
 
 
 @pytest.mark.parametrize("unit", [1.0, 0.25])
-def test_skewed_numbers_are_shifted_mirrored_and_rescaled(unit: float) -> None:
-    still = LogNormal(sigma=1.0)
-    skews = set()
-    for seed in range(6):
-        laws = place_family(build_family({"kind": "log_normal"}, "x"), 10.0, seed, unit).members(
+def test_real_columns_are_tilted_shifted_mirrored_and_rescaled(unit: float) -> None:
+    """Upwards at one place and downwards at the other, which may be on either side."""
+    column = {"kind": "real_column", "column": "wind_speed", "scale": 0.05}
+    seen = set()
+    for seed in range(12):
+        laws = place_family(build_family(column, "x"), 10.0, seed, unit).members(
             "x", 100, PROBLEMS[0].budget
         )
         means = [float(law.mean) for law in laws.values()]
         assert np.sign(means[0]) == -np.sign(means[1])
         for law in laws.values():
             assert 2.5 * unit <= abs(float(law.mean)) <= 9 * unit
-            assert law.moment(3) == pytest.approx(unit**3 * still.moment(3))
             assert isinstance(law, Rescaled)
-            skews.add(np.sign(law.factor))
-    assert skews == {-1.0, 1.0}
+            assert TILTS[0] <= abs(law.of.tilt) <= TILTS[1]
+            still = RealColumn(column="wind_speed", scale=0.05, tilt=law.of.tilt)
+            assert law.moment(3) == pytest.approx(unit**3 * still.moment(3))
+            seen.add((np.sign(law.factor), np.sign(law.of.tilt), np.sign(law.mean)))
+        assert len({np.sign(law.of.tilt) for law in laws.values()}) == 2  # type: ignore[attr-defined]
+    assert len(seen) == 8

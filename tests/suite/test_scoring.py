@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
+from dpbench.privacy import Budget
 from dpbench.registry import ConfigError
-from dpbench.suite import scoring
 from dpbench.suite.problems import Problem, read_suite
-from dpbench.suite.scoring import EXTREME_RATIO, ScoreTask, score
-from tests.support import rng
+from dpbench.suite.scoring import ScoreTask, score
 
 Floats = NDArray[np.float64]
 
@@ -68,46 +66,18 @@ def test_a_call_that_fails_is_an_error_without_end_and_a_line() -> None:
     "name", ["gauss-n100-pure1", "private-n-n300-pure0.1", "moments2-n300-pure1"]
 )
 def test_neighbours_of_a_scored_dataset_are_released_among_the_scored(name: str) -> None:
-    """One scored dataset again and again, two neighbours of it, in no order."""
+    """The datasets of all pairs again and again, in no order."""
     fake = Fake()
     asked = task(name, fake, runs=20)
     score(asked)
     kinds: dict[bytes, list[int]] = {}
     for at, x in enumerate(fake.calls):
         kinds.setdefault(np.sort(x, axis=0).tobytes(), []).append(at)
-    often = {key: places for key, places in kinds.items() if len(places) >= 10}
-    assert len(often) == 3
-    for places in often.values():  # P(all 10 or more in one half) is below 2^-9 each, seed fixed
+    often = {key: places for key, places in kinds.items() if len(places) >= 8}
+    pairs = 5
+    assert 2 * pairs - 1 <= len(often) <= 2 * pairs  # the scored dataset may be in two pairs
+    for places in often.values():  # P(all 8 or more in one half) is below 2^-7 each, seed fixed
         assert min(places) < len(fake.calls) / 2 < max(places)
-    data = [np.frombuffer(key) for key in often]
-    largest = max(float(np.abs(x).max()) for x in data)
-    assert largest >= EXTREME_RATIO
-    group = 10 if asked.problem.budget.amounts[0] == 0.1 else 1
-    assert {len(x) - asked.problem.n for x in data} <= {-group, 0, 1}
-    if asked.problem.budget.neighbours == "replace":
-        scored = max(often, key=lambda key: len(often[key]))
-        for key in often:
-            a, b = (np.frombuffer(one) for one in (scored, key))
-            assert len(set(a) ^ set(b)) <= 2  # all records but one are the same
-
-
-def test_a_group_is_as_large_as_its_promise_allows() -> None:
-    """The lowest records become high ones: the loss of the group is 1, or rho 0.5, at most."""
-    for budget, many in (
-        (PureDP(1.0), 1), (PureDP(0.1), 10), (PureDP(0.03), 33), (PureDP(3.0), 1),
-        (GDP(0.1), 10), (ZCDP(0.005), 10), (ZCDP(0.5), 1), (ApproxDP(0.03, 1e-6), 33),
-    ):  # fmt: skip
-        assert scoring._group_size(budget) == many
-    x = np.arange(20.0)
-    left, right = scoring._typical_pair(x, x + 0.5, 3, "replace", rng())
-    assert np.array_equal(left, x)
-    moved = np.flatnonzero(left != right)
-    assert sorted(moved) in ([0, 1, 2], [17, 18, 19])
-    assert abs(right[moved].mean() - left[moved].mean()) > 16
-    flat = np.zeros((20, 2))
-    left, right = scoring._typical_pair(flat, flat, 3, "replace", rng())
-    assert (left != right).any(axis=1).sum() == 3
-    assert len(scoring._typical_pair(flat, flat, 3, "add_remove", rng())[1]) == 17
 
 
 def test_a_rounded_mean_is_refuted_by_a_group() -> None:
@@ -119,15 +89,15 @@ def test_a_rounded_mean_is_refuted_by_a_group() -> None:
 
     asked = task("gauss-n300-pure0.1", Rounds(), runs=100)
     verdicts = {name: bound.verdict for name, bound in score(asked).audits}
-    assert verdicts == {"10 typical": "refuted", "1 extreme": "not refuted"}
+    assert verdicts["10 typical"] == "refuted"
+    assert verdicts["1 extreme"] == "not refuted"
 
 
 def test_no_noise_is_refuted_and_enough_is_not() -> None:
     """At the scale of range/(n epsilon); the probability of a false alarm is 1e-5."""
     for scale, verdict in ((0.0, "refuted"), (1 / (300 * 0.1), "not refuted")):
         found = score(task("binary-n300-pure0.1", Clips(scale), runs=100))
-        verdicts = {name: bound.verdict for name, bound in found.audits}
-        assert verdicts == {"10 typical": verdict, "1 extreme": verdict}
+        assert [bound.verdict for _, bound in found.audits[:4]] == [verdict] * 4
 
 
 class Clips(Fake):

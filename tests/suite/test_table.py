@@ -12,7 +12,7 @@ import pytest
 
 from dpbench.suite.entries import catalogue_entries
 from dpbench.suite.problems import read_suite
-from dpbench.suite.table import COLUMNS, Scores, archive_path
+from dpbench.suite.table import COLUMNS, Scores
 
 
 def test_scores_of_another_problem_are_refused(entry_folder: Path) -> None:
@@ -48,13 +48,3 @@ def test_many_rows_that_are_hardly_below_are_so_together(low: int, others: int) 
     chance = sum(math.comb(total, c) * 0.05**c * 0.95 ** (total - c) for c in range(low, total + 1))
     assert found.joint_chance["one"] == pytest.approx(chance)
     assert found.is_below.all() == found.is_below.any() == (chance < 1e-6)
-
-
-def test_scores_of_the_first_suite_have_no_chances() -> None:
-    """They are read as they were stored, and none is below the bound."""
-    suite = read_suite("dpbench-mean-v1")
-    found = Scores.read(archive_path(suite.name), suite)
-    assert found.rows["chance"].isna().all()
-    assert not found.is_below.any()
-    with pytest.raises(ValueError, match=r"scores of dpbench-mean-v1, .* give suite=dpbench-mean"):
-        Scores.read(archive_path(suite.name), read_suite())

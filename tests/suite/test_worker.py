@@ -24,14 +24,7 @@ def test_a_call_remembers_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("open('seen', 'w')", "PermissionError: open: an entry gets numbers"),
-        ("open('seen', 'ab')", "PermissionError: open: an entry gets numbers"),
-        ("import os\nos.mkdir('seen')", "PermissionError: os.mkdir"),
-        ("import socket\nsocket.socket()", "PermissionError: socket.__new__"),
-        ("import subprocess\nsubprocess.run(['true'])", "PermissionError: "),
-        ("import os\nos.fork()", "PermissionError: os.fork"),
         ("import os\nos._exit(3)", "mine.py: a call ended early, with exit code 3"),
-        ("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)", "PermissionError: os.kill"),
         ("return 'no number'", "ValueError: could not convert string to float"),
         ("return x[:3]", "ValueError: "),
         ("held = bytearray(1 << 34)", "MemoryError"),

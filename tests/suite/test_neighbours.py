@@ -1,0 +1,63 @@
+"""Pairs of datasets that differ in a record or in a group."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpbench.privacy import GDP, ZCDP, ApproxDP, PureDP
+from dpbench.privacy.budgets import Relation
+from dpbench.suite.neighbours import draw_local_pairs, draw_pairs, group_size
+from tests.support import rng
+
+
+def test_a_group_is_as_large_as_its_promise_allows() -> None:
+    """The loss of the group is 1 at most."""
+    for budget, many in (
+        (PureDP(1.0), 1), (PureDP(0.1), 10), (PureDP(0.03), 33), (PureDP(3.0), 1),
+        (GDP(0.1), 10), (ZCDP(0.005), 14), (ZCDP(0.5), 1), (ApproxDP(0.03, 1e-6), 33),
+    ):  # fmt: skip
+        assert group_size(budget) == many
+
+
+@pytest.mark.parametrize("relation", ["replace", "add_remove"])
+@pytest.mark.parametrize("shape", [(30,), (31,), (30, 3)])
+@pytest.mark.parametrize("flat", [False, True])
+def test_pairs_of_neighbours(relation: Relation, shape: tuple[int, ...], flat: bool) -> None:
+    """All have the problem's n, and differ in as many records as they say."""
+    x, y = (np.zeros(shape) if flat else rng(seed).normal(5, 1, shape) for seed in (1, 2))
+    budget = PureDP(0.2, neighbours=relation)
+    found = {pair.name: pair for pair in draw_pairs(x, y, budget, rng())}
+    assert list(found) == ["5 typical", "1 extreme", "5 equal", "1 clusters", "5 one-sided"]
+    n = len(x)
+    for name, pair in found.items():
+        assert len(pair.left) == n + (name == "1 extreme" and relation == "add_remove")
+        if relation == "replace":
+            assert (pair.left != pair.right).reshape(n, -1).any(axis=1).sum() == pair.changed, name
+        else:
+            assert len(pair.left) - len(pair.right) == pair.changed, name
+    clusters = found["1 clusters"]
+    jump = np.linalg.norm(np.median(clusters.left, axis=0) - np.median(clusters.right, axis=0))
+    spread = np.linalg.norm(np.ptp(clusters.left, axis=0))
+    assert jump >= 0.49 * spread
+    assert len(np.unique(found["5 equal"].right, axis=0)) == 1
+
+
+@pytest.mark.parametrize("q", [0.5, 0.9, 0.99, 0.999, 1.0])
+def test_one_sided_data_move_every_quantile(q: float) -> None:
+    """A mean that is clipped at it moves by at least 20 times clip/n, for one changed record."""
+    x = rng().normal(size=2000)
+    pair = list(draw_pairs(x, x[::-1] + 1, PureDP(1.0), rng()))[-1]
+    below = np.sort(np.abs(pair.left))
+    clip = below[int(np.ceil(q * len(below))) - 1]
+    moved = [np.minimum(np.abs(side), np.sort(np.abs(side))[int(np.ceil(q * 2000)) - 1]).mean()
+             for side in pair[1:3]]  # fmt: skip
+    assert abs(moved[1] - moved[0]) > 20 * clip / 2000
+
+
+def test_local_pairs_differ_at_one_index() -> None:
+    x = rng().normal(size=9)
+    for pair in draw_local_pairs(x, 4):
+        assert np.flatnonzero(pair.left != pair.right).tolist() == [4]
+        assert pair.left[4] == x.min()
+        assert (pair.right[4] == x.max()) == (pair.name == "1 equal")
