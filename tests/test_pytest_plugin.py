@@ -102,43 +102,39 @@ def test_a_loss_of_five_per_cent_is_a_red_test(repository: pytest.Pytester) -> N
     accepted.stdout.fnmatch_lines(["2 rows have drifted since their first baseline:"])
 
 
-@pytest.mark.parametrize(
-    ("folder", "words", "files"),
-    [
-        (".", ["tests"], {"tests/pytest.ini": "[pytest]"}),  # a root below the project
-        (".", [], {"../pytest.ini": "[pytest]"}),  # and above it
-        (".", ["tests/accuracy"], {"../tox.ini": "[pytest]"}),
-        ("tests", [], {"setup.cfg": "[tool:pytest]"}),
-        (".", ["--rootdir", "tests"], {}),
-        (".", ["-c", "other.ini", "tests"], {"other.ini": "[pytest]"}),
-        ("..", ["PROJECT"], {}),
-        ("..", [], {"../pytest.ini": "[pytest]"}),  # of several projects
-        ("tests/accuracy", [], {}),
-    ],
-)
+# A working folder, words and files: the root of pytest is elsewhere than the settings.
+PLACES: list[tuple[str, list[str], dict[str, str]]] = [
+    (".", ["tests"], {"tests/pytest.ini": "[pytest]"}),  # a root below the project
+    (".", [], {"../pytest.ini": "[pytest]"}),  # and above it
+    (".", ["tests/accuracy"], {"../tox.ini": "[pytest]"}),
+    ("tests", [], {"setup.cfg": "[tool:pytest]"}),
+    (".", ["--rootdir", "tests"], {}),
+    (".", ["-c", "other.ini", "tests"], {"other.ini": "[pytest]"}),
+    ("..", ["PROJECT"], {}),
+    ("..", [], {"../pytest.ini": "[pytest]"}),  # of several projects
+    ("tests/accuracy", [], {}),
+]
+
+
 def test_the_settings_are_found_from_every_folder_and_root(
-    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch,
-    folder: str, words: list[str], files: dict[str, str],
-) -> None:  # fmt: skip
+    repository: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Check that all rows are collected, and that the header names their settings."""
     inline(repository, update=True).assert_outcomes(passed=3)
     project = Path.cwd()
-    for name, text in files.items():
-        Path(name).write_text(f"{text}\n")
-    monkeypatch.chdir(folder)
-    Estimator._registry.pop("my_mean", None)
-    found = repository.runpytest_inprocess(
-        *PLUGIN,
-        "--collect-only",
-        "-q",
-        "-v",
-        *[project.name if w == "PROJECT" else w for w in words],
-    )
-    for name in files:
-        (project / name).unlink()
-    assert sum(row in line for line in found.outlines for row in ROWS) == 3
-    own = project if folder != ".." or words else "*"  # other tests' projects are neighbours
-    found.stdout.fnmatch_lines([f"dpbench: settings of {own}/pyproject.toml; baseline *"])
+    for folder, words, files in PLACES:
+        for name, text in files.items():
+            Path(name).write_text(f"{text}\n")
+        monkeypatch.chdir(folder)
+        named = [project.name if word == "PROJECT" else word for word in words]
+        found = inline(repository, "--collect-only", "-q", "-v", *named)
+        monkeypatch.chdir(project)
+        for name in files:
+            Path(name).unlink()
+        rows = sum(row in line for line in found.outlines for row in ROWS)
+        assert rows == 3, (folder, words, files)
+        own = project if folder != ".." or words else "*"  # other tests' projects are neighbours
+        found.stdout.fnmatch_lines([f"dpbench: settings of {own}/pyproject.toml; baseline *"])
 
 
 def test_the_header_says_that_no_settings_were_read(

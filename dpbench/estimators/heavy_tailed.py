@@ -36,6 +36,7 @@ import numpy as np
 from pydantic import Field
 from scipy.special import ndtri
 
+from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, MeanWithin, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator, Terms
 from dpbench.estimators.clipped import noisy_clipped_mean
@@ -248,6 +249,13 @@ class TunedClippedMean(_Clipped):
         return {"privacy": float((unit_error / (alpha / self.scale)) ** power)}
 
 
+@cache
+def _laguerre_nodes() -> tuple[Floats, Floats]:
+    """Return nodes and weights of a quadrature for integrals of f(s) e^-s over s > 0."""
+    nodes, weights = np.polynomial.laguerre.laggauss(40)
+    return nodes, weights
+
+
 def _averaging_budget(budget: Budget) -> Budget:
     """Return `budget` for noise that is added to every single record before averaging.
 
@@ -343,7 +351,7 @@ class LocalMean(_Clipped):
             graded = self.mechanism == "graded_votes"
             return votes.typical_sd(GRADED_RATIO if graded else TYPICAL_RATIO) / 2
         # E Z^2 is the integral of t(e^-s/2)^2 e^-s over s > 0, with t(p) the upper p-quantile.
-        s, weights = np.polynomial.laguerre.laggauss(40)
+        s, weights = _laguerre_nodes()
         return float(
             np.sqrt(weights @ _averaging_budget(budget).noise_tail(np.exp(-s) / 2, 1.0, 1.0) ** 2)
         )

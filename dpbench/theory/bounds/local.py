@@ -39,7 +39,7 @@ from scipy.special import betainc, ndtr
 from dpbench.arrays import Floats
 from dpbench.distributions import TwoPoint
 from dpbench.privacy import GDP, ApproxDP, Budget, PureDP
-from dpbench.theory.bounds.numbers import BETA, NORMAL_FROM, LowerBound
+from dpbench.theory.bounds.numbers import BETA, NORMAL_FROM, LowerBound, legendre_rule
 from dpbench.theory.bounds.record_information import record_information
 
 __all__ = ["local_distance", "local_lower_bound"]
@@ -135,7 +135,7 @@ def _largest(inseparable: Callable[[float], bool], lowest: float) -> float:
 @cache
 def _strengths(mu: float) -> tuple[Floats, Floats]:
     """Return nodes x of a quadrature over the strength of a vote, and ln(phi(x + mu/2) dx)."""
-    nodes, weights = np.polynomial.legendre.leggauss(200)
+    nodes, weights = legendre_rule(200)
     half = mu + 4.5
     x = half * (1 + nodes)
     return x, np.log(half * weights) - (x + mu / 2) ** 2 / 2 - np.log(ROOT_TWO_PI)

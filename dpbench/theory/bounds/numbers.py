@@ -66,7 +66,8 @@ __all__ = [
     "BETA", "MIN_SHARED_MASS", "LowerBound", "bernoulli_chain_half_step", "bernoulli_lower_bound",
     "bernoulli_sampling_lower_bound", "binomial_weights", "entropy_logit", "find_bernoulli_chains",
     "gaussian_lower_bound", "largest_distance", "largest_untestable_difference",
-    "largest_untestable_tv", "neighbour_error", "sampling_lower_bound", "two_point_lower_bound",
+    "largest_untestable_tv", "legendre_rule", "neighbour_error", "sampling_lower_bound",
+    "two_point_lower_bound",
 ]  # fmt: skip
 
 # Probability of an error. Bounds are compared with the 1 - BETA quantile of errors, column q90.
@@ -102,6 +103,13 @@ class LowerBound(NamedTuple):
 
     alpha: float
     p_star: float
+
+
+@cache
+def legendre_rule(size: int) -> tuple[Floats, Floats]:
+    """Return nodes and weights of the Gauss-Legendre quadrature on [-1, 1]; slow to compute."""
+    nodes, weights = np.polynomial.legendre.leggauss(size)
+    return nodes, weights
 
 
 def softplus(x: float) -> float:

@@ -42,7 +42,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, Budget, PureDP
-from dpbench.theory.bounds.numbers import entropy_logit
+from dpbench.theory.bounds.numbers import entropy_logit, legendre_rule
 
 __all__ = ["record_information"]
 
@@ -91,7 +91,7 @@ def _gaussian_information(mu: float) -> float:
     2 (e^(mu x) - 1)^2 phi(x + mu/2) over x > 0. The integrand is
     2 e^(mu^2) (1 - e^(-mu x))^2 phi(x - 3 mu/2). No terms cancel, and only e^(mu^2) overflows.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = legendre_rule(NODES)
     centre = 1.5 * mu
     low, high = max(centre - REACH, 0.0), centre + REACH
     x = (low + high) / 2 + (high - low) / 2 * nodes
@@ -159,6 +159,7 @@ def _grid(rho: float) -> _Grid:
     return _Grid(points[i], points[j], outside, lost_mean)
 
 
+@cache  # the same program serves every smaller rho
 def _program_bound(rho: float) -> float:
     """Return the bound on I from the linear program over the vertices of the grid.
 

@@ -53,7 +53,7 @@ from scipy.special import gammaln
 
 from dpbench.arrays import Floats
 from dpbench.privacy import ApproxDP, Budget, PureDP
-from dpbench.theory.bounds.numbers import BETA
+from dpbench.theory.bounds.numbers import BETA, legendre_rule
 from dpbench.theory.bounds.record_information import MAX_EPSILON, record_information
 from dpbench.theory.bounds.sphere import HiddenDirections, hidden_directions
 
@@ -103,7 +103,7 @@ class _Tilts(NamedTuple):
 @cache
 def _tilts(d: int, k: float) -> _Tilts:
     """Return the moments and the Fisher information of the distributions of y that are tried."""
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = legendre_rule(NODES)
     flattenings = FLATTENINGS if k == 2 else FLATTENINGS[:1]
     moments = [
         _tilt(d, k, tilt * np.sqrt(d), flattening * d, nodes, weights)

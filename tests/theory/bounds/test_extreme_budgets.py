@@ -136,7 +136,7 @@ def test_the_information_of_gaussian_dp_by_adaptive_quadrature(mu: float) -> Non
 
 
 def test_information_and_local_bounds_at_all_budgets() -> None:
-    amounts = [1e-12, 1e-9, 1e-6, 1e-4, 1e-2, 1.0, 9.0, 27.0, 40.0]
+    amounts = [1e-12, 1e-9, 1e-6, 1e-4, 0.1**2 / 2, 0.5, 9.0, 27.0, 40.0]
     with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
         warnings.simplefilter("error")
         for notion in (PureDP, GDP, ZCDP):
@@ -161,9 +161,9 @@ def test_information_and_local_bounds_at_all_budgets() -> None:
     "budget", [PureDP(40.0), GDP(9.0), ZCDP(40.0), ApproxDP(8.0, 1e-6)], ids=str
 )
 def test_one_record_has_no_smaller_bound_than_two(budget: Budget) -> None:
-    one, two = (rotation_bound(n, 8, 2, budget, rare=1.0) for n in (1, 2))
+    one, two = (rotation_bound(n, 16, 2, budget, rare=1.0) for n in (1, 2))
     assert one >= two > 0.5
-    one, two = (gaussian_rotation_bound(n, 8, budget) for n in (1, 2))
+    one, two = (gaussian_rotation_bound(n, 16, budget) for n in (1, 2))
     assert one >= two > 0.5
 
 

@@ -60,7 +60,7 @@ from tests.theory.exact.cases import name
 
 TRIALS = 4000
 PURE, RHO, MU, APPROX = PureDP(0.5), ZCDP(0.1), GDP(0.5), ApproxDP(1.0, 1e-6)
-STAIRS, TULAP = PureDP(4.0, "staircase"), ApproxDP(1.0, 0.01, "tulap")
+STAIRS, LESS_PRIVATE, TULAP = PureDP(4.0, "staircase"), PureDP(4.0), ApproxDP(1.0, 0.01, "tulap")
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 TUNED_BALL = KSU20BallMean(k=3, scale=1, radius=1, outside="project", constants="tuned")
 RESPONSE = LocalMean(k=2, scale=1, mechanism="randomised_response")
@@ -86,7 +86,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (CoinPressMean(radius=50, sigma=1, rounds=3), VECTORS, 200, MU, "noise"),
     (GradientDescentMean(clip=7, steps=8), NORMAL, 100, RHO, "noise q90 private_q90"),
     (GradientDescentMean(clip=12, steps=3), VECTORS, 100, APPROX, "noise q90"),
-    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 2000, MU, "noise"),
+    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 800, MU, "noise"),
     (KSU20Mean(k=2, scale=1, radius=5), NORMAL, 300, MU, "noise"),
     (TunedClippedMean(k=2, scale=1), RARE, 500, PureDP(0.1), "noise q90 private_q90"),
     (TunedClippedMean(k=3, scale=1, policy="rate"), RARE, 500, RHO, "noise q90 private_q90"),
@@ -124,10 +124,10 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
      1500, APPROX, "noise"),
     (SubsampleAggregate(buckets=20, lower=-1, upper=1, aggregate="mean"), NORMAL, 60, PURE,
      "noise q90"),
-    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 2000, RHO, "noise"),
-    (KSU20BallMean(k=3, scale=1, radius=5, outside="project"), VECTORS, 2000, RHO, "noise"),
-    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 2000, PURE, "noise"),
-    (KSU20BallMean(k=3, scale=1, radius=5, constants="tuned"), VECTORS, 2000, PURE, "noise"),
+    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 800, RHO, "noise"),
+    (KSU20BallMean(k=3, scale=1, radius=5, outside="project"), VECTORS, 400, RHO, "noise"),
+    (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 500, LESS_PRIVATE, "noise"),
+    (KSU20BallMean(k=3, scale=1, radius=5, constants="tuned"), VECTORS, 500, LESS_PRIVATE, "noise"),
     (KSU20BallMean(k=2, scale=1, radius=1), LONG, 10_000, RHO, "q90 private_q90"),
     (TUNED_BALL, LONG, 10_000, RHO, "noise q90 private_q90"),
     (KSU20BallMean(k=2, scale=1, radius=1, outside="project"), LONG, 10_000, RHO,
