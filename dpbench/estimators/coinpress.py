@@ -175,18 +175,16 @@ def run_rounds(sample: Sample, plan: list[Round], unit: float, ledger: Ledger) -
         bound = step.clip_radius * unit
         if rows is None:
             low, high = (np.clip(end, centre - bound, centre + bound) for end in (low, high))
-            # Differences from the middle are averaged, so a large offset does not round the mean.
-            middle = low / 2 + high / 2
-            clipped = sample.centred_mean(middle, high / 2 - low / 2)
+            clipped = sample.clipped_mean(low, high)
         else:
-            rows, middle = rows.projected(centre, bound), np.zeros(())
+            rows = rows.projected(centre, bound)
             clipped = rows.mean()
         step_size = 2 * bound / sample.n
         sensitivity = step_size[:, None] if isinstance(step_size, np.ndarray) else step_size
-        centre = middle + part.add_noise(clipped, sensitivity)
+        centre = part.add_noise(clipped, sensitivity)
         width = step.radius * unit
         interval = (centre - width, centre + width) if rows is None else None
-        releases.append(Estimate(centre, middle + clipped, interval))
+        releases.append(Estimate(centre, clipped, interval))
     return releases
 
 

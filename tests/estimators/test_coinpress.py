@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from dpbench.distributions.multivariate import MultivariateGaussian
 from dpbench.estimators import CoinPressCovariance, CoinPressMean, WhitenedCoinPressMean, coinpress
 from dpbench.estimators.coinpress import rho_of, schedule
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
-from dpbench.samples import CountedSample, DenseSample
+from dpbench.samples import CountedSample
 from tests.conftest import Step
 from tests.support import Floats, rng, round_shares, row_norms, run
 
@@ -34,30 +33,6 @@ def test_the_schedule_is_that_of_the_authors(d: int) -> None:
         assert len(plan) == row["t"]
         expected = [row[key] for key in ("rho_step", "clip_radius", "noise_sd", "r_out")]
         assert list(plan[int(row["step"]) - 1]) == pytest.approx(expected, rel=1e-12, abs=0)
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e9, 1e12])
-def test_a_large_offset_does_not_round_the_mean_of_numbers(offset: float) -> None:
-    """A record that moves from end to end of the last clip moves the mean by its sensitivity."""
-    values, data = list[Floats](), np.full((1, 999), offset + 1 / 3)
-    for end in (-50.0, 50.0):
-        data[0, 0] = offset + end
-        answers = iter([np.full(1, offset), np.zeros(1)])
-
-        def answer(value: Floats, sensitivity: float, answers: Any = answers) -> Any:
-            values.append(np.append(value, sensitivity))
-            return next(answers)
-
-        part = SimpleNamespace(add_noise=answer)
-        ledger: Any = SimpleNamespace(split=lambda *shares, part=part: [part for _ in shares])
-        # The first clip reaches everything around 0, and its release is the offset.
-        plan = [
-            coinpress.Round(1.0, 2 * offset + 1e3, 1.0, 1.0),
-            coinpress.Round(1.0, 9.0, 1.0, 1.0),
-        ]
-        coinpress.run_rounds(DenseSample(data.copy()), plan, 1.0, ledger)
-    move, sensitivity = values[3][0] - values[1][0], values[3][1]
-    assert move == pytest.approx(sensitivity, rel=1e-9)
 
 
 def gamma(d: int, b: float = 0.1) -> float:

@@ -90,10 +90,10 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[BlockTask]:
     """The blocks that runs compute, which are `_block`."""
     done: list[BlockTask] = []
 
-    def compute(_: Any, tasks: Sequence[BlockTask], *rest: Any) -> Iterator[tuple[Any, Block]]:
+    def compute(_: Any, tasks: Sequence[BlockTask], *rest: Any) -> Iterator[tuple[Any, Any]]:
         for task in reversed(tasks):  # in any order
             done.append(task)
-            yield task, _block(task)
+            yield task, (_block(task), [])
 
     monkeypatch.setattr(run, "compute", compute)
     return done

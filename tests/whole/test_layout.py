@@ -49,6 +49,7 @@ ELSEWHERE = {
 # Tests of a module that are apart from those of its name, and the module.
 APART = {
     "test_arguments.py": "errors.py",
+    "audit/test_rogues.py": "privacy/replay.py",
     "samples/test_row_independence.py": "samples/dense.py",
     "theory/bounds/test_extreme_budgets.py": "theory/bounds/record_information.py",
     "estimators/test_scales.py": "registry.py",
