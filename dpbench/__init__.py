@@ -8,12 +8,12 @@ from dpbench.package import __version__ as __version__
 
 if TYPE_CHECKING:
     from dpbench.api import load, run
-    from dpbench.commands.compare import compare
     from dpbench.errors import AssumptionWarning
     from dpbench.estimators import Estimate, Estimator, OneDataset, release, release_table
     from dpbench.planner import plan
     from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
     from dpbench.registry import ConfigError, validated
+    from dpbench.tracking.command_compare import compare
 
 __all__ = [
     "GDP", "ZCDP", "ApproxDP", "AssumptionWarning", "ConfigError", "Estimate", "Estimator",

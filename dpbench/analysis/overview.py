@@ -10,11 +10,11 @@ from markupsafe import escape
 
 from dpbench.analysis.claims import count_claim_verdicts
 from dpbench.errors import choose_from
-from dpbench.output.style import natural_sort_key
+from dpbench.output.names import natural_sort_key
 from dpbench.runner.store import Store
 
 if TYPE_CHECKING:  # the module of Result imports this one
-    from dpbench.analysis.result import Result
+    from dpbench.report.result import Result
 
 __all__ = ["check_values", "describe", "describe_as_html", "overview"]
 

@@ -10,7 +10,7 @@
 - `noise_times` scales the noise of all mechanisms. With less noise than an estimator claims, it
   measures whether an audit detects this mistake.
 - cases.py: configuration of ``sweep=audit``; report.py: tables and figures. An audit is run by
-  `dpbench.jobs.audit`.
+  `dpbench.audit.job`.
 """
 
 from dpbench.audit.releases import PrivacyBound, audit_pair

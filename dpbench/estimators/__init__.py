@@ -40,7 +40,6 @@ from dpbench.estimators.karwa_vadhan import (
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20RangeEstimate
 from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_tournament import KSU20TournamentMean
-from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.private_bootstrap import PrivateBootstrapInterval
 from dpbench.estimators.privunit import PrivUnitMean
@@ -63,6 +62,7 @@ from dpbench.estimators.tukey_median import TukeyMedian
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 from dpbench.estimators.user_level import UserLevelMean
+from dpbench.libraries.means.mean import LibraryMean
 
 __all__ = [
     "AdaSSP",

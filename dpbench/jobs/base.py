@@ -34,7 +34,7 @@ from dpbench.runner.origin import BLOCKS, environment_digest, fingerprint
 if TYPE_CHECKING:  # slow to load
     import pandas as pd
 
-    from dpbench.analysis.result import Result
+    from dpbench.report.result import Result
     from dpbench.runner.run import RunOptions, Say
     from dpbench.runner.settings import Settings
 

@@ -21,10 +21,10 @@ __all__ = ["KINDS", "import_kind", "make_job", "plain_values", "prepare_job"]
 # Classes of jobs by the sweep key that selects them; a sweep without such a key is a study.
 KINDS = {
     "": "dpbench.jobs.study.StudyJob",
-    "audit": "dpbench.jobs.audit.AuditJob",
-    "libraries": "dpbench.jobs.libraries.LibrariesJob",
+    "audit": "dpbench.audit.job.AuditJob",
+    "libraries": "dpbench.libraries.job.LibrariesJob",
 }
-REPORT = "dpbench.jobs.report_all.ReportJob"
+REPORT = "dpbench.site.job.ReportJob"
 
 
 def import_kind(path: str) -> type[Job]:

@@ -14,19 +14,20 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.claims import COLUMNS
-from dpbench.analysis.result import Result
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
 from dpbench.analysis.study import Study, SweepPlan
 from dpbench.arrays import Bools
 from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
+from dpbench.output.names import Font, Width
 from dpbench.output.run_folder import PAGE, only_writer
-from dpbench.output.style import Font, Width, save, style
 from dpbench.output.terminal import command_line, replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.drawing.style import save, style
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
+from dpbench.report.result import Result
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import environment_digest
 from dpbench.runner.run import RunOptions, Say, run_cells

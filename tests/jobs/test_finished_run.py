@@ -80,7 +80,7 @@ def test_a_finished_run_is_no_excuse_for_a_configuration_that_cannot_be_used(ben
 
 def loading(bench: Bench, argv: list[str], slow: set[str]) -> str:
     """What the command prints in a process of its own, and in a last line what of this it loads."""
-    script = f"import sys; from dpbench.cli import run; run({argv!r})"
+    script = f"import sys; from dpbench.cli.main import run; run({argv!r})"
     command = [sys.executable, "-c", f"{script}; print({slow!r} & set(sys.modules))"]
     done = subprocess.run(command, cwd=bench.folder, capture_output=True, text=True, check=True)
     return done.stdout

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpbench.commands import command, commands
-from dpbench.jobs.help import HELP
+from dpbench.cli.commands import command, commands
+from dpbench.cli.help import HELP
 from dpbench.output.help_page import help_page
 
 USAGE = """\

@@ -16,8 +16,8 @@ import pytest
 import dpbench
 from dpbench.audit import noise_times
 from dpbench.audit.cases import AuditSettings, Case, control_tasks
+from dpbench.audit.job import AuditJob
 from dpbench.estimators import LibraryMean
-from dpbench.jobs.audit import AuditJob
 from dpbench.jobs.study import StudyJob
 from dpbench.runner import imports, origin
 from dpbench.runner.origin import Origin
@@ -51,7 +51,7 @@ def reached() -> list[str]:
     found = {file.relative_to(HERE).as_posix() for file in loaded if HERE in file.parents}
     # the package's face loads by name, and its version names no number
     found -= {"__init__.py", "package.py"}
-    return sorted({*found, *(f"estimators/libraries/{name}" for name in LibraryMean.files)})
+    return sorted({*found, *(f"libraries/means/{name}" for name in LibraryMean.files)})
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.cli import run
-from dpbench.commands import suite as command
+from dpbench.cli.main import run
 from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
-from dpbench.suite import checks, measure
+from dpbench.suite import checks, command, measure
 from dpbench.suite.measure import SCORING_MODULE, AuditResult, score_entry
 from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dpbench.jobs.audit import AuditJob
-from dpbench.jobs.libraries import LibrariesJob
+from dpbench.audit.job import AuditJob
 from dpbench.jobs.study import StudyJob
+from dpbench.libraries.job import LibrariesJob
 from dpbench.report.sections.base import SECTIONS
 from tests.report.conftest import page_of
 from tests.report.page_folders import MANIFEST
