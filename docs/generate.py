@@ -16,9 +16,9 @@ import yaml
 
 from docs.docstring_to_rst import docstring_to_rst, escape, table
 from dpbench.analysis.study import Figure
+from dpbench.app import commands
 from dpbench.bibliography import bibliography, split_links
 from dpbench.cli import main as cli
-from dpbench.cli.commands import commands
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius

@@ -13,9 +13,22 @@
   `dpbench.audit.job`.
 """
 
-from dpbench.audit.releases import PrivacyBound, audit_pair
-from dpbench.audit.replay import Replay, audit_replay
-from dpbench.privacy.noise_factor import noise_times
+from typing import TYPE_CHECKING
+
+from dpbench.package import lazy_names
+
+if TYPE_CHECKING:
+    from dpbench.audit.releases import PrivacyBound, audit_pair
+    from dpbench.audit.replay import Replay, audit_replay
+    from dpbench.privacy.noise_factor import noise_times
 
 __all__ = ["PrivacyBound", "Replay", "audit_pair", "audit_replay", "noise_times"]
 __dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "dpbench.audit.releases": ["PrivacyBound", "audit_pair"],
+        "dpbench.audit.replay": ["Replay", "audit_replay"],
+        "dpbench.privacy.noise_factor": ["noise_times"],
+    },
+)

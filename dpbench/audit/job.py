@@ -17,11 +17,12 @@ from dpbench.audit.cases import AuditSweep, control_tasks
 from dpbench.audit.releases import MIN_AUDIT_RUNS
 from dpbench.audit.report import bounds_figure, render, select_strongest
 from dpbench.audit.task import COLUMNS, AuditTask, audit
+from dpbench.audit.verdicts import AUDIT, CONTROLS
 from dpbench.jobs.base import FolderJob, Next, Outcome, refuse_keys_of_studies
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import PAGE
 from dpbench.output.terminal import progress
-from dpbench.output.verdicts import AUDIT, CONTROLS, any_fails
+from dpbench.output.verdicts import any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.drawing.style import save, style
 from dpbench.report.result import Result

@@ -9,7 +9,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from dpbench.audit.report import list_blind_rows, select_strongest
-from dpbench.output.verdicts import AUDIT, CONTROLS, page_tones
+from dpbench.audit.verdicts import AUDIT, CONTROLS
+from dpbench.output.verdicts import page_tones
 from dpbench.report.page_run import RunFolder, worst_tone
 from dpbench.report.page_tables import (
     Row,

@@ -8,7 +8,6 @@ at once.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +17,11 @@ from typing import Any
 
 import yaml
 
-from dpbench.cli.commands import FILES, commands
+from dpbench.app import commands
 from dpbench.cli.help import top_keys
 from dpbench.errors import ConfigError, choose_from
 from dpbench.jobs.sweep_header import find_sweeps
-from dpbench.package import PACKAGE, conf_folder
+from dpbench.package import conf_folder
 
 __all__ = ["SCRIPTS", "complete", "completion_script"]
 
@@ -279,28 +278,15 @@ def _branches(
 
 def _words_of_command(before: Sequence[str], word: str) -> Iterable[str]:
     """Return tasks and keys of a command, which its usage text shows."""
-    usage = _usage(before[0])
+    command = commands()[before[0]]
     key, equals, _ = word.partition("=")
     if equals:
-        values: Iterable[str] = VALUES.get(key, ())
-        if key == "law":
-            listed = usage.partition("law=NAME")[2].partition("law.KEY")[0]
-            values = [kind for kind in _kinds("families") if re.search(rf"\b{kind}\b", listed)]
-        return [f"{key}={value}" for value in values]
+        return [f"{key}={value}" for value in command.values.get(key, VALUES.get(key, ()))]
     start = rf"^(?:usage:)? +(?:python -m dpbench )?{before[0]} "
-    tasks = dict.fromkeys(re.findall(rf"(?m){start}([a-z]+)\b(?!=)", usage))
+    tasks = dict.fromkeys(re.findall(rf"(?m){start}([a-z]+)\b(?!=)", command.usage))
     if len(before) == 1 and tasks:
         return [*tasks, "--help"]
-    if before[0] == "libraries":
-        folder = PACKAGE / "libraries" / "means"
-        return list(json.loads((folder / "requirements.json").read_text("utf-8")))
-    return [*(f"{key}=" for key in dict.fromkeys(re.findall(r"\b([a-z_]+)=", usage))), "--help"]
-
-
-def _usage(name: str) -> str:
-    """Return the usage text of a command from its source, because importing it would be slow."""
-    for node in ast.parse(FILES[name].read_text("utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "USAGE":
-            texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
-            return "".join(text for text in texts if isinstance(text, str))
-    return ""
+    if "" in command.values:
+        return command.values[""]
+    keys = dict.fromkeys(re.findall(r"\b([a-z_]+)=", command.usage))
+    return [*(f"{key}=" for key in keys), "--help"]

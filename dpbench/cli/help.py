@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from dpbench.app import Command
 from dpbench.errors import ConfigError, choose_from
 from dpbench.jobs.sweep_header import find_sweeps, read_header
 from dpbench.package import conf_folder
@@ -58,15 +59,15 @@ distributions to add with +distribution@sweep.families.LABEL=NAME:
 """
 
 
-def help_text(flags: argparse.Namespace, commands: Iterable[str]) -> str:
+def help_text(flags: argparse.Namespace, commands: Mapping[str, Command]) -> str:
     """Return the text that ``--help [TOPIC [NAME]]`` or ``--schema`` prints.
 
     Parameters
     ----------
     flags : argparse.Namespace
         Parsed command line; see `dpbench.output.command_line.parse_flags`.
-    commands : iterable of str
-        Lines of the help text that list the commands, one line for each.
+    commands : mapping of str to Command
+        Commands by name, which the help text lists.
 
     Returns
     -------
@@ -79,7 +80,8 @@ def help_text(flags: argparse.Namespace, commands: Iterable[str]) -> str:
     """
     folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     if not flags.schema and not flags.help:
-        lists = {"commands": "\n".join(commands)}
+        lines = (f"  {command.words:17} {command.summary}" for command in commands.values())
+        lists = {"commands": "\n".join(lines)}
         for group in ("runner", "estimator", "distribution"):
             names = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
             lists[f"{group}s"] = ", ".join(sorted(names))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from dpbench import signals
-from dpbench.cli.commands import command, commands
+from dpbench.app import commands
 from dpbench.cli.help import help_text, unknown_command
 from dpbench.errors import ConfigError, ErrorCollector, RenamedWarning
 from dpbench.output.command_line import parse_flags
@@ -90,13 +90,12 @@ def _run(argv: Sequence[str]) -> int:
         argv = ["--help", *argv[1:]]
     name = next((word for word in argv[:2] if word not in HELP_FLAGS), "")
     if name in commands() and (argv[0] == name or len(argv) == 2):
-        module = command(name)
+        command = commands()[name]
         if HELP_FLAGS & set(argv):
-            print(help_page(module.USAGE))
+            print(help_page(command.usage))
             return DONE
         signals.install_interrupt_handlers()
-        code: int = module.main(argv[1:])
-        return code
+        return command.main(argv[1:])
     if argv and argv[0].replace("-", "").replace("_", "").isalnum() and argv[0][0] != "-":
         raise unknown_command(argv[0], commands())
     text = _completion(argv)
@@ -127,7 +126,7 @@ def _text_of_flags(flags: argparse.Namespace) -> str | None:
     if flags.version:
         return f"dpbench {__version__}"
     if flags.help is not None or flags.schema:
-        text = help_text(flags, commands().values())
+        text = help_text(flags, commands())
         return text if flags.schema else help_page(text)
     return None
 

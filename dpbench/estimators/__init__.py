@@ -62,7 +62,6 @@ from dpbench.estimators.tukey_median import TukeyMedian
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 from dpbench.estimators.user_level import UserLevelMean
-from dpbench.libraries.means.mean import LibraryMean
 
 __all__ = [
     "AdaSSP",
@@ -100,7 +99,6 @@ __all__ = [
     "KarwaVadhanMean",
     "L2ClippedMean",
     "LeastSquares",
-    "LibraryMean",
     "LocalMean",
     "Median",
     "MedianOfMeans",

@@ -10,3 +10,14 @@
 The estimator ``library_mean`` and the processes of the libraries are in
 `dpbench.libraries.means`.
 """
+
+from typing import TYPE_CHECKING
+
+from dpbench.package import lazy_names
+
+if TYPE_CHECKING:
+    from dpbench.libraries.means.mean import LibraryMean
+
+__all__ = ["LibraryMean"]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
+__getattr__ = lazy_names(__name__, {"dpbench.libraries.means.mean": ["LibraryMean"]})

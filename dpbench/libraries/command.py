@@ -1,4 +1,4 @@
-"""``libraries [NAME]``: install other libraries of private means, for sweep=libraries."""
+"""Command ``libraries``: install other libraries of private means, for sweep=libraries."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from dpbench.libraries.means.process import REQUIREMENTS, folder, python
 from dpbench.output.command_line import NoKeys, read_words
 
 __all__ = ["main"]
-
-USAGE = f"""\
-usage: python -m dpbench libraries [NAME ...]
-
-Installs libraries for sweep=libraries, by default all, each into an environment of its own. The
-environments are below .libraries of the checkout or, without a checkout, below the user's folder
-for caches. The environment variable DPBENCH_LIBRARIES names another folder.
-
-libraries: {", ".join(REQUIREMENTS)}"""
 
 
 def main(words: Sequence[str]) -> int:

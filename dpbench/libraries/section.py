@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpbench.audit.verdicts import AUDIT, CONTROLS
 from dpbench.libraries.hostile import CASES
 from dpbench.libraries.replay import CONTROL
 from dpbench.libraries.report import CAPTIONS, ON_PURPOSE
-from dpbench.output.verdicts import AUDIT, BAD, CONTROLS, HOSTILE, LIBRARIES, page_tones
+from dpbench.libraries.verdicts import HOSTILE, LIBRARIES
+from dpbench.output.verdicts import BAD, page_tones
 from dpbench.report.page_run import RunFolder, worst_tone
 from dpbench.report.page_tables import (
     Row,

@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dpbench.app import load_kinds
 from dpbench.errors import ConfigError
 from dpbench.output.files import stamp
 from dpbench.output.run_folder import stamps_of
@@ -198,10 +199,12 @@ class Origin:
 def _package(work: str) -> tuple[str, ...]:
     """Return lines (name and digest) for `work`, a module of dpbench, and all that it imports.
 
+    Kinds of applications are included, because any block may have an object of them.
+
     The lines are part of `Origin.modules`, and include the versions of numpy and scipy. The result
     is cached, because a process loads code only once.
     """
-    lines = follow_imports([work])
+    lines = follow_imports([work, *(kind.__module__ for kind in load_kinds())])
     libraries = {f"{name} {_version(name)}" for name in NUMERICAL}
     return tuple(lines | _named_files(lines) | libraries)
 

@@ -1,4 +1,4 @@
-"""``site [key=value]``: the documentation, with the leaderboard and pages of the benchmark.
+"""Command ``site``: the documentation, with the leaderboard and pages of the benchmark.
 
 One build of Sphinx makes all pages. Therefore they share style and search, and can link to each
 other. ``docs/conf.py``, which only a checkout has, generates pages from classes and from the
@@ -24,25 +24,12 @@ from dpbench.runner.settings import PathText
 from dpbench.suite.problems import SUITE, read_suite
 from dpbench.suite.table import Scores, archive_path
 
-__all__ = ["USAGE", "main"]
-
-USAGE = """\
-Build the documentation, with the leaderboard of the benchmark and a page for each entry and each
-problem: a folder of pages that are read from disk, with their search.
-
-  python -m dpbench site
-  python -m dpbench site archive=mine.parquet out=/tmp/site
-
-  archive=FILE  scores of your entries (suite run makes them), which are marked as yours beside
-                the entries of results/archive; one of equal name is replaced
-  out=DIR       by default site
-
-Needs a checkout and its extra docs: bash dev.sh docs makes an environment that has it."""
+__all__ = ["main"]
 
 
 @validated
 class Options:
-    """Keys ``archive`` and ``out`` of the command ``site``; see `USAGE`, its usage text."""
+    """Keys ``archive`` and ``out`` of the command ``site``."""
 
     archive: PathText | None = None
     out: PathText = "site"

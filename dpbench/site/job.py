@@ -21,15 +21,16 @@ __all__ = ["ReportJob"]
 class ReportJob(Job):
     """Job that writes one report page of all finished runs below a folder, and computes nothing."""
 
+    work = ""
+
     @classmethod
     def prepare(
         cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
     ) -> ReportJob:
-        for key in ("track", "replay", "trials"):
-            if getattr(settings, key) is not None:
-                raise ConfigError(
-                    f"{key}: {getattr(settings, key)!r}: report=all runs nothing; omit this key"
-                )
+        if settings.trials is not None:
+            raise ConfigError(
+                f"trials: {settings.trials}: not for report=all, which runs nothing; omit trials="
+            )
         return cls(options, config)
 
     def run(self, argv: Sequence[str]) -> int:

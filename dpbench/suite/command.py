@@ -1,4 +1,4 @@
-"""``suite TASK``: score an estimator on frozen problems, over certified lower bounds.
+"""Command ``suite``: score an estimator on frozen problems, over certified lower bounds.
 
 A score is an error divided by a lower bound on the error of every private estimator.
 """
@@ -15,14 +15,13 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import AfterValidator
 
+from dpbench.audit.verdicts import AUDIT
 from dpbench.errors import choose_from
 from dpbench.output.command_line import NoKeys, Task, run_task
 from dpbench.output.files import atomic, check_writable
-from dpbench.output.help_page import help_page
 from dpbench.output.run_folder import only_writer
 from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns
-from dpbench.output.verdicts import AUDIT
 from dpbench.package import checkout
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.style import save, style
@@ -39,33 +38,7 @@ from dpbench.suite.remote import FileEntry, read_entry
 from dpbench.suite.table import COUNTED_LEVEL, ENTRY_LEVEL, ROW_LEVEL, Scores
 from dpbench.suite.template import run_words, write_entry
 
-__all__ = ["USAGE", "main"]
-
-
-USAGE = """\
-dpbench suite: score an estimator on frozen problems, over what no private estimator beats.
-
-  suite list                       the problems
-  suite new mine                   write mine.py, an entry to change
-  suite run mine.py [key=value ..] check and audit the entry of a file, and score it
-  suite compare mine.parquet ..    beside the archive: ranks, a profile, the best
-  suite archive [key=value ..]     score the entries of dpbench itself
-
-  problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
-  suite=NAME      dpbench-real-v1: real columns and skewed distributions, scores
-                  over the archive's best; of list and compare: dpbench-mean-v1
-  out=FILE        of run: by default mine.parquet; of compare: a folder, results/suite/compare
-
-of run and archive:
-  quick=true      fewer trials and audits: a few minutes
-  seed=NUMBER     repeats a run; by default drawn after the entry is loaded
-  n_jobs=-1       processes; -1 for all cores; changes no number
-
-of compare:
-  archive=FILE    by default the scores that dpbench comes with
-
-How to write an entry: docs/howto/benchmark.md. The site has a leaderboard with yours:
-site archive=mine.parquet."""
+__all__ = ["main"]
 
 
 def _check_suite(name: str) -> str:
@@ -84,7 +57,7 @@ def _check_open(name: str) -> str:
 
 @validated
 class ProblemOptions:
-    """Key ``problems`` of every task of the command ``suite``; see `USAGE`, the usage text."""
+    """Key ``problems`` of every task of the command ``suite``."""
 
     problems: str | None = None
 
@@ -100,14 +73,14 @@ class ProblemOptions:
 
 @validated
 class ListOptions(ProblemOptions):
-    """Keys of the task ``suite list``; see `USAGE`, the usage text."""
+    """Keys of the task ``suite list``."""
 
     suite: Annotated[str, AfterValidator(_check_suite)] = SUITE
 
 
 @validated
 class ScoreOptions(ProblemOptions):
-    """Keys of the tasks ``suite run`` and ``suite archive``; see `USAGE`, the usage text."""
+    """Keys of the tasks ``suite run`` and ``suite archive``."""
 
     suite: Annotated[str, AfterValidator(_check_open)] = SUITE
     quick: bool = False
@@ -118,7 +91,7 @@ class ScoreOptions(ProblemOptions):
 
 @validated
 class CompareOptions(ProblemOptions):
-    """Keys of the task ``suite compare``; see `USAGE`, the usage text."""
+    """Keys of the task ``suite compare``."""
 
     suite: Annotated[str, AfterValidator(_check_suite)] = SUITE
     out: PathText = "results/suite/compare"
@@ -139,9 +112,6 @@ def main(words: Sequence[str]) -> int:
     ConfigError
         If a word, a file or an entry cannot be used.
     """
-    if not words or words[0] == "help":
-        say(help_page(USAGE))
-        return 0
     return run_task("suite", words, TASKS)
 
 

@@ -1,4 +1,4 @@
-"""``compare A B``: compare two runs or baselines row by row, in a table and a figure.
+"""Command ``compare``: compare two runs or baselines row by row, in a table and a figure.
 
 A row is an estimator with a budget, on one distribution at one n.
 """
@@ -21,7 +21,7 @@ from dpbench.output.names import number_text
 from dpbench.output.run_folder import read_manifest
 from dpbench.output.terminal import say
 from dpbench.output.terminal import table as in_columns
-from dpbench.output.verdicts import GOOD, TRACKING
+from dpbench.output.verdicts import GOOD
 from dpbench.package import user_folder
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.style import Canvas, new_canvas, save, style
@@ -33,16 +33,9 @@ from dpbench.tracking import comparison
 from dpbench.tracking.baseline import Baseline, collect_errors
 from dpbench.tracking.comparison import SMALLEST_CHANGE
 from dpbench.tracking.report import ratio_text, row_name, worst_sentence, wrap_line
+from dpbench.tracking.verdicts import TRACKING
 
 __all__ = ["compare", "main", "read_errors"]
-
-USAGE = """\
-usage: python -m dpbench compare A B [out=DIR] [config_dir=DIR]
-
-A and B are folders of finished runs, or baselines. Prints how many rows became worse or better, and
-the ratios B/A of the errors of these rows, what changed most first. Trials are compared one by one
-where both drew from the same streams. Writes compare.csv and a figure to out=DIR (results/compare).
-config_dir=DIR: where plug-ins are."""
 
 MAX_SHOWN_ROWS = 40  # rows in the printed table and in the figure
 UNCHANGED = ("same", "changed-within-noise")
@@ -54,7 +47,7 @@ RANKS = {word: 0 if verdict.tone is GOOD else verdict.rank for word, verdict in 
 
 @validated
 class Options:
-    """Keys ``out`` and ``config_dir`` of the command ``compare``; see `USAGE`, its usage text."""
+    """Keys ``out`` and ``config_dir`` of the command ``compare``."""
 
     out: PathText = "results/compare"
     config_dir: PathText | None = None

@@ -1,4 +1,4 @@
-"""``history add|show``: errors over commits, and where they change.
+"""Command ``history``: errors over commits, and where they change.
 
 A history is a file with the errors of one or more sweeps at several commits.
 """
@@ -31,16 +31,6 @@ from dpbench.tracking.report import row_name
 
 __all__ = ["SERIES", "add_errors", "find_changes", "main"]
 
-USAGE = """\
-usage: python -m dpbench history add RUN [to=FILE] [commit=NAME] [date=DATE] [config_dir=DIR]
-       python -m dpbench history show FILE [out=DIR]
-
-add: append the errors of a run's folder, or of a baseline, to FILE (history.parquet), under the
-commit that they are of, by default of the repository of its plug-ins, else dpbench's; the same
-again changes nothing. show: print every row with the commits at which its error changes by more
-than 2%, and draw it, to out=DIR (results/history). Of one history in a hundred, at most, any change
-is a false one."""
-
 SERIES = ["sweep", *KEY]
 TEXTS = ("commit", "date", "sweep", "estimator", "distribution", "privacy")
 NUMBERS = ("trimmed_mean", "trimmed_mean_low", "trimmed_mean_high", "q90", "q90_low", "q90_high")
@@ -57,7 +47,7 @@ NO_COMMIT = "no commit"  # name of the rows of plug-ins that lie in no commit
 
 @validated
 class AddOptions:
-    """Keys of the command ``history add``; see `USAGE`, the usage text."""
+    """Keys of the command ``history add``."""
 
     to: PathText = "history.parquet"
     commit: str | None = None
@@ -67,7 +57,7 @@ class AddOptions:
 
 @validated
 class ShowOptions:
-    """Keys of the command ``history show``; see `USAGE`, the usage text."""
+    """Keys of the command ``history show``."""
 
     out: PathText = "results/history"
 

@@ -1,4 +1,4 @@
-"""``init-ci [DIR]``: write a sweep, a plug-in and a CI workflow that test a library's accuracy.
+"""Command ``init-ci``: write a sweep, a plug-in and a CI workflow that test a library's accuracy.
 
 The command writes these three files into the repository of the library. They form a test for
 continuous integration, which fails if the library's private mean has become less accurate.
@@ -20,13 +20,6 @@ from dpbench.output.terminal import say
 from dpbench.runner.origin import git
 
 __all__ = ["main"]
-
-USAGE = """\
-usage: python -m dpbench init-ci [DIR]
-
-Writes into a repository (by default the working folder) a sweep and a plug-in below its folder of
-tests, and a workflow, which fail a test where the library's mean has become less accurate. Adds the
-table [tool.dpbench] to pyproject.toml, which plain pytest reads. Replaces no file."""
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 # Path in the user's repository for each template; @FOLDER@ is the folder of the accuracy test.

@@ -89,12 +89,10 @@ def check_baseline(
     config = compose([f"sweep={sweep}"], config_dir) | {"plugins": [*plugins]}
     config |= {"track": "update" if update else "check", "baseline": str(baseline)}
     settings = from_mapping(Settings, config, "")
-    from dpbench.jobs.study import StudyJob
+    from dpbench.tracking.job import TrackingJob
 
     job = prepare_job(settings, config, config_dir, None)
-    if not isinstance(job, StudyJob):
-        raise ConfigError(f"sweep: {sweep!r}: only a study of errors has a baseline")
-    assert job.tracking is not None
+    assert isinstance(job, TrackingJob)
     result, seed = job.result(), job.options.seed
     rows = collect_errors(result.cells, result.blocks, seed)
     current = Baseline(rows, job.tracking.sweep, seed, job.options.origin)

@@ -6,11 +6,12 @@ from collections import Counter
 
 import pandas as pd
 
-from dpbench.output.verdicts import TRACKING, failing_words, page_tones
+from dpbench.output.verdicts import failing_words, page_tones
 from dpbench.report.page_run import RunFolder, worst_tone
 from dpbench.report.page_tables import count_noun, make_table
 from dpbench.report.sections.base import Section, section
 from dpbench.tracking.power import power_sentence
+from dpbench.tracking.verdicts import TRACKING
 
 COLUMNS = (
     "estimator", "distribution", "privacy", "epsilon", "delta", "rho", "mu", "n", "comparison",

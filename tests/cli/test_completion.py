@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.cli.commands import commands
+from dpbench.app import commands
 from dpbench.cli.completion import SCRIPTS, complete
 from dpbench.cli.main import run
 from dpbench.jobs.sweep_header import find_sweeps

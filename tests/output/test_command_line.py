@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dpbench.cli.commands import command, commands
+from dpbench.app import commands
 from dpbench.cli.main import run
 from dpbench.output.command_line import NoKeys, read_words
 from dpbench.output.help_page import help_page
@@ -99,7 +99,7 @@ def test_a_word_that_cannot_be_used(
 
 @pytest.mark.parametrize("name", [*CASES, "history", "suite"])
 def test_help_after_a_command_and_a_task(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    usage = command(name.partition(" ")[0]).USAGE
+    usage = commands()[name.partition(" ")[0]].usage
     for words in (["--help"], ["-h"], ["word", "-h"], ["--foo", "--help"]):
         assert run([*name.split(), *words]) == 0
         assert capsys.readouterr() == (f"{help_page(usage)}\n", "")
@@ -112,10 +112,8 @@ def test_help_lists_the_commands(
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
     assert "  init-ci [DIR]     write a sweep, a plug-in and a CI workflow that test" in shown
-    for name, line in commands().items():
-        assert f"{line}\n" in shown
-        usage, summary = line[2:19].rstrip(), line[20:]
-        assert str(command(name).__doc__).startswith(f"``{usage}``: {summary}.")
+    for command in commands().values():
+        assert f"  {command.words:17} {command.summary}\n" in shown
 
 
 @validated

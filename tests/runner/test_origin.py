@@ -17,8 +17,8 @@ import dpbench
 from dpbench.audit import noise_times
 from dpbench.audit.cases import AuditSettings, Case, control_tasks
 from dpbench.audit.job import AuditJob
-from dpbench.estimators import LibraryMean
 from dpbench.jobs.study import StudyJob
+from dpbench.libraries import LibraryMean
 from dpbench.runner import imports, origin
 from dpbench.runner.origin import Origin
 from tests.bench import MINE, Bench
@@ -31,7 +31,8 @@ import json, sys
 import numpy as np
 from dpbench.sweep.block import BlockTask, Setting, run_block
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import ClippedMean, LibraryMean
+from dpbench.estimators import ClippedMean
+from dpbench.libraries import LibraryMean
 from dpbench.privacy import PureDP
 means = [ClippedMean(lower=-1, upper=1), LibraryMean(library="numpy", lower=-1, upper=1)]
 settings = tuple(Setting(str(i), one, PureDP(1.0)) for i, one in enumerate(means))
