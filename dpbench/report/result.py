@@ -14,13 +14,13 @@ import pandas as pd
 from dpbench.analysis.claims import add_theorem_columns
 from dpbench.analysis.factors import factors
 from dpbench.analysis.oracle import exact_values
-from dpbench.analysis.overview import check_values, describe, describe_as_html
 from dpbench.analysis.results import Failure
 from dpbench.analysis.study import Figure, Study, Table
 from dpbench.errors import ArgumentError, check_instance, choose_from, describe_value
 from dpbench.output.names import Font, Width
 from dpbench.registry import ConfigError
 from dpbench.report.drawing.style import Axes, Canvas, style
+from dpbench.report.overview import check_values, describe, describe_as_html, overview
 from dpbench.report.scoreboard import render
 from dpbench.runner.store import Memory, Store
 from dpbench.sweep.metrics import ERRORS
@@ -290,11 +290,16 @@ class Result:
     def __str__(self) -> str:
         return self.scoreboard
 
+    @property
+    def _overview(self) -> dict[str, str]:
+        count = len(self.failures)
+        return overview(self.study.name, self.summary, self.claims, count, self.blocks)
+
     def __repr__(self) -> str:
-        return describe(self)
+        return describe(self._overview)
 
     def _repr_html_(self) -> str:
-        return describe_as_html(self)
+        return describe_as_html(self._overview)
 
 
 def read_result(study: Study, folder: Path, manifest: Mapping[str, Any]) -> Result:

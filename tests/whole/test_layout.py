@@ -14,7 +14,7 @@ ELSEWHERE = {
     "cli/commands.py": "output/test_command_line.py",
     "output/names.py": "report/drawing/test_style.py",
     # nothing can be seen of them but what comes of it
-    "analysis/overview.py": "report/test_result.py",
+    "report/overview.py": "report/test_result.py",
     "tracking/command_init_ci.py": "tracking/test_pytest_plugin.py",
     "site/command.py": "docs/test_site.py",
     "distributions/hyperexponential.py": "distributions/test_continuous.py",

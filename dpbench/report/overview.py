@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from markupsafe import escape
@@ -11,10 +11,7 @@ from markupsafe import escape
 from dpbench.analysis.claims import count_claim_verdicts
 from dpbench.errors import choose_from
 from dpbench.output.names import natural_sort_key
-from dpbench.runner.store import Store
-
-if TYPE_CHECKING:  # the module of Result imports this one
-    from dpbench.report.result import Result
+from dpbench.runner.store import Memory, Store
 
 __all__ = ["check_values", "describe", "describe_as_html", "overview"]
 
@@ -22,36 +19,35 @@ MAX_LABELS = 6  # labels of a column in a notebook
 MAX_VALUES = 20  # values of a column in a message
 
 
-def overview(result: Result) -> dict[str, str]:
+def overview(
+    name: str, summary: pd.DataFrame, claims: pd.DataFrame, failures: int, blocks: Store | Memory
+) -> dict[str, str]:
     """Return what a result holds: a text for each of sweep, rows, labels, verdicts and folder."""
-    summary, claims = result.summary, result.claims
-    texts = {"sweep": result.study.name, "rows": f"{len(summary):,}"}
+    texts = {"sweep": name, "rows": f"{len(summary):,}"}
     for column, title in (("family", "families"), ("estimator", "estimators")):
         labels = [str(label) for label in summary.get(column, pd.Series(dtype=str)).unique()]
         more = f", and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else ""
         texts[title] = f"{len(labels)}: {', '.join(labels[:MAX_LABELS])}{more}"
     texts["claims"] = "; ".join(count_claim_verdicts(claims.to_dict("records"))) or "none"
-    if result.failures:
-        texts["failures"] = str(len(result.failures))
-    blocks = result.blocks
+    if failures:
+        texts["failures"] = str(failures)
     texts["folder"] = str(blocks.folder.parent) if isinstance(blocks, Store) else "none, in memory"
     return texts
 
 
-def describe(result: Result) -> str:
-    """Return one line that describes a result, as Python's prompt shows it."""
-    texts = overview(result)
+def describe(texts: Mapping[str, str]) -> str:
+    """Return one line with the texts of `overview`, as Python's prompt shows a result."""
     sizes = (f"{texts[key].partition(':')[0]} {key}" for key in ("rows", "families", "estimators"))
     rest = (f"{key}: {texts[key]}" for key in ("claims", "failures", "folder") if key in texts)
     return f"<Result of sweep {texts['sweep']!r}: {', '.join(sizes)}; {'; '.join(rest)}>"
 
 
-def describe_as_html(result: Result) -> str:
-    """Return a table in HTML that describes a result, as a notebook shows it."""
+def describe_as_html(texts: Mapping[str, str]) -> str:
+    """Return a table in HTML with the texts of `overview`, as a notebook shows a result."""
     rows = (
         f"<tr><th style='text-align: left'>{escape(key)}</th>"
         f"<td style='text-align: left'>{escape(text)}</td></tr>"
-        for key, text in overview(result).items()
+        for key, text in texts.items()
     )
     return f"<table>{''.join(rows)}</table>"
 
