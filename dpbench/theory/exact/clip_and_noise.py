@@ -18,7 +18,8 @@ from dpbench.theory.exact.noise import Noise, additive, box_noise
 
 __all__ = [
     "EXACT", "REDUCTIONS", "STEPS", "ClipAndNoise", "ReleaseSetting", "best_clip_threshold",
-    "box_step", "exact_for", "gaussian_tail", "mean_bound", "reduces_to", "step_for", "unit_noise_quantile",
+    "box_step", "exact_for", "gaussian_tail", "mean_bound", "reduces_to", "step_for",
+    "unit_noise_quantile",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
