@@ -9,9 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from dpbench.analysis.study import Study, SweepPlan
+from dpbench.analysis.study import SweepPlan
 from dpbench.jobs.base import Job
-from dpbench.registry import ConfigError, from_mapping
+from dpbench.jobs.study import StudyJob
+from dpbench.registry import ConfigError
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import Settings
 from dpbench.sweep.block import replay
@@ -41,7 +42,7 @@ class ReplayJob(Job):
 
     @classmethod
     def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Self:
-        plan = from_mapping(Study, settings.sweep, "sweep").plan(settings.trials)
+        plan = StudyJob.prepare(settings, options, config).plan
         return cls(options, config, plan, str(settings.replay))
 
     def run(self, argv: Sequence[str]) -> int:

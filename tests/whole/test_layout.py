@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dpbench.app import BUILT_IN
+
 ROOT = Path(__file__).parents[2]
 WHOLE = {"conf", "docs", "packaging", "whole"}  # about no module: each has all of them run
 
@@ -11,7 +13,6 @@ WHOLE = {"conf", "docs", "packaging", "whole"}  # about no module: each has all 
 ELSEWHERE = {
     # nothing but names
     "arrays.py": "",
-    "cli/commands.py": "output/test_command_line.py",
     "output/names.py": "report/drawing/test_style.py",
     # nothing can be seen of them but what comes of it
     "report/overview.py": "report/test_result.py",
@@ -21,6 +22,8 @@ ELSEWHERE = {
     "distributions/value_table.py": "distributions/test_real_column.py",
     "tracking/pytest_check.py": "tracking/test_pytest_plugin.py",
     "jobs/prepare.py": "conf/test_sweeps.py",
+    "jobs/replay.py": "jobs/test_study.py",
+    "tracking/job.py": "tracking/test_check.py",
     "tracking/history_figure.py": "tracking/test_command_history.py",
     "estimators/public.py": "estimators/test_catalogue.py",
     "libraries/means/worker.py": "libraries/means/test_process.py",
@@ -47,6 +50,11 @@ ELSEWHERE = {
     "theory/exact/regression.py": "estimators/test_regression.py",
     "theory/exact/score.py": "estimators/test_gaussian_score.py",
     "theory/exact/searches.py": "privacy/test_noisy_search.py",
+}
+# what every application has, in one test for all
+ELSEWHERE |= {f"{name}/app.py": "test_app.py" for name in (*BUILT_IN, "jobs")}
+ELSEWHERE |= {
+    f"{name}/verdicts.py": "output/test_verdicts.py" for name in ("audit", "libraries", "tracking")
 }
 # Tests of a module that are apart from those of its name, and the module.
 APART = {

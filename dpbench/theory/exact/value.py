@@ -91,8 +91,8 @@ def exact(
         known. Infinite if FriendlyCore on bucket means releases a value at most nine times in ten.
         Infinite, too, if at least a tenth of the private centres of `GaussianScoreMean` are wrong.
     """
-    reduce = REDUCTIONS.get(type(estimator), lambda *_: None)
-    simpler = reduce(estimator, law) or estimator
+    reduce = REDUCTIONS.get(type(estimator))
+    simpler = (reduce(estimator, law) if reduce else None) or estimator
     supported = estimator.supports(budget) and simpler.supports(budget)
     if isinstance(budget, NonPrivate) or not supported:
         return NAN
