@@ -27,8 +27,8 @@ from docs.leaderboard import (
 )
 from dpbench.analysis.factors import profile
 from dpbench.estimators import Estimator
-from dpbench.output.interactive import describe
-from dpbench.output.style import style
+from dpbench.report.drawing.interactive import describe
+from dpbench.report.drawing.style import style
 from dpbench.suite.compare import NOTES, WITHIN, profile_band, profile_figure
 from dpbench.suite.leaderboard import Standing, group_by_class, standings
 from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite

@@ -23,8 +23,8 @@ def interactive(still: str, numbers: Mapping[str, Any] | None) -> str:
     still : str
         HTML of the still figure, which a reader without scripts sees.
     numbers : mapping or None
-        Description of the figure by `dpbench.output.interactive.describe`. If it is None, the still
-        figure is returned.
+        Description of the figure by `dpbench.report.drawing.interactive.describe`. If it is None,
+        the still figure is returned.
     """
     if numbers is None:
         return still

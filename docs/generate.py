@@ -15,10 +15,10 @@ from unittest.mock import patch
 import yaml
 
 from docs.docstring_to_rst import docstring_to_rst, escape, table
-from dpbench import cli
 from dpbench.analysis.study import Figure
+from dpbench.app import commands
 from dpbench.bibliography import bibliography, split_links
-from dpbench.commands import commands
+from dpbench.cli import main as cli
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius

@@ -1,14 +1,12 @@
 """dpbench: reproducible benchmarks of differentially private mean estimation."""
 
-import importlib
-import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpbench.package import __version__ as __version__
+from dpbench.package import lazy_names
 
 if TYPE_CHECKING:
     from dpbench.api import load, run
-    from dpbench.commands.compare import compare
     from dpbench.errors import AssumptionWarning
     from dpbench.estimators import (
         Estimate,
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from dpbench.planner import plan
     from dpbench.privacy import GDP, ZCDP, ApproxDP, Ledger, NonPrivate, PureDP
     from dpbench.registry import ConfigError, validated
+    from dpbench.tracking.command_compare import compare
 
 __all__ = [
     "GDP", "ZCDP", "ApproxDP", "AssumptionWarning", "ConfigError", "Estimate", "Estimator",
@@ -29,22 +28,22 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = [*__all__, "__version__"].copy  # what completion shows
 
-_HOMES = {
-    "estimators": ["Estimate", "Estimator", "OneDataset", "OneRecord", "release", "release_table"],
-    "api": ["load", "run"],
-    "errors": ["AssumptionWarning"],
-    "planner": ["plan"],
-    "privacy": ["GDP", "ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
-    "registry": ["ConfigError", "validated"],
-    "commands.compare": ["compare"],
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use, so that ``--help`` does not wait for scipy."""
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is not None:
-        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    if importlib.util.find_spec(f"{__name__}.{name}"):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "dpbench.estimators": [
+            "Estimate",
+            "Estimator",
+            "OneDataset",
+            "OneRecord",
+            "release",
+            "release_table",
+        ],
+        "dpbench.api": ["load", "run"],
+        "dpbench.errors": ["AssumptionWarning"],
+        "dpbench.planner": ["plan"],
+        "dpbench.privacy": ["GDP", "ZCDP", "ApproxDP", "Ledger", "NonPrivate", "PureDP"],
+        "dpbench.registry": ["ConfigError", "validated"],
+        "dpbench.tracking.command_compare": ["compare"],
+    },
+)

@@ -8,7 +8,7 @@ from dpbench import signals
 def main() -> None:
     """Run the command line and exit with its code."""
     signals.prepare()
-    from dpbench.cli import run
+    from dpbench.cli.main import run
     from dpbench.package import note_script
 
     note_script(sys.argv[0])

@@ -18,7 +18,7 @@ from dpbench.package import user_folder
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:
-    from dpbench.analysis.result import Result
+    from dpbench.report.result import Result
 
 __all__ = ["load", "run"]
 
@@ -151,9 +151,9 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
         `config_dir` does not exist.
     """
     import dpbench.report  # noqa: F401 (the figures enter the registry)
-    from dpbench.analysis.result import read_result
     from dpbench.analysis.study import Study
     from dpbench.output.run_folder import read_manifest
+    from dpbench.report.result import read_result
     from dpbench.runner.settings import Settings, load_plugins
 
     check_instance("folder", folder, str | os.PathLike, "the folder of a run", "its path, a text")

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dpbench.errors import ConfigError, check_instance
 
 __version__ = "1.0.0.dev0"
 PACKAGE = Path(__file__).parent
 MODULE_COMMAND = "python -m dpbench"  # command that usage texts in the source contain
+
+
+def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Return a `__getattr__` that imports the public names of a package on first use.
+
+    `homes` has the names by the module that defines them. Without it, ``--help`` and refusals would
+    wait for scipy.
+    """
+
+    def load(name: str) -> Any:
+        home = next((home for home, names in homes.items() if name in names), None)
+        if home is not None:
+            return getattr(importlib.import_module(home), name)
+        if not name.startswith("__") and importlib.util.find_spec(f"{package}.{name}"):
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return load
 
 
 def conf_folder() -> Path:

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from dpbench.app import load_kinds
 from dpbench.errors import (
     MAX_ENTRIES,
     MAX_QUOTED_CHARACTERS,
@@ -460,6 +461,7 @@ class Registered:
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
         """Return the registered classes without abstract methods, keyed by name."""
+        load_kinds()  # those of applications
         return {name: kind for name, kind in cls._registry.items() if not inspect.isabstract(kind)}
 
     @classmethod

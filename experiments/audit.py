@@ -9,9 +9,10 @@ import pandas as pd
 
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.report import bounds_figure, format_strongest
+from dpbench.output.names import NOTIONS, display_name
 from dpbench.output.run_folder import read_manifest
-from dpbench.output.style import NOTIONS, display_name, save
 from dpbench.registry import from_mapping
+from dpbench.report.drawing.style import save
 from dpbench.report.labels import variant_text
 from dpbench.report.latex import TEXT_COLUMN, escape_latex, tabular
 

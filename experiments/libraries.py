@@ -13,8 +13,8 @@ import pandas as pd
 from dpbench.libraries.report import CAPTIONS, benchmarks, figure
 from dpbench.libraries.sweep import LibrarySweep
 from dpbench.output.run_folder import read_manifest
-from dpbench.output.style import save, style
 from dpbench.registry import from_mapping
+from dpbench.report.drawing.style import save, style
 
 __all__ = ["draw_libraries"]
 

@@ -16,16 +16,16 @@ import yaml
 from pydantic import Field
 
 import dpbench
-from dpbench.analysis.result import Result
-from dpbench.cli import DONE, UNUSABLE, run
+from dpbench.cli.main import DONE, UNUSABLE, run
 from dpbench.errors import choose_from
 from dpbench.jobs.composition import compose
 from dpbench.output.files import atomic
 from dpbench.output.run_folder import read_manifest
-from dpbench.output.style import save, style
 from dpbench.registry import ConfigError, from_mapping, labelled_entries, validated
+from dpbench.report.drawing.style import save, style
 from dpbench.report.figures import chosen_labels
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
+from dpbench.report.result import Result
 from dpbench.runner.settings import Settings
 from dpbench.signals import INTERRUPTED
 from dpbench.sweep.selection import Choice

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpbench.cli import run
+from dpbench.cli.main import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.jobs.composition import compose

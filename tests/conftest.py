@@ -24,12 +24,12 @@ from matplotlib.mathtext import MathTextParser
 from numpy.typing import NDArray
 
 import dpbench
-from dpbench.analysis.result import Result
-from dpbench.cli import run
+from dpbench.cli.main import run
 from dpbench.estimators import Estimator, TunedClippedMean
-from dpbench.estimators.libraries.process import close_libraries, python
-from dpbench.output.style import save
+from dpbench.libraries.means.process import close_libraries, python
 from dpbench.privacy import Budget, Ledger, PureDP
+from dpbench.report.drawing.style import save
+from dpbench.report.result import Result
 from dpbench.runner import imports, origin
 from dpbench.theory.families import TwoPointFamily
 from tests.bench import FIGURE, TINY, Bench

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from dpbench.estimators.libraries import worker
+    from dpbench.libraries.means import worker
 
 CRASH, HANG, REFUSE, WARN = 101.0, 102.0, 103.0, 104.0
 

@@ -16,9 +16,9 @@ import pytest
 import dpbench
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP, validated
 from dpbench.analysis.kinds import build_claim
-from dpbench.analysis.result import Result
 from dpbench.distributions import Gaussian
 from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean
+from dpbench.report.result import Result
 from dpbench.samples import Sample
 from tests.own import KNOWN, OWN, PART, SAMPLING, Shifted, spec_of
 

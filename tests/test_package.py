@@ -12,7 +12,7 @@ import pytest
 
 import dpbench
 from dpbench import package
-from dpbench.estimators.libraries.process import folder
+from dpbench.libraries.means.process import folder
 from dpbench.suite.table import archive_path
 from dpbench.tracking.baseline import baseline_path
 
@@ -55,7 +55,7 @@ def test_a_checkout_that_cannot_be_written_to_has_no_libraries(
 ) -> None:
     monkeypatch.delenv("DPBENCH_LIBRARIES", raising=False)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    monkeypatch.setattr("dpbench.estimators.libraries.process.checkout", lambda: tmp_path)
+    monkeypatch.setattr("dpbench.libraries.means.process.checkout", lambda: tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert folder("opendp") == tmp_path / "cache" / "dpbench" / "libraries" / "opendp"
     (tmp_path / ".libraries").mkdir()

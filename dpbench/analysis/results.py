@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpbench.analysis.summary import mean_and_se, quantile, statistics
 from dpbench.arrays import Bools, Floats
-from dpbench.output.style import natural_sort_key
+from dpbench.output.names import natural_sort_key
 from dpbench.sweep.block import Block, replay_name
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.sweep.plan import Cell, Sweep, key_table

@@ -20,7 +20,7 @@ from dpbench.analysis.kinds import KINDS, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
 from dpbench.errors import ErrorCollector, choose_from
-from dpbench.output.style import check_math
+from dpbench.output.names import check_math
 from dpbench.registry import (
     ConfigError,
     Label,
@@ -83,7 +83,7 @@ class Figure(Registered, ABC):
             for underscores.
         ax : Axes, optional
             Axes to draw on, in the caller's style. By default draw on a new canvas, which needs
-            `dpbench.output.style.style` around the call.
+            `dpbench.report.drawing.style.style` around the call.
         panel : int, optional
             The only panel to draw, from 0. By default draw all.
 
@@ -104,7 +104,7 @@ class Table(Registered, ABC):
 
     @abstractmethod
     def frame(self, result: Any) -> pd.DataFrame:
-        """Return the numbers of the table; `result` is a `dpbench.analysis.result.Result`.
+        """Return the numbers of the table; `result` is a `dpbench.report.result.Result`.
 
         Raises
         ------

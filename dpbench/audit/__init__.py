@@ -11,13 +11,27 @@
 - `noise_times` scales the noise of all mechanisms. With less noise than an estimator claims, it
   measures whether an audit detects this mistake.
 - cases.py: configuration of ``sweep=audit``; report.py: tables and figures. An audit is run by
-  `dpbench.jobs.audit`.
+  `dpbench.audit.job`.
 """
 
-from dpbench.audit.climb import climb
-from dpbench.audit.releases import PrivacyBound, audit_pair
-from dpbench.audit.replay import Replay, audit_replay
-from dpbench.privacy.noise_factor import noise_times
+from typing import TYPE_CHECKING
+
+from dpbench.package import lazy_names
+
+if TYPE_CHECKING:
+    from dpbench.audit.climb import climb
+    from dpbench.audit.releases import PrivacyBound, audit_pair
+    from dpbench.audit.replay import Replay, audit_replay
+    from dpbench.privacy.noise_factor import noise_times
 
 __all__ = ["PrivacyBound", "Replay", "audit_pair", "audit_replay", "climb", "noise_times"]
 __dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "dpbench.audit.climb": ["climb"],
+        "dpbench.audit.releases": ["PrivacyBound", "audit_pair"],
+        "dpbench.audit.replay": ["Replay", "audit_replay"],
+        "dpbench.privacy.noise_factor": ["noise_times"],
+    },
+)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from dpbench.output.style import NOTIONS, Canvas, display_name, legend, line_styles, new_canvas
+from dpbench.audit.verdicts import AUDIT, CONTROLS
+from dpbench.output.names import NOTIONS, display_name
 from dpbench.output.terminal import count_verdicts
 from dpbench.output.terminal import table as text_table
-from dpbench.output.verdicts import AUDIT, CONTROLS, failing_words
+from dpbench.output.verdicts import failing_words
+from dpbench.report.drawing.style import Canvas, legend, line_styles, new_canvas
 
 __all__ = [
     "CAVEAT",

@@ -40,7 +40,6 @@ from dpbench.estimators.karwa_vadhan import (
 from dpbench.estimators.ksu20 import KSU20Mean, KSU20RangeEstimate
 from dpbench.estimators.ksu20_ball import KSU20BallMean
 from dpbench.estimators.ksu20_tournament import KSU20TournamentMean
-from dpbench.estimators.libraries.mean import LibraryMean
 from dpbench.estimators.nonprivate import EmpiricalMean, Median, MedianOfMeans, TrimmedMean
 from dpbench.estimators.private_bootstrap import PrivateBootstrapInterval
 from dpbench.estimators.privunit import PrivUnitMean
@@ -100,7 +99,6 @@ __all__ = [
     "KarwaVadhanMean",
     "L2ClippedMean",
     "LeastSquares",
-    "LibraryMean",
     "LocalMean",
     "Median",
     "MedianOfMeans",

@@ -34,7 +34,7 @@ from dpbench.runner.origin import environment_digest, fingerprint
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpbench.analysis.result import Result
+    from dpbench.report.result import Result
     from dpbench.runner.run import RunOptions, Say
     from dpbench.runner.settings import Settings
 
@@ -87,7 +87,8 @@ class Job(ABC):
     options: RunOptions
     config: Mapping[str, Any]
     sweeps: ClassVar[type[Any]]  # dataclass whose fields are the keys of a sweep of this kind
-    rooms: ClassVar[tuple[str, ...]] = ()  # rooms that compute; see `Origin.of`
+    # Rooms that compute, see `Origin.of`; None if the job computes nothing.
+    rooms: ClassVar[tuple[str, ...] | None] = ()
 
     @classmethod
     @abstractmethod
@@ -245,13 +246,14 @@ class FolderJob(Job):
             cost.reuse(record)
         texts = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
         last = record["tracked"], record["exit_code"]
+        for name in record["tracked"]:
+            (self.folder / name).unlink(missing_ok=True)
         code, tracked = self.track(argv, bool(record["failures"]), texts.append)
         code, page = max(code, record["untracked_exit_code"]), self.folder / PAGE
         if tracked or (tracked, code) != last:
             page.unlink(missing_ok=True)
-        self.finish(
-            {**record, **cost.as_dict(), "tracked": tracked, "exit_code": code}, digest_at_start
-        )
+        changed = {"tracked": tracked, "exit_code": code, "sections": [*self.sections]}
+        self.finish({**record, **cost.as_dict(), **changed}, digest_at_start)
         return texts
 
     def finish(self, record: dict[str, Any], before: str) -> None:
@@ -382,7 +384,7 @@ class FolderJob(Job):
 
 
 def refuse_keys_of_studies(settings: Settings, job: str, script: str) -> None:
-    """Raise a ConfigError if a key is set that only studies of errors use, for example `paper`.
+    """Raise a ConfigError if a key of the figures of studies is set, for example `paper`.
 
     Parameters
     ----------
@@ -398,9 +400,6 @@ def refuse_keys_of_studies(settings: Settings, job: str, script: str) -> None:
     ConfigError
         If one of these keys is set.
     """
-    for key in ("track", "replay"):
-        if getattr(settings, key) is not None:
-            raise ConfigError(f"{key}: {getattr(settings, key)!r}: not for {job}")
     if settings.size is not None:
         raise ConfigError(f"size: {settings.size!r}: not for {job}; omit size=")
     if settings.paper:

@@ -21,10 +21,11 @@ import dpbench.distributions
 import dpbench.estimators
 import dpbench.report  # noqa: F401 (their kinds enter the registry)
 from dpbench.analysis.study import Figure, Study
+from dpbench.app import applications
 from dpbench.errors import choose_from
 from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import GROUPS, catalogue, keywords, search
-from dpbench.jobs.prepare import KINDS, import_kind
+from dpbench.jobs.app import STUDY
 from dpbench.jobs.sweep_header import find_sweeps, read_header
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.runner.settings import Settings
@@ -34,7 +35,11 @@ __all__ = ["KEYS", "collect_titles", "describe_topic", "keys_at", "kinds", "para
 Schema = dict[str, Any]
 
 # Classes of sweeps, by the key that only a sweep of this class has.
-SWEEPS: dict[str, type[Any]] = {key: import_kind(path).sweeps for key, path in KINDS.items()}
+SWEEPS: dict[str, type[Any]] = {
+    app.key.removeprefix("sweep."): app.job().sweeps
+    for app in (STUDY, *applications())
+    if app is STUDY or app.key.startswith("sweep.")
+}
 
 
 def _nested_fields(kind: type[Any]) -> dict[str, Nested]:

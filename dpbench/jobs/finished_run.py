@@ -74,13 +74,12 @@ class FinishedRun:
     def of(cls, config: Mapping[str, Any]) -> FinishedRun | None:
         """Return the finished run that a composed configuration describes.
 
-        Return None if there is no such run, or if the configuration must be run in any case. One
-        such case is a configuration that sets ``track``, ``replay``, ``report`` or ``plugins``.
+        Return None if there is no such run, or if the configuration has plug-ins, which may have
+        changed.
         """
-        needs_run = any(config.get(key) for key in ("plugins", "track", "replay", "report"))
-        sweep = config.get("sweep")
+        sweep, plugins = config.get("sweep"), config.get("plugins")
         # `resume` may be the text "no", because the settings are not checked yet.
-        if needs_run or config.get("resume", True) is not True or not isinstance(sweep, dict):
+        if plugins or config.get("resume", True) is not True or not isinstance(sweep, dict):
             return None
         try:
             folder = Path(config.get("out") or f"results/{sweep.get('name', 'sweep')}").expanduser()

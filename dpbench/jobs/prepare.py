@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpbench.errors import ErrorCollector
+from dpbench.app import App, applications
+from dpbench.errors import ConfigError, ErrorCollector
+from dpbench.jobs.app import CORE
 
 if TYPE_CHECKING:
     from dpbench.jobs.base import Job
     from dpbench.jobs.finished_run import FinishedRun
     from dpbench.runner.settings import Settings
 
-__all__ = ["KINDS", "import_kind", "make_job", "plain_values", "prepare_job"]
-
-# Classes of jobs by the sweep key that selects them; a sweep without such a key is a study.
-KINDS = {
-    "": "dpbench.jobs.study.StudyJob",
-    "audit": "dpbench.jobs.audit.AuditJob",
-    "libraries": "dpbench.jobs.libraries.LibrariesJob",
-}
-REPORT = "dpbench.jobs.report_all.ReportJob"
+__all__ = ["find_app", "make_job", "plain_values", "prepare_job"]
 
 
-def import_kind(path: str) -> type[Job]:
-    """Import and return the class of jobs with this dotted path; the import is slow."""
-    module, _, name = path.rpartition(".")
-    kind: type[Job] = getattr(importlib.import_module(module), name)
-    return kind
+def find_app(config: Mapping[str, Any]) -> App:
+    """Return the application that runs a composed configuration; without another, a study."""
+    return next(app for app in (*applications(), *CORE) if app.accepts(config))
+
+
+def _refuse_keys_of_others(app: App, config: Mapping[str, Any]) -> None:
+    """Raise a ConfigError if a key is set that chooses another application than `app`."""
+    for key in (other.key for other in (*applications(), *CORE) if other is not app):
+        if key and "." not in key and (value := config.get(key)) is not None:
+            raise ConfigError(f"{key}: {value!r}: not for {app.noun}; omit {key}=")
 
 
 def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | FinishedRun:
@@ -58,13 +56,14 @@ def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finish
     """
     from dpbench.jobs.finished_run import FinishedRun
 
-    run = FinishedRun.of(config)
+    run = None if find_app(config).always_runs else FinishedRun.of(config)
     if run is not None and run.has_exactly(config):
         return run
     settings = _check_settings(config, config_dir)
     if run is not None:
         return run
-    default_folder = "" if settings.report else settings.sweep.get("name", "sweep")
+    # Runs of several sweeps lie side by side; an application that computes nothing has no sweep.
+    default_folder = settings.sweep.get("name", "sweep") if find_app(config).job().work else ""
     return prepare_job(
         settings, config, config_dir, Path(settings.out or f"results/{default_folder}")
     )
@@ -115,10 +114,12 @@ def prepare_job(
     from dpbench.runner.run import RunOptions
     from dpbench.runner.settings import load_plugins
 
-    if settings.report:
-        return import_kind(REPORT).prepare(settings, RunOptions(out=out), config)
+    app = find_app(config)
+    kind: type[Job] = app.job()
+    _refuse_keys_of_others(app, config)
+    if kind.rooms is None:
+        return kind.prepare(settings, RunOptions(out=out), config)
     plugins = load_plugins(settings.plugins, config_dir)
-    kind = import_kind(KINDS[next((key for key in KINDS if key in settings.sweep), "")])
     user_kinds = _user_kinds(settings.sweep)
     origin = Origin.of(rooms=kind.rooms, names=settings.plugins, plugins=plugins, kinds=user_kinds)
     shared = {key: getattr(settings, key) for key in ("seed", "n_jobs", "runner", "resume")}

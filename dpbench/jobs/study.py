@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-import numpy as np
 import pandas as pd
 
 from dpbench.analysis.claims import COLUMNS
-from dpbench.analysis.result import Result
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
 from dpbench.analysis.study import Study, SweepPlan
 from dpbench.arrays import Bools
 from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
+from dpbench.output.names import Font, Width
 from dpbench.output.run_folder import PAGE, only_writer
-from dpbench.output.style import Font, Width, save, style
-from dpbench.output.terminal import command_line, replay_line
+from dpbench.output.terminal import replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
-from dpbench.registry import ConfigError, from_mapping
+from dpbench.registry import from_mapping
+from dpbench.report.drawing.style import save, style
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
+from dpbench.report.result import Result
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import environment_digest
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.runner.settings import Settings
-from dpbench.sweep.block import replay
-from dpbench.sweep.plan import Cell, cell_at
-from dpbench.tracking.check import FILES as TRACKED
-from dpbench.tracking.check import Tracking
+from dpbench.sweep.plan import Cell
 
 __all__ = ["StudyJob"]
 
@@ -51,10 +46,6 @@ class StudyJob(FolderJob):
         The whole configuration.
     plan : SweepPlan
         Cells (family, n, estimators, budgets) and claims of the study.
-    replay : str, optional
-        Name of a failure. If given, only this failure is run again.
-    tracking : Tracking, optional
-        Comparison of the errors with a stored baseline; None for no comparison.
     paper : bool
         If True, write LaTeX files. False by default.
     size : {"page", "column", "slide"}
@@ -64,33 +55,26 @@ class StudyJob(FolderJob):
     """
 
     sweeps: ClassVar[type[Any]] = Study
-    sections = (
-        "failures", "baseline", "claims", "limit", "figures", "samples", "errors", "origin",
-    )  # fmt: skip
+    sections: ClassVar[tuple[str, ...]] = (
+        "failures",
+        "claims",
+        "limit",
+        "figures",
+        "samples",
+        "errors",
+        "origin",
+    )
     plan: SweepPlan
-    replay: str | None = None
-    tracking: Tracking | None = None
     paper: bool = False
     size: Width = "page"
     font: Font = "sans"
 
     @classmethod
-    def prepare(
-        cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]
-    ) -> StudyJob:
-        if settings.replay is not None and settings.track is not None:
-            raise ConfigError(f"replay: {settings.replay!r}: a replay tracks nothing; omit track=")
+    def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Self:
         study = from_mapping(Study, settings.sweep, "sweep")
         plan = study.plan(settings.trials)
-        trials = min(cell.trials for cell in plan.cells)
-        tracking = Tracking.prepare(settings, study.name, trials, study.fail_on_inconsistent)
         size = settings.size or ("column" if settings.paper else "page")
-        figure_options = settings.paper, size, settings.font
-        return cls(options, config, plan, settings.replay, tracking, *figure_options)
-
-    @property
-    def stores(self) -> Path | None:
-        return self.tracking.path if self.tracking and self.tracking.update else None
+        return cls(options, config, plan, settings.paper, size, settings.font)
 
     @property
     def trials(self) -> Sequence[int]:
@@ -114,21 +98,8 @@ class StudyJob(FolderJob):
         replication_words = [f"seed={seed}", f"out={self.options.out}-seed{seed}"]
         return "an independent replication", replication_words, ["seed=", "out=", "resume="]
 
-    def run(self, argv: Sequence[str]) -> int:
-        return super().run(argv) if self.replay is None else self._replay(self.replay)
-
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
         return self._outcome(self._result(cost, say), argv)
-
-    def track(self, argv: Sequence[str], failed: bool, say: Say) -> tuple[int, list[str]]:
-        for name in TRACKED:
-            (self.folder / name).unlink(missing_ok=True)
-        if self.tracking is None:
-            return 0, []
-        words = [word for word in argv if not word.startswith("track=")]
-        update = command_line([*words, "track=update"])
-        code = self.tracking.run(self.plan.cells, self.options, failed, say, update)
-        return code, [name for name in TRACKED if (self.folder / name).exists()]
 
     def result(self) -> Result:
         """Measure the errors, test the claims about them, and return the result.
@@ -226,29 +197,6 @@ class StudyJob(FolderJob):
         for name, text in texts.items():
             with atomic(self.folder / name, stamps) as path:
                 path.write_text(text, encoding="utf-8")
-
-    def _replay(self, name: str) -> int:
-        """Run the estimator with the failure `name` again, print the traceback and return 1.
-
-        If the estimator does not fail again, print the share of trials with a release and return 0.
-        """
-        # n may be outside the grid, because a search for the smallest n chooses its own n.
-        n = int(name.partition("n")[2])
-        requests = self.plan.study.sample_complexity.values()
-        for planned in self.plan.cells:
-            trials = max([planned.trials, *(request.trials for request in requests)])
-            cell = cell_at(planned.family_label, planned.family, n, planned.settings, trials)
-            for task in cell.tasks(self.options.seed):
-                try:
-                    estimate = replay(task, name)
-                except Exception:  # noqa: BLE001, plug-ins may raise any exception
-                    traceback.print_exc()
-                    return 1
-                if estimate is not None:
-                    share = np.isfinite(estimate.value).mean()
-                    print(f"released {share:.0%} of {len(estimate.value)} trials")
-                    return 0
-        raise ConfigError(f"replay: {name!r}: no block of this sweep has a failure of that name")
 
 
 def _concatenate(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Comparison of private means of other libraries: errors, times, hostile columns, audit, replays.
 
-- sweep.py: configuration of the sweep kind ``libraries``, which `dpbench.jobs.libraries` runs.
+- sweep.py: configuration of the sweep kind ``libraries``, which `dpbench.libraries.job` runs.
 - measure.py: errors and times of releases of fixed columns of records.
 - hostile.py: adversarial columns (NaN, inf, empty, ...).
 - replay.py: compares the inputs of a library's mechanisms on neighbouring datasets. Each mechanism
@@ -8,5 +8,16 @@
 - report.py: tables and figures.
 
 The estimator ``library_mean`` and the processes of the libraries are in
-`dpbench.estimators.libraries`.
+`dpbench.libraries.means`.
 """
+
+from typing import TYPE_CHECKING
+
+from dpbench.package import lazy_names
+
+if TYPE_CHECKING:
+    from dpbench.libraries.means.mean import LibraryMean
+
+__all__ = ["LibraryMean"]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
+__getattr__ = lazy_names(__name__, {"dpbench.libraries.means.mean": ["LibraryMean"]})

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbench.estimators.libraries.process import Releases
+from dpbench.libraries.means.process import Releases
 
 __all__ = ["CASES", "HostileColumn", "classify", "hostile_column"]
 

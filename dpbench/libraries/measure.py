@@ -16,10 +16,10 @@ from dpbench.analysis.resample import Measurement
 from dpbench.analysis.summary import NORMAL, mean_and_se
 from dpbench.errors import AssumptionWarning, to_one_line
 from dpbench.estimators import Estimator, release
-from dpbench.estimators.libraries.expected import lower_bound
-from dpbench.estimators.libraries.mean import LibraryMean
-from dpbench.estimators.libraries.process import LibraryError, Releases, library
 from dpbench.libraries.hostile import CASES, classify, hostile_column
+from dpbench.libraries.means.expected import lower_bound
+from dpbench.libraries.means.mean import LibraryMean
+from dpbench.libraries.means.process import LibraryError, Releases, library
 from dpbench.libraries.sweep import LibraryClaim, LibrarySettings
 from dpbench.package import __version__
 from dpbench.privacy import Budget
@@ -280,7 +280,7 @@ def _claim(name: str, claim: LibraryClaim, group: Sequence[RowWithErrors]) -> Ro
     neighbours = first["neighbours"]
     return {
         "claim": name,
-        "source": "dpbench/estimators/libraries/expected.py",
+        "source": "dpbench/libraries/means/expected.py",
         "estimator": first["estimator"],
         "distribution": first["distribution"],
         "variable": f"{name} n epsilon / width",

@@ -2,7 +2,7 @@
 
 A query is a use of a library, such as its variance; a mechanism adds noise to a value. A library's
 process runs a query on a dataset. It then runs the query on a neighbouring dataset, where every
-mechanism reuses its first release (`dpbench.estimators.libraries.recorder`).
+mechanism reuses its first release (`dpbench.libraries.means.recorder`).
 `dpbench.privacy.replay` compares the recorded calls of mechanisms. The inputs of a mechanism must
 not differ by more than its stated sensitivity, and the sequence of mechanisms must be equal. The
 comparison is deterministic. It concerns each mechanism alone and does not add up the costs of
@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.arrays import Floats
-from dpbench.estimators.libraries.process import LibraryError, library
-from dpbench.estimators.libraries.recorder import QUERIES
+from dpbench.libraries.means.process import LibraryError, library
+from dpbench.libraries.means.recorder import QUERIES
 from dpbench.libraries.sweep import ReplaySettings
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.replay import Comparison, compare_steps

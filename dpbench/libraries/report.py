@@ -11,24 +11,26 @@ import pandas as pd
 
 from dpbench.analysis.claims import count_claim_verdicts
 from dpbench.audit.report import select_strongest
+from dpbench.audit.verdicts import CONTROLS
 from dpbench.libraries.hostile import CASES
 from dpbench.libraries.replay import CONTROL
-from dpbench.output.axes import set_horizontal_ticks, share_axes
-from dpbench.output.curves import draw_curve
-from dpbench.output.style import (
+from dpbench.libraries.verdicts import HOSTILE
+from dpbench.output.names import display_name
+from dpbench.output.terminal import WIDTH
+from dpbench.output.terminal import table as text_table
+from dpbench.output.verdicts import BAD
+from dpbench.privacy.symbols import SYMBOLS
+from dpbench.report.drawing.axes import set_horizontal_ticks, share_axes
+from dpbench.report.drawing.curves import draw_curve
+from dpbench.report.drawing.style import (
     BOUND,
     Axes,
     Canvas,
-    display_name,
     legend,
     line_styles,
     new_canvas,
     panels,
 )
-from dpbench.output.terminal import WIDTH
-from dpbench.output.terminal import table as text_table
-from dpbench.output.verdicts import BAD, CONTROLS, HOSTILE
-from dpbench.privacy.symbols import SYMBOLS
 
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render", "render_replay"]
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from dpbench.audit.cases import AuditSettings, AuditSweep
 from dpbench.audit.task import AuditTask
 from dpbench.errors import choose_from
-from dpbench.estimators.libraries.recorder import QUERIES
+from dpbench.libraries.means.recorder import QUERIES
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping, labelled_entries, nested_entry, validated
 from dpbench.sweep.plan import Cell, Sweep, make_cells
@@ -25,7 +25,7 @@ STATISTICS = ("error", "bias")
 class LibraryClaim:
     """Claim that releases of libraries have the error or the bias that formulas predict.
 
-    The formulas are in `dpbench.estimators.libraries.expected`.
+    The formulas are in `dpbench.libraries.means.expected`.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ import pandas as pd
 
 from dpbench.audit.report import select_strongest
 from dpbench.libraries.replay import CONTROL
-from dpbench.output.verdicts import HONEST, INCONCLUSIVE, LESS_ACCURATE, REFUTED
+from dpbench.libraries.verdicts import HONEST, INCONCLUSIVE, LESS_ACCURATE, REFUTED
 
 __all__ = ["COLUMNS", "MIN_SHOWN", "judge_libraries"]
 

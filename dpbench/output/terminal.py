@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from dpbench.app import applications
 from dpbench.output.verdicts import AHEAD, BAD, GOOD, PRINTED, UNSURE, Tone
 from dpbench.package import command_in_use
 
@@ -53,7 +54,8 @@ def _verdict_pattern(tone: Tone) -> str:
     The expression matches verdicts at the ends of lines. For the tone `BAD` it also matches counts
     such as "3 refuted", and "failed:" at the start of a line.
     """
-    verdicts = [verdict for subject in PRINTED for verdict in subject.values()]
+    added = (subject for app in applications() for subject in app.verdicts())
+    verdicts = [verdict for subject in (*PRINTED, *added) for verdict in subject.values()]
     words = "|".join(
         {verdict.text: None for verdict in verdicts if verdict.tone.terminal == tone.terminal}
     )

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "AHEAD", "AUDIT", "BAD", "CALM", "CLAIMS", "CONTROLS", "EARLY", "FACTORS", "GOOD", "HONEST",
-    "HOSTILE", "INCONCLUSIVE", "LESS_ACCURATE", "LIBRARIES", "PRINTED", "REFUTED", "SEVERITY",
-    "TRACKING", "Tone", "Verdict", "any_fails", "failing_words",
-    "page_tones",
+    "AHEAD", "BAD", "CALM", "CLAIMS", "EARLY", "FACTORS", "GOOD", "OPEN", "PASSED", "PRINTED",
+    "SEVERITY", "UNSURE", "Tone", "Verdict", "any_fails", "failing_words", "page_tones",
+    "verdicts_by_word",
 ]  # fmt: skip
 
 
@@ -85,7 +84,7 @@ class Verdict:
 Verdicts = Mapping[str, Verdict]
 
 
-def _verdicts_by_word(*verdicts: Verdict) -> Verdicts:
+def verdicts_by_word(*verdicts: Verdict) -> Verdicts:
     """Return a mapping of the verdicts, keyed by their word."""
     return {verdict.word: verdict for verdict in verdicts}
 
@@ -94,59 +93,21 @@ def _verdicts_by_word(*verdicts: Verdict) -> Verdicts:
 # value of the theorem. This verdict fails no run.
 EARLY = "not yet asymptotic"
 # Claims; a sweep with `fail_on_inconsistent: false` does not fail on them.
-CLAIMS = _verdicts_by_word(
+CLAIMS = verdicts_by_word(
     Verdict("consistent", GOOD, 3),
     Verdict(EARLY, AHEAD, 2, printed="not yet"),
     Verdict("inconsistent", BAD, 0, fails=True),
     Verdict("inconclusive", UNSURE, 1),
 )
-AUDIT = _verdicts_by_word(
-    Verdict("refuted", BAD, 0, fails=True),
-    Verdict("failed", BAD, 1, fails=True),
-    Verdict("not refuted", PASSED, 2),
-)
-# Controls are broken on purpose, so it is bad if a control is not refuted.
-CONTROLS = _verdicts_by_word(
-    Verdict("refuted", GOOD, 2, printed="caught"),
-    Verdict("not refuted", BAD, 0, fails=True, printed="missed"),
-    Verdict("failed", BAD, 1, fails=True, printed="missed"),
-)
-# Rows compared with their baseline.
-TRACKING = _verdicts_by_word(
-    Verdict("worse", BAD, 0, fails=True),
-    Verdict("gone", BAD, 1, fails=True),
-    Verdict("better", GOOD, 2),
-    Verdict("new", OPEN, 3),
-    Verdict("changed-within-noise", CALM, 4),
-    Verdict("same", CALM, 5),
-)
 # Ratios of the best estimator's error to the lower bound.
-FACTORS = _verdicts_by_word(
+FACTORS = verdicts_by_word(
     Verdict("open", OPEN, 0),
     Verdict("below", CALM, 1),
     Verdict("one law", CALM, 2),
     Verdict("optimal", GOOD, 3),
 )
-# Answers of libraries on hostile columns (empty, NaN, infinite, constant and others).
-HOSTILE = _verdicts_by_word(
-    Verdict("answered", CALM, 5, printed="+"),
-    Verdict("refused", CALM, 4),
-    Verdict("at times refused", UNSURE, 3, printed="at times"),
-    Verdict("NaN", BAD, 2),
-    Verdict("wrong", BAD, 1),
-    Verdict("process ended", BAD, 0, printed="ended"),
-)
-# Libraries; `dpbench.libraries.trust` has the rules.
-HONEST, LESS_ACCURATE = "honest as tested", "less accurate than its formula"
-REFUTED, INCONCLUSIVE = "refuted", "inconclusive"
-LIBRARIES = _verdicts_by_word(
-    Verdict(REFUTED, BAD, 0),
-    Verdict(LESS_ACCURATE, BAD, 1),
-    Verdict(INCONCLUSIVE, UNSURE, 2),
-    Verdict(HONEST, PASSED, 3),
-)
-# Tables whose verdicts are coloured on a terminal.
-PRINTED = (CLAIMS, AUDIT, CONTROLS, TRACKING, FACTORS)
+# Verdicts of every run that are coloured on a terminal; applications add theirs.
+PRINTED = (CLAIMS, FACTORS)
 
 
 def failing_words(verdicts: Verdicts) -> list[str]:

@@ -35,30 +35,16 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["ReleasePlan"]
+__all__ = ["PlanNumbers"]
 
-PRIVACY_PRECISION = 1e-4  # relative precision of the amount that `ReleasePlan.privacy` returns
+PRIVACY_PRECISION = 1e-4  # relative precision of the amount that `PlanNumbers.privacy` returns
 CUT_TOLERANCE = 0.01  # relative error of the width of a clip that still has its name
-MAX_PRIVACY_AMOUNT = 1e4  # largest amount that `ReleasePlan.privacy` tries
+MAX_PRIVACY_AMOUNT = 1e4  # largest amount that `PlanNumbers.privacy` tries
 
 
 @dataclass(frozen=True)
-class ReleasePlan:
-    """Plan of a clipped mean with noise for one problem, as returned by `plan`.
-
-    Parameters
-    ----------
-    problem : KnownDistribution, BoundedRecords or BoundedMoment
-        Public knowledge about the records.
-    n : int
-        Number of records.
-    budget : Budget
-        Privacy budget of the release.
-    law : Distribution, optional
-        Distribution of the records, if it is known.
-    alpha : float, optional
-        Largest acceptable absolute error of a release, in the unit of the records.
-    """
+class PlanNumbers:
+    """Numbers and code of a `dpbench.planner.page.ReleasePlan`, which describes the fields."""
 
     problem: Problem
     n: int
@@ -298,12 +284,6 @@ class ReleasePlan:
             middle, scale = self.problem.middle, self.problem.scale
             ends = (middle - scale, middle + scale)
         return data_code(self.n, ends, self.law, binary=binary)
-
-    def __str__(self) -> str:
-        """Return the page that the command ``plan`` prints."""
-        from dpbench.planner.page import page_lines  # imports this module
-
-        return "\n".join(page_lines(self))
 
     @property
     def opendp(self) -> str | None:

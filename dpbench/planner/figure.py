@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dpbench.output.axes import set_horizontal_ticks, share_axes
-from dpbench.output.curves import draw_curve, mark_guide
-from dpbench.output.style import GUIDE, Axes, Width, legend, line_styles, panels, save, style
+from dpbench.output.names import Width
 from dpbench.planner.prediction import BoundedRecords, Clip, Error, Problem
 from dpbench.privacy import Budget
+from dpbench.report.drawing.axes import set_horizontal_ticks, share_axes
+from dpbench.report.drawing.curves import draw_curve, mark_guide
+from dpbench.report.drawing.style import GUIDE, Axes, legend, line_styles, panels, save, style
 
 __all__ = ["against_n", "against_width", "write"]
 
@@ -140,7 +141,7 @@ def write(
     folder : Path
         Existing folder to write to.
     width : Width
-        Width of the figure, see `dpbench.output.style.style`. ``page`` by default.
+        Width of the figure, see `dpbench.report.drawing.style.style`. ``page`` by default.
 
     Returns
     -------

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from textwrap import wrap
 
 from dpbench.output.terminal import WIDTH
-from dpbench.planner.answer import ReleasePlan
+from dpbench.planner.answer import PlanNumbers
 from dpbench.planner.explanations import format_records
 from dpbench.planner.prediction import BoundedMoment, BoundedRecords, Error
 from dpbench.privacy.symbols import budget_text
 from dpbench.registry import ConfigError
 
-__all__ = ["NEIGHBOURS", "page_lines"]
+__all__ = ["NEIGHBOURS", "ReleasePlan", "page_lines"]
 
 PARTS = ("sampling", "bias", "noise")
 # Reasons for an error below the lower bound, by whether the plan is for a class of distributions.
@@ -28,12 +29,35 @@ NEIGHBOURS = {
 }
 
 
-def page_lines(plan: ReleasePlan, data: str | None = None) -> Iterator[str]:
+@dataclass(frozen=True)
+class ReleasePlan(PlanNumbers):
+    """Plan of a clipped mean with noise for one problem, as returned by `plan`.
+
+    Parameters
+    ----------
+    problem : KnownDistribution, BoundedRecords or BoundedMoment
+        Public knowledge about the records.
+    n : int
+        Number of records.
+    budget : Budget
+        Privacy budget of the release.
+    law : Distribution, optional
+        Distribution of the records, if it is known.
+    alpha : float, optional
+        Largest acceptable absolute error of a release, in the unit of the records.
+    """
+
+    def __str__(self) -> str:
+        """Return the page that the command ``plan`` prints."""
+        return "\n".join(page_lines(self))
+
+
+def page_lines(plan: PlanNumbers, data: str | None = None) -> Iterator[str]:
     """Yield the lines of a printed plan: errors, needed records, estimators and Python code.
 
     Parameters
     ----------
-    plan : ReleasePlan
+    plan : PlanNumbers
         The plan.
     data : str, optional
         File whose values are the distribution of the records.
@@ -59,7 +83,7 @@ def page_lines(plan: ReleasePlan, data: str | None = None) -> Iterator[str]:
         yield f"\nOpenDP 0.16 (pure DP, n public), clipped_mean at the best clip:\n\n{plan.opendp}"
 
 
-def _errors(plan: ReleasePlan) -> Iterator[str]:
+def _errors(plan: PlanNumbers) -> Iterator[str]:
     """Yield the lines of a table with the predicted errors of each clip, and the table's legend."""
     errors = {name: plan.error(*clip) for name, clip in plan.clips.items()}
     quantiles = ("q50", "q90") if plan.law is None else ("q90", "guarded")
@@ -93,7 +117,7 @@ def _explain_smaller(errors: Mapping[str, Error]) -> Iterator[str]:
     yield f"For a law that is less symmetric it may be {guarded:.3g}, so this clip is not best."
 
 
-def _limit(plan: ReleasePlan) -> Iterator[str]:
+def _limit(plan: PlanNumbers) -> Iterator[str]:
     """Yield lines with the lower bound for all private estimators, and what it is about."""
     bound, words = plan.limit
     if math.isinf(bound.value):
@@ -105,7 +129,7 @@ def _limit(plan: ReleasePlan) -> Iterator[str]:
         yield from wrap(f"{text} {consequence}", WIDTH)
 
 
-def _needs(plan: ReleasePlan) -> Iterator[str]:
+def _needs(plan: PlanNumbers) -> Iterator[str]:
     """Yield lines with the number of records, and the budget, that an accuracy requires.
 
     The required accuracy is alpha, the largest 0.9 quantile (q90) of the error that the user
@@ -130,7 +154,7 @@ def _needs(plan: ReleasePlan) -> Iterator[str]:
         yield f"with {format_records(plan.n)} it is not reached with any {name}."
 
 
-def _ranking(plan: ReleasePlan) -> Iterator[str]:
+def _ranking(plan: PlanNumbers) -> Iterator[str]:
     """Yield the lines of a table of estimators with their computed or simulated errors."""
     if isinstance(plan.problem, BoundedMoment):
         yield "Simulated on a few of the laws, so that errors may be below the worst case above."

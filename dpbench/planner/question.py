@@ -13,7 +13,7 @@ from pydantic import Field
 
 from dpbench.distributions import Distribution, Empirical
 from dpbench.errors import choose_from, describe_value
-from dpbench.planner.answer import ReleasePlan
+from dpbench.planner.page import ReleasePlan
 from dpbench.planner.prediction import BoundedMoment, BoundedRecords, KnownDistribution, Problem
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError, Count, MomentOrder, from_mapping, validated

@@ -10,17 +10,18 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.estimators.heavy_tailed import TunedClippedMean, worst_clipping_bias
-from dpbench.output.axes import set_horizontal_ticks
-from dpbench.output.curves import draw_curve, draw_guide, mark_guide
-from dpbench.output.style import THEORY, Axes, line_styles, number_text
+from dpbench.output.names import number_text
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
+from dpbench.report.drawing.axes import set_horizontal_ticks
+from dpbench.report.drawing.curves import draw_curve, draw_guide, mark_guide
+from dpbench.report.drawing.style import THEORY, Axes, line_styles
 from dpbench.report.error_curves import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
+from dpbench.report.result import Result
 from dpbench.sweep.selection import Choice, rows_of_budget, select_labels
 from dpbench.theory.bounds.numbers import BETA
 

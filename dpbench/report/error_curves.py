@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.fallback import EXACT_RATIO, FALLBACK_NOTE, answers_without_data
-from dpbench.analysis.result import Result
 from dpbench.analysis.summary import metric_interval
-from dpbench.output.curves import draw_below, draw_curve, draw_guide
-from dpbench.output.style import THEORY, Axes
 from dpbench.registry import ConfigError
+from dpbench.report.drawing.curves import draw_below, draw_curve, draw_guide
+from dpbench.report.drawing.style import THEORY, Axes
+from dpbench.report.result import Result
 from dpbench.sweep.metrics import ERRORS, METRICS, VARIABLES
 from dpbench.sweep.selection import BUDGET
 
@@ -211,7 +211,7 @@ def draw_errors(
     label : str
         Text in the legend.
     look : dict
-        Look of the curve, from `dpbench.output.style.line_styles`.
+        Look of the curve, from `dpbench.report.drawing.style.line_styles`.
     result : Result
         Results with the claims.
     """

@@ -9,12 +9,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
-from dpbench.output.axes import set_horizontal_ticks
-from dpbench.output.curves import draw_bound, mark_guide
-from dpbench.output.style import GUIDE, THEORY, Axes, line_styles
 from dpbench.registry import validated
+from dpbench.report.drawing.axes import set_horizontal_ticks
+from dpbench.report.drawing.curves import draw_bound, mark_guide
+from dpbench.report.drawing.style import GUIDE, THEORY, Axes, line_styles
 from dpbench.report.error_curves import (
     BOUNDED_COLUMN,
     MAX_ERROR_RATIO,
@@ -28,6 +27,7 @@ from dpbench.report.error_curves import (
 from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
+from dpbench.report.result import Result
 from dpbench.sweep.metrics import METRICS, MetricName
 from dpbench.sweep.selection import rows_of_budget
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpbench.analysis.fallback import FALLBACK_NOTE
 from dpbench.analysis.study import Study
-from dpbench.output.style import number_text
+from dpbench.output.names import number_text
 from dpbench.privacy.symbols import budget_text
 from dpbench.report.labels import Labels, metric_text, plain_text
 from dpbench.report.latex import BREAKING, escape_latex, tabular

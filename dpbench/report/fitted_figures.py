@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.claims import Claim
-from dpbench.analysis.result import Result
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.study import Study
-from dpbench.output.axes import set_horizontal_ticks
-from dpbench.output.curves import draw_curve, draw_guide, mark_guide
-from dpbench.output.style import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles, number_text
+from dpbench.output.names import number_text
 from dpbench.registry import ConfigError, validated
+from dpbench.report.drawing.axes import set_horizontal_ticks
+from dpbench.report.drawing.curves import draw_curve, draw_guide, mark_guide
+from dpbench.report.drawing.style import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
 from dpbench.report.labels import Labels, exponent_text, plain_text
+from dpbench.report.result import Result
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import BUDGET, Choice, select_labels
 

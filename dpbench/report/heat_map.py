@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import EXACT
-from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
-from dpbench.output.axes import colour_bar
-from dpbench.output.style import Axes, number_text
+from dpbench.output.names import number_text
 from dpbench.registry import ConfigError, validated
+from dpbench.report.drawing.axes import colour_bar
+from dpbench.report.drawing.style import Axes
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
+from dpbench.report.result import Result
 from dpbench.sweep.plan import lower_bound
 
 __all__ = ["BETWEEN", "Factors", "factor_text"]

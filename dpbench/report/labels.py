@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dpbench.analysis.study import Study
-from dpbench.output.style import NOTIONS, display_name, number_text
+from dpbench.output.names import NOTIONS, display_name, number_text
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS, budget_text
 from dpbench.sweep.metrics import METRICS, VARIABLES

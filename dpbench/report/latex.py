@@ -13,17 +13,18 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.fallback import FALLBACK_NOTE
-from dpbench.analysis.result import Result
 from dpbench.analysis.study import Figure
 from dpbench.output.files import Stamps, atomic
-from dpbench.output.style import Canvas, display_name, number_text
+from dpbench.output.names import display_name, number_text
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS
+from dpbench.report.drawing.style import Canvas
 from dpbench.report.error_curves import BELOW, FALLBACK
 from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.labels import Labels, parameter_text
+from dpbench.report.result import Result
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import Variant
 

@@ -19,7 +19,7 @@ from dpbench.output.files import atomic
 from dpbench.registry import ConfigError
 from dpbench.report.page_run import RunFolder, read_manifest, worst_tone
 from dpbench.report.page_tables import HEIGHT, WIDTH
-from dpbench.report.sections.base import SECTIONS
+from dpbench.report.sections import find_builder
 
 __all__ = ["find_finished_runs", "read_run", "write_page"]
 
@@ -119,8 +119,7 @@ def _style_and_scripts(*, interactive: bool) -> dict[str, Any]:
 def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
     """Read the data of a run that the template of the page needs.
 
-    The manifest, a file in the folder, lists the sections of the page in order. A run of an earlier
-    version may have no list. Then its page has all sections with content. Sections that this
+    The manifest, a file in the folder, lists the sections of the page in order. Sections that this
     version does not have are left out.
 
     Parameters
@@ -138,12 +137,8 @@ def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
         Variables of the template ``page.html``.
     """
     run = RunFolder(folder, max_rows)
-    names = run.manifest.get("sections") or SECTIONS
-    sections = [
-        section
-        for section in (SECTIONS[name](run) for name in names if name in SECTIONS)
-        if section
-    ]
+    builders = filter(None, map(find_builder, run.manifest["sections"]))
+    sections = [section for section in (build(run) for build in builders) if section]
     answer: list[str] = []
     for section in sorted(sections, key=lambda section: section.rank):
         answer += [*filter(None, [section.fallback if not answer else ""]), *section.findings]

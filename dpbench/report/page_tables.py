@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dpbench.analysis.claims import region
-from dpbench.output.style import display_name
+from dpbench.output.names import display_name
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import budget_text
 

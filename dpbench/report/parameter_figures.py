@@ -14,14 +14,14 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.oracle import exact_values
-from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
 from dpbench.arrays import Floats
-from dpbench.output.axes import set_horizontal_ticks
-from dpbench.output.curves import draw_guide
-from dpbench.output.style import GUIDE, GUIDE_DASHES, Axes, line_styles, number_text
+from dpbench.output.names import number_text
 from dpbench.privacy import AMOUNTS
 from dpbench.registry import ConfigError, validated
+from dpbench.report.drawing.axes import set_horizontal_ticks
+from dpbench.report.drawing.curves import draw_guide
+from dpbench.report.drawing.style import GUIDE, GUIDE_DASHES, Axes, line_styles
 from dpbench.report.error_curves import (
     add_interval,
     axis_scale,
@@ -34,6 +34,7 @@ from dpbench.report.error_curves import (
 from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import Labels, axis_label, metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
+from dpbench.report.result import Result
 from dpbench.sweep.metrics import METRICS, VARIABLES, MetricName
 from dpbench.sweep.selection import BUDGET, KEY, swept_columns
 

@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dpbench.app import load_kinds
 from dpbench.errors import ConfigError
 from dpbench.output.files import stamp
 from dpbench.output.run_folder import stamps_of
@@ -205,10 +206,13 @@ class Origin:
 def _package(rooms: tuple[str, ...]) -> tuple[str, ...]:
     """Return lines (name and digest) for all modules in `CORE` and in other rooms.
 
+    Kinds of applications are included, because any block may have an object of them.
+
     The lines are part of `Origin.modules`, and include the versions of numpy and scipy. The result
     is cached, because a process loads code only once.
     """
-    lines = list_package((*CORE, *rooms))
+    kinds = {kind.__module__.split(".")[1] for kind in load_kinds()}
+    lines = list_package((*CORE, *rooms, *kinds))
     libraries = {f"{name} {_version(name)}" for name in NUMERICAL}
     return tuple(lines | _named_files(lines) | libraries)
 

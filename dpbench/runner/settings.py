@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dpbench.errors import choose_from
-from dpbench.output.style import Font, Width
+from dpbench.output.names import Font, Width
 from dpbench.registry import ConfigError, Trials, nested_entry, validated
 from dpbench.runner.execute import Runner
 

@@ -13,5 +13,5 @@ bound.
   performance profiles.
 - template.py: the file of a new entry.
 
-The command is `dpbench.commands.suite`.
+The command is `dpbench.suite.command`.
 """

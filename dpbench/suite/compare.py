@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 
 from dpbench.analysis.factors import profile
 from dpbench.arrays import Floats
-from dpbench.output.curves import draw_curve
-from dpbench.output.style import BOUND, Axes, Canvas, display_name, legend, line_styles, panels
+from dpbench.output.names import display_name
+from dpbench.report.drawing.curves import draw_curve
+from dpbench.report.drawing.style import BOUND, Axes, Canvas, legend, line_styles, panels
 from dpbench.suite.leaderboard import Standing
 from dpbench.suite.measure import RUNS
 from dpbench.suite.problems import Problem
@@ -292,7 +293,7 @@ def profile_figure(
     each x. Grey lines are the entries of the archive (stored scores). The dashed black line takes
     the archive's best entry for each problem. No entry can make this choice, because the choice
     needs the results. Shaded bands are 95% bootstrap bands. Call the function within
-    `dpbench.output.style.style`.
+    `dpbench.report.drawing.style.style`.
 
     Parameters
     ----------

@@ -8,7 +8,13 @@
 - power.py computes the share of rows in which a comparison would detect a loss of accuracy.
 """
 
-from dpbench.tracking.comparison import compare
+from typing import TYPE_CHECKING
+
+from dpbench.package import lazy_names
+
+if TYPE_CHECKING:
+    from dpbench.tracking.comparison import compare
 
 __all__ = ["compare"]
 __dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
+__getattr__ = lazy_names(__name__, {"dpbench.tracking.comparison": ["compare"]})

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.output.files import atomic, check_writable
-from dpbench.output.verdicts import TRACKING, failing_words
+from dpbench.output.verdicts import failing_words
 from dpbench.registry import ConfigError
 from dpbench.runner.run import RunOptions, Say
 from dpbench.runner.settings import Settings
@@ -28,6 +28,7 @@ from dpbench.tracking.report import (
     markdown,
     row_name,
 )
+from dpbench.tracking.verdicts import TRACKING
 
 __all__ = ["FILES", "Judgement", "Tracking", "find_suspects"]
 
@@ -93,7 +94,7 @@ class Tracking:
     @classmethod
     def prepare(
         cls, settings: Settings, sweep: str, trials: int, fail_on_inconsistent: bool
-    ) -> Self | None:
+    ) -> Self:
         """Read the baseline, and check the options, before anything is computed.
 
         Parameters
@@ -109,8 +110,7 @@ class Tracking:
 
         Returns
         -------
-        Tracking or None
-            None if `track` is not set.
+        Tracking
 
         Raises
         ------
@@ -118,8 +118,6 @@ class Tracking:
             If the baseline cannot be read, a new baseline cannot be written, or the trials are too
             few.
         """
-        if settings.track is None:
-            return None
         if trials < MIN_BOOTSTRAP_TRIALS:
             raise ConfigError(f"track: {trials} trials: {MIN_BOOTSTRAP_TRIALS} or more are needed")
         path = baseline_path(settings.baseline, sweep)

@@ -94,7 +94,7 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
         random streams and all errors are equal. Otherwise it is ``paired`` (compared trial by
         trial) or ``unpaired``. It is empty if only one table has the row.
         ``smallest_visible`` is the change of the trimmed mean that would be found with probability
-        0.9. ``verdict`` is one of `dpbench.output.verdicts.TRACKING`.
+        0.9. ``verdict`` is one of `dpbench.tracking.verdicts.TRACKING`.
     """
     from scipy.stats import binomtest
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.output.axes import set_vertical_ticks
-from dpbench.output.style import Axes, display_name, legend, line_styles, panels, save, style
+from dpbench.output.names import display_name
 from dpbench.privacy.symbols import budget_text
+from dpbench.report.drawing.axes import set_vertical_ticks
+from dpbench.report.drawing.style import Axes, legend, line_styles, panels, save, style
 from dpbench.tracking.comparison import KEY
 
 __all__ = ["draw"]
@@ -31,7 +32,7 @@ def draw(history: pd.DataFrame, segments: pd.DataFrame, out: Path) -> None:
     Parameters
     ----------
     history, segments : DataFrame
-        Tables that `dpbench.commands.history.find_changes` returns.
+        Tables that `dpbench.tracking.command_history.find_changes` returns.
     out : Path
         Folder for ``history.pdf`` and the other formats.
     """

@@ -12,9 +12,9 @@ import pandas as pd
 
 from dpbench.output.terminal import WIDTH, count_verdicts
 from dpbench.output.terminal import table as text_table
-from dpbench.output.verdicts import TRACKING
 from dpbench.privacy.symbols import budget_text
 from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST_CHANGE
+from dpbench.tracking.verdicts import TRACKING
 
 __all__ = [
     "METRIC_NAMES", "OTHER_BITS", "SUSPECT", "change_text", "failure_text", "format_terminal",

@@ -10,9 +10,9 @@ from scipy import stats
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import BY_TRIALS, ENDS, EXACT, factors
 from dpbench.analysis.oracle import exact_values
-from dpbench.analysis.result import Result
-from dpbench.analysis.scoreboard import render
 from dpbench.arrays import Floats
+from dpbench.report.result import Result
+from dpbench.report.scoreboard import render
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 
 

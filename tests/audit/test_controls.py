@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpbench.audit.controls import CONTROLS, Control
+from dpbench.audit.job import TELLING_RUNS
 from dpbench.audit.task import COLUMNS
 from dpbench.estimators import (
     BoundedContributionMean,
@@ -15,7 +16,6 @@ from dpbench.estimators import (
     TableMean,
     TransformedNoiseMean,
 )
-from dpbench.jobs.audit import TELLING_RUNS
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from tests.audit.audits import list_pairs, only, rows_of, verdicts_of
 

@@ -13,6 +13,7 @@ from dpbench.audit import Replay, audit_replay, replay
 from dpbench.audit.controls import CONTROLS, Control
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.replay import first_reason, largest_ratio
+from dpbench.audit.verdicts import AUDIT
 from dpbench.estimators import (
     ClippedMean,
     CoinPressMean,
@@ -22,7 +23,6 @@ from dpbench.estimators import (
     LocalMean,
     SmoothSensitivityTrimmedMean,
 )
-from dpbench.output.verdicts import AUDIT
 from dpbench.privacy import ZCDP, ApproxDP, Budget, PureDP
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from dpbench.analysis.study import gather_entries
+from dpbench.audit.job import AuditJob
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.jobs.audit import AuditJob
-from dpbench.jobs.libraries import LibrariesJob
 from dpbench.jobs.prepare import make_job
 from dpbench.jobs.study import StudyJob
+from dpbench.libraries.job import LibrariesJob
 from dpbench.package import conf_folder
 from dpbench.sweep import plan
 from dpbench.theory.bounds import numbers as lower_bounds

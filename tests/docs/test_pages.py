@@ -20,13 +20,13 @@ from docs.docstring_to_rst import docstring_to_rst, escape
 from dpbench.analysis.study import Figure
 from dpbench.analysis.summary import statistics
 from dpbench.audit import cases, controls
+from dpbench.audit.job import AuditJob
 from dpbench.audit.pairs import catalogue
-from dpbench.cli import run
+from dpbench.cli.main import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs import describe
-from dpbench.jobs.audit import AuditJob
 from dpbench.sweep.metrics import METRICS
 from dpbench.sweep.selection import KEY
 from dpbench.theory.families import Family

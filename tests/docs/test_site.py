@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from dpbench.cli import run
+from dpbench.cli.main import run
 from dpbench.suite.problems import SUITE, read_suite
 from dpbench.suite.table import Scores, archive_path
 
@@ -105,7 +105,7 @@ def test_broken_links_are_seen(tmp_path: Path) -> None:
 def test_what_cannot_be_used(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpbench.commands.site.find_spec", lambda _: "")
+    monkeypatch.setattr("dpbench.site.command.find_spec", lambda _: "")
     assert run(["site", *words]) == 2
     assert capsys.readouterr().err.startswith(f"dpbench: {told}")
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_used(
 def test_what_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpbench.commands.site.find_spec", lambda _: None)
+    monkeypatch.setattr("dpbench.site.command.find_spec", lambda _: None)
     assert run(["site"]) == 2
     assert capsys.readouterr().err == (
         "dpbench: site: the extra docs is not installed: pip install -e '.[docs]'\n"

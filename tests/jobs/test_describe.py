@@ -19,7 +19,7 @@ from dpbench.analysis.kinds import Exponent
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.analysis.study import Study, StudyPart
 from dpbench.audit.cases import AuditSettings, AuditSweep, Case
-from dpbench.cli import run
+from dpbench.cli.main import run
 from dpbench.estimators import Estimator
 from dpbench.jobs import describe
 from dpbench.libraries.sweep import HostileSettings, LibraryClaim, LibrarySettings, LibrarySweep

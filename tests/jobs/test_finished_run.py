@@ -12,6 +12,7 @@ import pytest
 import dpbench
 from dpbench.jobs import finished_run
 from dpbench.jobs.finished_run import FinishedRun
+from dpbench.jobs.prepare import find_app
 from dpbench.jobs.study import StudyJob
 from tests.bench import Bench
 
@@ -80,7 +81,7 @@ def test_a_finished_run_is_no_excuse_for_a_configuration_that_cannot_be_used(ben
 
 def loading(bench: Bench, argv: list[str], slow: set[str]) -> str:
     """What the command prints in a process of its own, and in a last line what of this it loads."""
-    script = f"import sys; from dpbench.cli import run; run({argv!r})"
+    script = f"import sys; from dpbench.cli.main import run; run({argv!r})"
     command = [sys.executable, "-c", f"{script}; print({slow!r} & set(sys.modules))"]
     done = subprocess.run(command, cwd=bench.folder, capture_output=True, text=True, check=True)
     return done.stdout
@@ -118,4 +119,4 @@ def test_a_finished_run_of_which_more_is_asked_is_run(
     (tmp_path / "report.html").touch()
     config = {"sweep": {"name": "a"}, "out": str(tmp_path)}
     assert FinishedRun.of(config) is not None
-    assert FinishedRun.of(config | more) is None
+    assert find_app(config | more).always_runs or FinishedRun.of(config | more) is None

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dpbench.estimators.libraries.process import Releases
 from dpbench.libraries.hostile import CASES, classify, hostile_column
+from dpbench.libraries.means.process import Releases
 
 
 def test_the_outcomes_of_hostile_columns() -> None:

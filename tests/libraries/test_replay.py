@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.estimators.libraries.process import close_libraries
+from dpbench.libraries.means.process import close_libraries
 from dpbench.libraries.replay import COLUMNS, families, replay_table, unexpected_verdicts
 from dpbench.libraries.report import render_replay
 from dpbench.libraries.sweep import ReplaySettings

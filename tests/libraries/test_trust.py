@@ -10,7 +10,7 @@ import pytest
 from dpbench.audit.task import COLUMNS as AUDIT_COLUMNS
 from dpbench.libraries.replay import COLUMNS as REPLAY_COLUMNS
 from dpbench.libraries.trust import judge_libraries
-from dpbench.output.verdicts import LIBRARIES
+from dpbench.libraries.verdicts import LIBRARIES
 
 AUDIT = {
     "estimator": "lib", "notion": "pure", "delta": 0.0, "claimed": 1.0, "lower_bound": 0.6,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpbench.commands import command, commands
-from dpbench.jobs.help import HELP
+from dpbench.app import commands
+from dpbench.cli.help import HELP
 from dpbench.output.help_page import help_page
 
 USAGE = """\
@@ -43,7 +43,7 @@ def test_no_line_of_help_is_longer(
 ) -> None:
     """Lines have at least 60 and at most 100 characters, and no word is lost."""
     monkeypatch.setenv("COLUMNS", columns)
-    for text in (HELP, *(command(name).USAGE for name in commands())):
+    for text in (HELP, *(command.usage for command in commands().values())):
         page = help_page(text)
         assert page.split() == text.split()
         prose = [line for line in page.splitlines() if "python -m dpbench" not in line]

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dpbench.analysis.scoreboard import _format_samples
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.output.terminal import WIDTH, format_count, replay_line, say, table
+from dpbench.report.scoreboard import _format_samples
 from tests.bench import Bench
 
 LONG = "an_estimator_with_a_name_that_is_longer_than_others.really"

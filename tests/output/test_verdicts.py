@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from dpbench.app import applications
+from dpbench.audit.verdicts import AUDIT, CONTROLS
+from dpbench.libraries.verdicts import HOSTILE
 from dpbench.output import verdicts
 from dpbench.output.verdicts import (
-    AUDIT,
     BAD,
     CLAIMS,
-    CONTROLS,
     FACTORS,
     GOOD,
-    HOSTILE,
     PRINTED,
     SEVERITY,
-    TRACKING,
     Verdict,
     any_fails,
     failing_words,
     page_tones,
 )
+from dpbench.tracking.verdicts import TRACKING
 
 SUBJECTS = (CLAIMS, AUDIT, CONTROLS, TRACKING, FACTORS, HOSTILE)
 
@@ -44,8 +44,9 @@ def test_words_that_fail_a_run() -> None:
 
 
 def test_a_printed_word_has_one_colour() -> None:
+    printed = [*PRINTED, *(subject for app in applications() for subject in app.verdicts())]
     colours: dict[str, set[str]] = {}
-    for one in (one for subject in PRINTED for one in subject.values()):
+    for one in (one for subject in printed for one in subject.values()):
         colours.setdefault(one.text, set()).add(one.tone.terminal)
     assert all(len(found) == 1 for found in colours.values())
     assert GOOD.figure != BAD.figure != verdicts.CALM.figure

@@ -16,11 +16,11 @@ import yaml
 
 import dpbench
 from dpbench.audit import cases, controls
+from dpbench.audit.job import AuditJob
 from dpbench.audit.pairs import catalogue
-from dpbench.cli import run
+from dpbench.cli.main import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
-from dpbench.jobs.audit import AuditJob
 from dpbench.testing import check_estimator
 from dpbench.theory.theorems import THEOREMS
 

@@ -9,8 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import dpbench
-from dpbench.output.style import GUIDE, Width, line_styles
+from dpbench.output.names import Width
 from dpbench.planner import figure
+from dpbench.report.drawing.style import GUIDE, line_styles
 
 
 def test_a_plan_draws_on_given_axes() -> None:

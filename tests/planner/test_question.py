@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dpbench.cli import run
+from dpbench.cli.main import run
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from dpbench.output.style import number_text
+from dpbench.output.names import number_text
 from dpbench.privacy import AMOUNTS, GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.privacy.symbols import SYMBOLS, Alphabet, budget_text
 

@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 import dpbench
-from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
 from dpbench.report.error_curves import BELOW, FALLBACK
 from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.page import write_page
 from dpbench.report.parameter_figures import GUIDES
+from dpbench.report.result import Result
 from dpbench.runner.store import Store
 from tests.report.page_folders import write_run
 

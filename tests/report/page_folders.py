@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpbench.output.curves import draw_bound, draw_curve
-from dpbench.output.style import Axes, legend, line_styles, panels, save, style
+from dpbench.report.drawing.curves import draw_bound, draw_curve
+from dpbench.report.drawing.style import Axes, legend, line_styles, panels, save, style
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script><!--<img src=x onerror='window.hacked = 2'>"
@@ -53,6 +53,20 @@ MANIFEST: dict[str, Any] = {
     "platform": "linux x86_64",
     "commit": "0123abc",
     "dirty": True,
+    "sections": [
+        "failures",
+        "baseline",
+        "verdicts",
+        "means",
+        "replay",
+        "claims",
+        "limit",
+        "privacy",
+        "figures",
+        "samples",
+        "errors",
+        "origin",
+    ],
     "failures": [{"failure": "ValueError: too few", "replay": "python -m dpbench replay=ab"}],
     "exit_code": 1,
     "wall_seconds": 1.0,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpbench.analysis.result import Result
-from dpbench.output.style import THEORY
+from dpbench.report.drawing.style import THEORY
+from dpbench.report.result import Result
 from tests.report.conftest import curves, drawn, rows
 from tests.report.specs import CLIP
 

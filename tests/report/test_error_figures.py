@@ -16,13 +16,14 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from scipy.stats import beta
 
-from dpbench.analysis.result import Result
-from dpbench.output.style import display_name, save, style
+from dpbench.output.names import display_name
 from dpbench.privacy import PureDP
 from dpbench.report import parameter_figures
+from dpbench.report.drawing.style import save, style
 from dpbench.report.error_curves import BELOW, axis_scale
 from dpbench.report.error_figures import BOUND_LABEL, ErrorAgainstN
 from dpbench.report.parameter_figures import GUIDES
+from dpbench.report.result import Result
 from dpbench.theory.families import TwoPointFamily
 from tests.report.conftest import TRIALS, assert_refused, curves, drawn, lines, rows
 from tests.report.specs import ACCURACY, ERROR, PAID, THRESHOLD

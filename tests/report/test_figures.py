@@ -18,9 +18,9 @@ from matplotlib.image import imread
 from matplotlib.lines import Line2D
 
 import dpbench
-from dpbench.analysis.result import Result
-from dpbench.output.style import save, style
 from dpbench.registry import ConfigError
+from dpbench.report.drawing.style import save, style
+from dpbench.report.result import Result
 from tests.report.conftest import assert_refused, curves, drawn, lines
 from tests.report.specs import ACCURACY, CLIP, ERROR, PAID, THRESHOLD
 from tests.report.test_error_figures import ROUNDS

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.analysis.result import Result
-from dpbench.output.style import display_name
+from dpbench.output.names import display_name
+from dpbench.report.result import Result
 from tests.report.conftest import drawn, lines
 from tests.report.specs import ACCURACY, THRESHOLD
 

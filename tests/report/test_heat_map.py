@@ -7,9 +7,9 @@ from collections.abc import Hashable
 import numpy as np
 
 from dpbench.analysis.factors import BY_TRIALS, EXACT
-from dpbench.analysis.result import Result
 from dpbench.report.heat_map import BETWEEN, factor_text
 from dpbench.report.labels import Labels
+from dpbench.report.result import Result
 from dpbench.sweep.selection import BUDGET
 from tests.report.conftest import drawn
 

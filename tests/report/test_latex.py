@@ -18,9 +18,8 @@ from matplotlib.image import imread
 from matplotlib.mathtext import MathTextParser
 
 import dpbench
-from dpbench.analysis.result import Result
 from dpbench.analysis.study import Study
-from dpbench.cli import run
+from dpbench.cli.main import run
 from dpbench.output.verdicts import EARLY
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
@@ -34,6 +33,7 @@ from dpbench.report.latex import (
     escape_latex,
     to_latex,
 )  # fmt: skip
+from dpbench.report.result import Result
 from experiments import paper
 from experiments.paper import main, sources
 from tests.bench import Bench, shipped

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
 from dpbench.report.page import write_page
+from dpbench.report.result import Result
 from tests.report.conftest import Page, page_of
 from tests.report.page_folders import CLAIM, HOSTILE, MANIFEST, PAIR, write_run, write_table
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dpbench.analysis.result import Result
-from dpbench.output.style import FREE
+from dpbench.report.drawing.style import FREE
 from dpbench.report.panel_split import MAX_CURVES
+from dpbench.report.result import Result
 from tests.report.conftest import curves, drawn
 from tests.report.specs import ERROR
 

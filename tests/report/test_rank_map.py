@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.analysis.result import Result
 from dpbench.registry import ConfigError
+from dpbench.report.result import Result
 from tests.report.conftest import drawn
 
 SPEC: dict[str, Any] = {

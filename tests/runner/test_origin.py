@@ -15,9 +15,9 @@ import pytest
 import dpbench
 from dpbench.audit import noise_times
 from dpbench.audit.cases import AuditSettings, Case, control_tasks
-from dpbench.estimators import LibraryMean
-from dpbench.jobs.audit import AuditJob
+from dpbench.audit.job import AuditJob
 from dpbench.jobs.study import StudyJob
+from dpbench.libraries import LibraryMean
 from dpbench.runner import imports, origin
 from dpbench.runner.origin import Origin
 from dpbench.suite.checks import AUDIT_ROOMS
@@ -32,7 +32,8 @@ import json, sys
 import numpy as np
 from dpbench.sweep.block import BlockTask, Setting, run_block
 from dpbench.distributions import TwoPoint
-from dpbench.estimators import ClippedMean, LibraryMean
+from dpbench.estimators import ClippedMean
+from dpbench.libraries import LibraryMean
 from dpbench.privacy import PureDP
 means = [ClippedMean(lower=-1, upper=1), LibraryMean(library="numpy", lower=-1, upper=1)]
 settings = tuple(Setting(str(i), one, PureDP(1.0)) for i, one in enumerate(means))
@@ -52,7 +53,7 @@ def reached() -> list[str]:
     found = {file.relative_to(HERE).as_posix() for file in loaded if HERE in file.parents}
     # the package's face loads by name, and its version names no number
     found -= {"__init__.py", "package.py"}
-    return sorted({*found, *(f"estimators/libraries/{name}" for name in LibraryMean.files)})
+    return sorted({*found, *(f"libraries/means/{name}" for name in LibraryMean.files)})
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import pytest
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import EmpiricalMean
 from dpbench.output.files import atomic, check_writable
-from dpbench.output.style import save
 from dpbench.privacy import NonPrivate
 from dpbench.registry import ConfigError
+from dpbench.report.drawing.style import save
 from dpbench.runner import run, store
 from dpbench.runner.cost import Cost
 from dpbench.runner.run import RunOptions, run_cells

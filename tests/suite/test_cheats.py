@@ -12,13 +12,12 @@ import pytest
 
 import docs
 from dpbench.arrays import Floats
-from dpbench.cli import run
-from dpbench.commands import suite as command
+from dpbench.cli.main import run
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError
 from dpbench.runner.origin import Origin
-from dpbench.suite import checks, measure, places
+from dpbench.suite import checks, command, measure, places
 from dpbench.suite.measure import SCORING_ROOMS, AuditResult, score_entry
 from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
 from dpbench.suite.remote import read_entry

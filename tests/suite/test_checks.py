@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.cli import run
+from dpbench.cli.main import run
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks
 from dpbench.suite.problems import read_suite

@@ -17,7 +17,7 @@ from dpbench.runner.origin import Origin
 from dpbench.tracking.baseline import Baseline
 from dpbench.tracking.comparison import KEY, trimmed_mean
 from tests.bench import Bench
-from tests.commands.baselines import errors
+from tests.tracking.baselines import errors
 
 FILE = "base.parquet"
 

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from dpbench.output.terminal import WIDTH
-from dpbench.output.verdicts import TRACKING
 from dpbench.tracking.comparison import COLUMNS, METRICS
 from dpbench.tracking.report import (
     REASONS,
@@ -20,6 +19,7 @@ from dpbench.tracking.report import (
     markdown,
     worst_sentence,
 )  # fmt: skip
+from dpbench.tracking.verdicts import TRACKING
 
 
 def test_the_worst_rows_come_first_and_equal_bits_are_folded() -> None:

@@ -61,7 +61,7 @@ def harm(marker: Path, pickled: Path) -> list[dict[str, Any]]:
         {"_target_": "builtins.eval", "_args_": [f"open({str(marker)!r}, 'w')"]},
         {"_target_": "pandas.read_pickle", "filepath_or_buffer": str(pickled)},
         {"_target_": "hydra.utils.instantiate", "config": {"_target_": "os.system"}},
-        {"_target_": "dpbench.cli.run", "argv": ["sweep=tiny"]},
+        {"_target_": "dpbench.cli.main.run", "argv": ["sweep=tiny"]},
         {"_target_": ["os.system"]},
         {"_target_": None},
     ]

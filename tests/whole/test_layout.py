@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dpbench.app import BUILT_IN
+
 ROOT = Path(__file__).parents[2]
 WHOLE = {"conf", "docs", "packaging", "whole"}  # about no module: each has all of them run
 
@@ -11,25 +13,28 @@ WHOLE = {"conf", "docs", "packaging", "whole"}  # about no module: each has all 
 ELSEWHERE = {
     # nothing but names
     "arrays.py": "",
+    "output/names.py": "report/drawing/test_style.py",
     # nothing can be seen of them but what comes of it
-    "analysis/overview.py": "analysis/test_result.py",
-    "commands/init_ci.py": "test_pytest_plugin.py",
-    "commands/site.py": "docs/test_site.py",
+    "report/overview.py": "report/test_result.py",
+    "tracking/command_init_ci.py": "tracking/test_pytest_plugin.py",
+    "site/command.py": "docs/test_site.py",
     "distributions/hyperexponential.py": "distributions/test_continuous.py",
     "distributions/value_table.py": "distributions/test_real_column.py",
-    "jobs/pytest_check.py": "test_pytest_plugin.py",
+    "tracking/pytest_check.py": "tracking/test_pytest_plugin.py",
     "jobs/prepare.py": "conf/test_sweeps.py",
-    "tracking/history_figure.py": "commands/test_history.py",
+    "jobs/replay.py": "jobs/test_study.py",
+    "tracking/job.py": "tracking/test_check.py",
+    "tracking/history_figure.py": "tracking/test_command_history.py",
     "estimators/public.py": "estimators/test_catalogue.py",
-    "estimators/libraries/worker.py": "estimators/libraries/test_process.py",
-    "libraries/measure.py": "jobs/test_libraries.py",
-    "libraries/report.py": "jobs/test_libraries.py",
-    "libraries/sweep.py": "jobs/test_libraries.py",
+    "libraries/means/worker.py": "libraries/means/test_process.py",
+    "libraries/measure.py": "libraries/test_job.py",
+    "libraries/report.py": "libraries/test_job.py",
+    "libraries/sweep.py": "libraries/test_job.py",
     "report/error_table_text.py": "report/test_error_table.py",
     "report/labels.py": "report/test_error_figures.py",
     "report/parameter_figures.py": "report/test_error_figures.py",
     "report/sections/errors.py": "report/test_page.py",
-    "report/sections/libraries.py": "jobs/test_libraries.py",
+    "libraries/section.py": "libraries/test_job.py",
     "report/sections/origin.py": "report/sections/test_failures.py",
     # one check of estimators that are wrong in one way each
     "testing/case.py": "testing/test_promises.py",
@@ -45,6 +50,11 @@ ELSEWHERE = {
     "theory/exact/regression.py": "estimators/test_regression.py",
     "theory/exact/score.py": "estimators/test_gaussian_score.py",
     "theory/exact/searches.py": "privacy/test_noisy_search.py",
+}
+# what every application has, in one test for all
+ELSEWHERE |= {f"{name}/app.py": "test_app.py" for name in (*BUILT_IN, "jobs")}
+ELSEWHERE |= {
+    f"{name}/verdicts.py": "output/test_verdicts.py" for name in ("audit", "libraries", "tracking")
 }
 # Tests of a module that are apart from those of its name, and the module.
 APART = {

@@ -21,7 +21,7 @@ import yaml
 from hypothesis import HealthCheck, configuration, given, settings
 from hypothesis import strategies as st
 
-from dpbench import cli
+from dpbench.cli import main as cli
 from dpbench.jobs.composition import compose
 from dpbench.jobs.prepare import make_job
 from dpbench.package import conf_folder

@@ -1,4 +1,4 @@
-"""Class of the sections of a run's page, and registry of the functions that build sections."""
+"""Classes of the sections of a run's page, and of the functions that build sections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from dpbench.report.page_run import RunFolder
 from dpbench.report.page_tables import Table
 
-__all__ = ["SECTIONS", "Builder", "Section", "section"]
+__all__ = ["Builder", "Section", "section"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +71,9 @@ class Section:
         return bool(self.data) or any(self.tables)
 
 
-# A builder returns None if there is nothing to show.
-Builder = Callable[[RunFolder], Section | None]
-# Builders by name. Pages of runs that list no sections have them in this order.
-SECTIONS: dict[str, Builder] = {}
-
-
-def section(name: str, title: str, heading: str = "") -> Callable[[Builder], Builder]:
-    """Return a decorator that registers a function as the builder of a section of the page.
+@dataclass(frozen=True)
+class Builder:
+    """Builder of a section: a function with a name, a title and a heading.
 
     Parameters
     ----------
@@ -86,21 +81,28 @@ def section(name: str, title: str, heading: str = "") -> Callable[[Builder], Bui
         Name of the section in a run's manifest, and the end of its id on the page.
     title : str
         Title of the section in the table of contents.
-    heading : str, optional
-        Heading of the section, by default the title.
-
-    Returns
-    -------
-    callable
-        The decorator, which returns the function unchanged.
+    heading : str
+        Heading of the section.
+    build : callable
+        Function that returns the section's contents, or None if there is nothing to show.
     """
 
-    def register(build: Builder) -> Builder:
-        def build_titled(run: RunFolder) -> Section | None:
-            content = build(run)
-            return content and replace(content, id=name, title=title, heading=heading or title)
+    name: str
+    title: str
+    heading: str
+    build: Callable[[RunFolder], Section | None]
 
-        SECTIONS[name] = build_titled
-        return build
+    def __call__(self, run: RunFolder) -> Section | None:
+        """Return the section of a run; None if there is nothing to show."""
+        content = self.build(run)
+        return content and replace(content, id=self.name, title=self.title, heading=self.heading)
 
-    return register
+
+def section(
+    name: str, title: str, heading: str = ""
+) -> Callable[[Callable[[RunFolder], Section | None]], Builder]:
+    """Return a decorator that makes the `Builder` of a section from a function.
+
+    The heading is by default the title.
+    """
+    return lambda build: Builder(name, title, heading or title, build)

@@ -10,7 +10,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
-from dpbench.output.style import NOTIONS
+from dpbench.output.names import NOTIONS
 from dpbench.privacy import AMOUNTS
 from dpbench.report.page_run import RunFolder
 from dpbench.report.page_tables import (

@@ -1,8 +1,8 @@
 """Registries of exact values, and the model of an estimator's last step: clip and additive noise.
 
-An exact value is the limit of a summary column as the number of trials grows. `EXACT` and `STEPS`
-map a class of estimators to a function for its exact values, or for its last step. Functions read
-the parameters of an estimator, but never call it.
+An exact value is the limit of a summary column as the number of trials grows. `EXACT`, `STEPS` and
+`REDUCTIONS` map a class of estimators to a function for its exact values, for its last step, or for
+a simpler estimator. Functions read the parameters of an estimator, but never call it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from dpbench.privacy import Budget
 from dpbench.theory.exact.noise import Noise, additive, box_noise
 
 __all__ = [
-    "EXACT", "STEPS", "ClipAndNoise", "ReleaseSetting", "best_clip_threshold", "box_step",
-    "exact_for", "gaussian_tail", "mean_bound", "step_for", "unit_noise_quantile",
+    "EXACT", "REDUCTIONS", "STEPS", "ClipAndNoise", "ReleaseSetting", "best_clip_threshold",
+    "box_step", "exact_for", "gaussian_tail", "mean_bound", "reduces_to", "step_for",
+    "unit_noise_quantile",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,6 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXACT: dict[type[Any], Callable[[str, Any, Any, ReleaseSetting], float]] = {}
 # Functions by class of estimator: (estimator, setting) to its clip with noise, or None.
 STEPS: dict[type[Any], Callable[[Any, ReleaseSetting], ClipAndNoise | None]] = {}
+# Functions by class of estimator: (estimator, law) to an estimator with the same releases, or None.
+REDUCTIONS: dict[type[Any], Callable[[Any, Any], Any]] = {}
 
 
 def exact_for(*kinds: type[Any]) -> Callable[[F], F]:
@@ -36,6 +39,14 @@ def exact_for(*kinds: type[Any]) -> Callable[[F], F]:
     the number of trials grows.
     """
     return _register_in(EXACT, kinds)
+
+
+def reduces_to(*kinds: type[Any]) -> Callable[[F], F]:
+    """Return a decorator that registers a function for a simpler estimator with the same releases.
+
+    `kinds` are the classes of estimators that the function replaces.
+    """
+    return _register_in(REDUCTIONS, kinds)
 
 
 def step_for(*kinds: type[Any]) -> Callable[[F], F]:

@@ -37,7 +37,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators import BoundedContributionMean, ClippedMean
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import atoms
-from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, reduces_to
 from dpbench.theory.exact.noise import (
     Gaussian,
     Laplace,
@@ -214,6 +214,16 @@ def _scaled(noise: Noise, factor: float) -> Noise:
     raise TypeError(f"{type(noise).__name__}: cannot be multiplied by a factor")
 
 
+@reduces_to(BoundedContributionMean)
+def _mean_of_numbers(e: BoundedContributionMean, law: dist.Distribution) -> ClippedMean | None:
+    """Return the clipped mean that releases numbers in the same way; None for people."""
+    if law.d > 1 or (isinstance(law, dist.UserMeans) and law.has_rows):
+        return None
+    centre, half = (e.lower + e.upper) / 2, (e.upper - e.lower) / 2
+    reach = half if e.clip is None else min(half, e.clip)
+    return ClippedMean(lower=centre - reach, upper=centre + reach)
+
+
 @exact_for(BoundedContributionMean)
 def _contribution_error(
     metric: str, e: BoundedContributionMean, law: dist.Distribution, setting: ReleaseSetting
@@ -221,16 +231,12 @@ def _contribution_error(
     """Return the exact value of a column for a mean of people with capped weights.
 
     The columns ``q90``, ``noise_q90``, ``mean_error`` and ``rmse`` are known if the noise of the
-    count is small. With staircase noise only ``rmse`` is known. Numbers are released as by
-    `ClippedMean`.
+    count is small. With staircase noise only ``rmse`` is known. Numbers have the values of
+    `_mean_of_numbers`.
     """
     centre, half = (e.lower + e.upper) / 2, (e.upper - e.lower) / 2
     if not isinstance(law, dist.UserMeans) or not law.has_rows:
-        from dpbench.theory.exact.value import exact  # value imports this module
-
-        reach = half if e.clip is None else min(half, e.clip)
-        plain = ClippedMean(lower=centre - reach, upper=centre + reach)
-        return exact(metric, plain, law, setting.n, setting.budget) if law.d == 1 else NAN
+        return NAN
     moments = _contributions(e, law)
     if metric not in ("q90", "noise_q90", "mean_error", "rmse") or moments is None:
         return NAN

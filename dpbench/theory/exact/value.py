@@ -46,7 +46,7 @@ from dpbench.theory.exact.choices import (
     overtaking_probability,
     satisfies_assumptions,
 )
-from dpbench.theory.exact.clip_and_noise import EXACT, ClipAndNoise, ReleaseSetting
+from dpbench.theory.exact.clip_and_noise import EXACT, REDUCTIONS, ClipAndNoise, ReleaseSetting
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, histogram, ksu20_groups, last_step
 from dpbench.theory.exact.intervals import exact_interval
 from dpbench.theory.exact.noise import Gaussian as Normal
@@ -91,9 +91,12 @@ def exact(
         known. Infinite if FriendlyCore on bucket means releases a value at most nine times in ten.
         Infinite, too, if at least a tenth of the private centres of `GaussianScoreMean` are wrong.
     """
-    if isinstance(budget, NonPrivate) or not estimator.supports(budget):
+    reduce = REDUCTIONS.get(type(estimator))
+    simpler = (reduce(estimator, law) if reduce else None) or estimator
+    supported = estimator.supports(budget) and simpler.supports(budget)
+    if isinstance(budget, NonPrivate) or not supported:
         return NAN
-    setting = ReleaseSetting(n, law.d, budget)
+    estimator, setting = simpler, ReleaseSetting(n, law.d, budget)
     if type(estimator) in EXACT:  # all others are a clip with noise, or not known
         return EXACT[type(estimator)](metric, estimator, law, setting)
     original, original_setting = estimator, setting

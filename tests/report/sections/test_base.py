@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dpbench.jobs.audit import AuditJob
-from dpbench.jobs.libraries import LibrariesJob
+from dpbench.app import applications
+from dpbench.audit.job import AuditJob
 from dpbench.jobs.study import StudyJob
-from dpbench.report.sections.base import SECTIONS
+from dpbench.libraries.job import LibrariesJob
+from dpbench.report.sections import CORE, find_builder
+from dpbench.tracking.job import TrackingJob
 from tests.report.conftest import page_of
 from tests.report.page_folders import MANIFEST
 
@@ -51,6 +53,8 @@ def test_a_run_has_the_sections_that_it_names(example: Path) -> None:
 
 
 def test_every_section_is_of_a_kind_of_job_that_names_no_other() -> None:
-    assert {name for kind in (StudyJob, AuditJob, LibrariesJob) for name in kind.sections} == {
-        *SECTIONS
-    }
+    kinds = (StudyJob, TrackingJob, AuditJob, LibrariesJob)
+    builders = [*CORE, *(build for app in applications() for build in app.sections())]
+    assert {name for kind in kinds for name in kind.sections} == {build.name for build in builders}
+    assert len({build.name for build in builders}) == len(builders)
+    assert find_builder("odd") is None

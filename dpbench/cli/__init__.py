@@ -1,0 +1,1 @@
+"""Command line: words of a sweep, help, completion, and the commands of applications."""

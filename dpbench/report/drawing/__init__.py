@@ -1,0 +1,1 @@
+"""Style, axes and curves of figures, in files and as interactive figures of a page."""

@@ -1,0 +1,419 @@
+"""Format the text that a run prints at its end, in 80 columns.
+
+Numbers are rounded. The files of the run have all digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts
+from dpbench.analysis.extremes import largest
+from dpbench.analysis.factors import ENDS, EXACT
+from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
+from dpbench.analysis.oracle import MAX_N
+from dpbench.analysis.results import Failure
+from dpbench.analysis.smallest_n import TERMS
+from dpbench.analysis.study import Study
+from dpbench.output.names import NOTIONS
+from dpbench.output.terminal import fit_columns, format_count, shorten, table
+from dpbench.output.verdicts import CLAIMS, EARLY
+from dpbench.package import conf_folder
+from dpbench.privacy.symbols import budget_text
+from dpbench.sweep.selection import BUDGET
+
+__all__ = ["render"]
+
+LABEL_COLUMNS = ("estimator", "distribution", "privacy")
+# Characters for all `LABEL_COLUMNS` together, in tables without and with numbers at these n.
+ROOM, NARROW_ROOM = 31, 20
+TITLES = (
+    "Claims: theory against measurement",
+    "Claims: theory, and the exact number at these n, against measurement",
+    "Checks of the code against its own formulas",
+)
+FALLBACK_MARK = "*"  # beside an error that an estimator reaches without data
+MAX_FAILING = 12  # rows of failing settings
+MAX_SIZES, MAX_ERROR_ROWS = 5, 40  # columns of n and rows of errors, for a sweep without claims
+MAX_UNCLAIMED_ROWS = 12  # rows of errors of estimators without a claim, in a sweep with claims
+
+
+def _format_claims(claims: pd.DataFrame, study: Study) -> str:
+    """Format claims as text: up to three tables, followed by counts of the verdicts.
+
+    The first table has the claims that use only the theorem's number. The second has those that
+    also use the exact number at the n that were run. The third has the checks of the code.
+    """
+    code, has_exact = claims["checks"] == "code", claims["at_these_n"].notna()
+    parts = (claims[~code & ~has_exact], claims[~code & has_exact], claims[code])
+    tables = [
+        table(title, _format_claim_rows(part, study))
+        for title, part in zip(TITLES, parts, strict=True)
+        if len(part)
+    ]
+    note = "visible: half of all runs would call a truth this far off inconsistent"
+    unknown = f"\n-: {UNKNOWN}" if claims["measured"].isna().any() else ""
+    counts = "\n".join(count_claim_verdicts(claims.to_dict("records")))
+    return "\n\n".join([*tables, f"{counts}\n{note}{unknown}"])
+
+
+def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, str] | str]:
+    """Format the rows of a table of claims: for each claim a heading, then its measurements.
+
+    A row has the theorem's number, the measured number with its interval, and the verdict.
+    """
+    rows: list[Mapping[str, str] | str] = []
+    names = ("formula" if (claims["checks"] == "code").all() else "theorem", "at these n")
+    for label, group in claims.groupby("claim", sort=False):
+        first, visible = group.iloc[0], group["visible"]
+        rows.append(
+            f"{label} ({first['source']}): +- {first['tolerance']:g}, "
+            f"visible {_format_range(visible.min(), visible.max(), '.2g')}"
+        )
+        limit = "<= " if study.all_claims[str(label)].statement.at_most else ""
+        records = group.to_dict("records")
+        columns = [
+            [_format_privacy(r) if name == "privacy" else r[name] for r in records]
+            for name in LABEL_COLUMNS
+        ]
+        room = ROOM if claims["at_these_n"].isna().all() else NARROW_ROOM
+        widths = fit_columns([max(map(len, column)) for column in columns], room)
+        for row, *texts in zip(records, *columns, strict=True):
+            cells = (shorten(text, w).ljust(w) for text, w in zip(texts, widths, strict=True))
+            has_theorem_verdict = row["theorem_verdict"] in CLAIMS
+            word = CLAIMS[row["theorem_verdict"]].text if has_theorem_verdict else row["verdict"]
+            rows.append(
+                {
+                    ", ".join(LABEL_COLUMNS): " ".join(cells).rstrip(),
+                    names[0]: _format_stated(row["theorem"], limit),
+                    names[1]: _format_stated(row["at_these_n"], limit),
+                    "measured (95%)": _format_interval(row),
+                    "verdict": word,
+                }
+            )
+            rows += _explain_difference(row)
+    return rows
+
+
+def _format_stated(number: float, limit: str) -> str:
+    return "" if np.isnan(number) else f"{limit}{number:.3f}"
+
+
+def _explain_difference(row: Mapping[Hashable, Any]) -> list[str]:
+    """Return a list with a line that explains why a claim has two different verdicts.
+
+    The list is empty if the verdicts agree. One verdict compares the measurement with the theorem's
+    number. The other compares it with the exact number at the n that were run.
+    """
+    if row["theorem_verdict"] == EARLY:
+        start, distance = row["asymptotic_from"], f"within {row['tolerance']:g}"
+        unknown = f"no n up to {MAX_N:.0e} is known to be {distance}"
+        return [
+            f"  {EARLY}: {unknown if np.isnan(start) else f'{distance} from n = {start:.2g} on'}"
+        ]
+    if pd.isna(row["theorem_verdict"]) or row["theorem_verdict"] == row["verdict"]:
+        return []
+    return [f"  with the number at these n:  {row['verdict']}"]
+
+
+def _format_interval(row: Mapping[Hashable, Any]) -> str:
+    """Format a measured number with its 95% interval; return a dash if the number is unknown."""
+    number, low, high = (_format_digits(row[name]) for name in ("measured", "low", "high"))
+    return "-" if np.isnan(row["measured"]) else f"{number} ({low}, {high})"
+
+
+def _format_digits(value: float) -> str:
+    """Format a number with three decimals, a small one with one digit, a large one with four."""
+    if abs(value) >= 1e4:
+        return f"{value:.4g}"
+    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.0e}"
+
+
+def _format_range(low: float, high: float, digits: str = ".3g") -> str:
+    if np.isnan(low):
+        return "-"
+    first, last = f"{low:{digits}}", f"{high:{digits}}"
+    return last if first == last else f"{first} .. {last}"
+
+
+def _format_sizes(low: float, high: float) -> str:
+    return f"{format_count(low)} .. {format_count(high)}" if low < high else format_count(high)
+
+
+def _format_privacy(row: Mapping[Hashable, Any]) -> str:
+    """Format the budget of a row: its amounts, for example ε, and its label.
+
+    The label is left out if it only repeats the notion of privacy.
+    """
+    label = "" if pd.isna(row["privacy"]) else row["privacy"]
+    mechanism = "" if label in {"none", *NOTIONS} else label
+    return " ".join(filter(None, [budget_text(row), mechanism])) or label
+
+
+def _label_cells(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
+    """Select the columns `names` of a row, and add its budget as text in the cell ``privacy``."""
+    return {name: row[name] for name in names} | {"privacy": _format_privacy(row)}
+
+
+def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
+    """Yield a table of errors for each family, with a row for each estimator and budget.
+
+    The columns are up to five of the n that were run. Cells have the 0.9 quantile of the error on
+    the worst member of the family. A mark says that the estimator answers its mean without data.
+    """
+    rows_left = MAX_ERROR_ROWS
+    for family, members in summary.groupby("family", sort=False):
+        sizes = np.unique(members["n"])
+        positions = np.linspace(0, len(sizes) - 1, min(MAX_SIZES, len(sizes)))
+        shown_sizes = sizes[positions.round().astype(int)]
+        rows: list[Mapping[str, str] | str] = []
+        for _, curve in members.groupby(["estimator", *BUDGET], dropna=False, sort=False):
+            worst = curve.loc[curve.dropna(subset="q90").groupby("n")["q90"].idxmax()]
+            errors = dict(zip(worst["n"], worst["q90"], strict=True))
+            chance = dict(zip(worst["n"], answers_without_data(worst), strict=True))
+            numbers = {
+                f"n={format_count(n)}": f"{errors[n]:.3g}{FALLBACK_MARK * chance[n]}"
+                if n in errors
+                else ""
+                for n in shown_sizes
+            }
+            rows.append(_label_cells(curve.iloc[0].to_dict(), "estimator") | numbers)
+        if len(rows) > rows_left:
+            yield "more: q90 in summary.csv"
+            return
+        rows_left -= len(rows)
+        yield table(f"Errors on {family}: the 0.9 quantile, worst over its laws", rows)
+
+
+def _format_fallbacks(summary: pd.DataFrame) -> str:
+    """Return lines that list the estimators that answer the mean of a distribution without data."""
+    found = summary[answers_without_data(summary)]
+    lines = [
+        f"{estimator} on {law}, n = {_format_sizes(rows['n'].min(), rows['n'].max())}"
+        for (estimator, law), rows in found.groupby(["estimator", "distribution"], sort=False)
+    ]
+    more = [f"and {len(lines) - MAX_FAILING} more"] if len(lines) > MAX_FAILING else []
+    shown = [shorten(line, 78) for line in lines[:MAX_FAILING]] + more
+    return "\n  ".join([f"{FALLBACK_MARK}: {FALLBACK_NOTE}", *shown]) if lines else ""
+
+
+def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
+    """Yield a table of errors of the estimators that no claim is about, in a sweep with claims.
+
+    A user may have added them. Estimators without privacy, and those of the shipped sweep of this
+    name, are left out. A row has the budget with the most n, at its largest n. ``best other`` is
+    the most accurate other private estimator there.
+    """
+    claimed = {label for label, v in study.estimators.items() if v.name in _shipped(study.name)}
+    for claim in study.all_claims.values():
+        claimed |= {*summary["estimator"][claim.rows(summary, study)]}
+    private = summary[summary["privacy"] != "none"]
+    private = private.assign(budget=list(map(_format_privacy, private.to_dict("records"))))
+    unclaimed = private[~private["estimator"].isin(claimed)]
+    rows: list[Mapping[str, str] | str] = []
+    for (label, family), group in unclaimed.groupby(["estimator", "family"], sort=False):
+        budget = group.groupby("budget", sort=False)["n"].nunique().idxmax()
+        n = group.loc[group["budget"] == budget, "n"].max()
+        names = {"family": family, "budget": budget, "n": n}
+        beside = private[np.all([private[name] == value for name, value in names.items()], axis=0)]
+        worst = beside.groupby("estimator")["q90"].max()
+        others = worst.drop(index=label).dropna()
+        best = f"{others.min():.3g} {shorten(str(others.idxmin()), 14)}" if len(others) else ""
+        cells = {"estimator": str(label), "distribution": str(family), "privacy": str(budget)}
+        rows.append(
+            cells | {"n": format_count(n), "q90": f"{worst[str(label)]:.3g}", "best other": best}
+        )
+    if len(rows) > MAX_UNCLAIMED_ROWS:
+        rest = len(rows) - MAX_UNCLAIMED_ROWS
+        rows = [*rows[:MAX_UNCLAIMED_ROWS], f"and {rest} more: see q90 in summary.csv"]
+    if rows:
+        yield table("Errors without a claim: worst q90 of each family at its largest n", rows)
+
+
+def _shipped(name: str) -> set[str]:
+    """Return the names of the estimators in the shipped sweep of a name; empty if there is none."""
+    path = conf_folder() / "sweep" / f"{name}.yaml"
+    return {*yaml.safe_load(path.read_text("utf-8"))["estimators"]} if path.exists() else set()
+
+
+def _format_factors(factors: pd.DataFrame, study: Study) -> Iterator[str]:
+    """Yield tables of factors: errors of the best estimators, divided by lower bounds.
+
+    The error is the 0.9 quantile on the worst distribution of a family. A line of a table has the
+    largest factor over n. The first tables have exact factors. The last table has factors from
+    trials.
+
+    Factors from trials and their intervals are already corrected for the choice of the worst member
+    and of the best estimator. Here `largest` takes the maximum of these factors over n and corrects
+    the maximum again. The upper end of its interval stays valid, because it needs only the upper
+    end of the largest true factor. The lower end is heuristic, because `largest` expects plain 95%
+    intervals. The lower end is conservative if several estimators compete.
+
+    A simulation of 4000 runs had one estimator, 8 sample sizes n, and 5 distributions that tie at
+    each n. The lower end was too high in 3.6% of these runs. The upper end was never too low.
+    Because the maximum is corrected twice, it is too low rather than too high.
+    """
+    problem_columns = ["distribution", *BUDGET]
+    factors = factors.assign(exact=factors["factor_by"] == EXACT)
+    exact = factors.groupby(problem_columns, dropna=False)["exact"].transform("all")
+    title = "Best estimator's worst q90 over the lower bound, largest over n"
+    exact_rows = factors[exact].assign(
+        law=[study.families[label].label("k") for label in factors["distribution"][exact]],
+        order=["factor" if np.isnan(k) else f"k = {k:g}" for k in factors["k"][exact]],
+    )
+    for _, same_kind in exact_rows.groupby(exact_rows["k"].isna()):
+        orders, rows = same_kind.sort_values("k")["order"].unique(), list[Mapping[str, str] | str]()
+        for _, group in same_kind.groupby(["law", *BUDGET], dropna=False, sort=False):
+            numbers = group.groupby("order")["factor"].max()
+            row = {
+                order_text: f"{numbers[order_text]:.3g}" if order_text in numbers else ""
+                for order_text in orders
+            }
+            rows.append(_best_cells(group, str(group["law"].iloc[0])) | row | _verdict_cell(group))
+        yield table(f"{title}: exact", rows)
+    rows = []
+    for _, group in factors[~exact].groupby(problem_columns, dropna=False, sort=False):
+        maximum = largest(*group[ENDS].to_numpy().T)
+        rows.append(
+            _best_cells(group, group["distribution"].iloc[0])
+            | {"factor (95%)": _format_interval(dict(zip(maximum._fields, maximum, strict=True)))}
+            | _verdict_cell(group)
+        )
+    if rows:
+        yield table(f"{title}: by trials", rows)
+
+
+def _best_cells(group: pd.DataFrame, law: str) -> dict[str, str]:
+    """Return the distribution, budget and best estimators, the first cells of a line of a table.
+
+    Each number in the table is a factor: the worst error of the best estimator, divided by the
+    lower bound. A line of the table covers several n, which may have different best estimators.
+    """
+    cells = {"distribution": law} | _label_cells(group.iloc[0].to_dict())
+    return cells | {"estimator": ", ".join(dict.fromkeys(group["estimator"]))}
+
+
+def _verdict_cell(group: pd.DataFrame) -> dict[str, str]:
+    """Return the cell ``verdict`` of a line in a table of factors (errors over lower bounds).
+
+    A line covers several n, each with its factor and verdict. The cell is ``partly`` if these
+    verdicts differ.
+    """
+    verdicts = group["verdict"].unique()
+    return {"verdict": verdicts[0] if len(verdicts) == 1 else "partly"}
+
+
+def _format_samples(samples: pd.DataFrame) -> Iterator[str]:
+    """Yield a table with the smallest n that reaches an error alpha, measured and by a theorem.
+
+    The measured n comes from a direct search, which runs more n than the sweep. Yield nothing if no
+    direct search was run.
+    """
+    searches = samples[samples["method"] == "search"] if len(samples) else samples
+    if searches.empty:
+        return
+    rows = []
+    for sample in searches.to_dict("records"):
+        terms = [sample[f"{name}_term"] for name in TERMS]
+        total = float(np.nansum(terms)) if np.isfinite(sample["privacy_term"]) else np.nan
+        row = _label_cells(sample, "estimator", "distribution") | {
+            "alpha": f"{sample['alpha']:.3g}"
+        }
+        row |= {
+            "n": format_count(sample["samples"]),
+            "95% interval": _format_sizes(sample["low"], sample["high"]),
+        }
+        rows.append(row | {"theorem": "" if np.isnan(total) else format_count(total)})
+    yield table("Smallest n: P(error <= alpha) >= 1 - beta", rows)
+
+
+def _format_failing_trials(summary: pd.DataFrame) -> Iterator[str]:
+    """Yield a table of failure rates, for estimators that released nothing in some trials."""
+    rows: list[Mapping[str, str] | str] = []
+    failing = summary[summary["failures"] > 0].drop(columns="distribution")
+    failing = failing.rename(columns={"family": "distribution"})
+    for _, group in failing.groupby(["estimator", "distribution", *BUDGET], dropna=False):
+        row = _label_cells(group.iloc[0].to_dict(), "estimator", "distribution")
+        row["n"] = _format_sizes(group["n"].min(), group["n"].max())
+        row["failure rate"] = _format_range(
+            group["failure_rate"].min(), group["failure_rate"].max()
+        )
+        rows.append(row)
+    if not rows:
+        return
+    if len(rows) > MAX_FAILING:
+        note = f"and {len(rows) - MAX_FAILING} more: see failure_rate in summary.csv"
+        rows = [*rows[:MAX_FAILING], note]
+    yield table("Trials without a release (counted failures)", rows)
+
+
+def _format_spending(summary: pd.DataFrame) -> str:
+    """Return a line for each estimator that spends only a part of its budget."""
+    unspent = (
+        summary[summary["budget_fraction_spent"].notna()]
+        if "budget_fraction_spent" in summary
+        else summary[:0]
+    )
+    lines = []
+    for _, group in unspent.groupby(["estimator", *BUDGET], dropna=False):
+        row = _label_cells(group.iloc[0].to_dict(), "estimator")
+        share = group["budget_fraction_spent"].min()
+        lines.append(f"{row['estimator']} spends {share:.3g} of {row['privacy']}")
+    return "\n".join(lines)
+
+
+def _format_failures(failures: Sequence[Failure]) -> str:
+    """Return a line for each setting that raised an error, with the name to run its trials again.
+
+    If there are more than 12 such settings, the last line counts the rest.
+    """
+    lines = [
+        f"failed: {failure.text} (replay={failure.replay})" for failure in failures[:MAX_FAILING]
+    ]
+    hidden = len(failures) - MAX_FAILING
+    return "\n".join([*lines, *([f"and {hidden} more: see manifest.json"] if hidden > 0 else [])])
+
+
+def render(
+    study: Study,
+    *,
+    summary: pd.DataFrame,
+    claims: pd.DataFrame,
+    factors: pd.DataFrame,
+    samples: pd.DataFrame,
+    failures: Sequence[Failure],
+) -> str:
+    """Return the text that a run prints at its end.
+
+    Parameters
+    ----------
+    study : Study
+        The study that was run.
+    summary, claims, factors, samples : DataFrame
+        Tables of the run, see `dpbench.report.result.Result`. If there are no claims, the text
+        has the errors of the summary in place of verdicts. Else it has the errors of estimators
+        without a claim, such as those of a user.
+    failures : sequence of Failure
+        Error messages of the settings that raised an error.
+
+    Returns
+    -------
+    str
+        Tables and lines, 80 columns wide.
+    """
+    parts = [
+        *(_format_errors(summary) if claims.empty else [_format_claims(claims, study)]),
+        _format_fallbacks(summary),
+        *(() if claims.empty else _format_unclaimed(summary, study)),
+        *_format_factors(factors, study),
+        *_format_samples(samples),
+        *_format_failing_trials(summary),
+        _format_spending(summary),
+        _format_failures(failures),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"

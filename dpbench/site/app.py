@@ -1,0 +1,45 @@
+"""Application ``site``: the page ``report=all`` of several runs, and the command ``site``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpbench.app import App, Command
+
+USAGE = """\
+Build the documentation, with the leaderboard of the benchmark and a page for each entry and each
+problem: a folder of pages that are read from disk, with their search.
+
+  python -m dpbench site
+  python -m dpbench site archive=mine.parquet out=/tmp/site
+
+  archive=FILE  scores of your entries (suite run makes them), which are marked as yours beside
+                the entries of results/archive; one of equal name is replaced
+  out=DIR       by default site
+
+Needs a checkout and its extra docs: bash dev.sh docs makes an environment that has it."""
+
+
+def _main(words: Sequence[str]) -> int:
+    from dpbench.site.command import main
+
+    return main(words)
+
+
+class _Site(App):
+    key = "report"
+    noun = "report=all, which runs nothing"
+    always_runs = True
+
+    def job(self) -> type[Any]:
+        from dpbench.site.job import ReportJob
+
+        return ReportJob
+
+    def commands(self) -> Sequence[Command]:
+        summary = "the documentation, with the leaderboard and pages of the benchmark"
+        return (Command("site [key=value]", summary, USAGE, _main),)
+
+
+APP = _Site()

@@ -1,0 +1,51 @@
+"""Application ``suite``: the command ``suite``, a benchmark that is open to entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpbench.app import App, Command
+from dpbench.output.help_page import help_page
+
+USAGE = """\
+dpbench suite: score an estimator on frozen problems, over what no private estimator beats.
+
+  suite list                       the problems
+  suite new mine                   write mine.py, an entry to change
+  suite run mine.py [key=value ..] check and audit the entry of a file, and score it
+  suite compare mine.parquet ..    beside the archive: ranks, a profile, the best
+  suite archive [key=value ..]     score the entries of dpbench itself
+
+  problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
+  suite=NAME      dpbench-real-v1: real columns and skewed distributions, scores
+                  over the archive's best; of list and compare: dpbench-mean-v1
+  out=FILE        of run: by default mine.parquet; of compare: a folder, results/suite/compare
+
+of run and archive:
+  quick=true      fewer trials and audits: a few minutes
+  seed=NUMBER     repeats a run; by default drawn after the entry is loaded
+  n_jobs=-1       processes; -1 for all cores; changes no number
+
+of compare:
+  archive=FILE    by default the scores that dpbench comes with
+
+How to write an entry: docs/howto/benchmark.md. The site has a leaderboard with yours:
+site archive=mine.parquet."""
+
+
+def _main(words: Sequence[str]) -> int:
+    if not words or words[0] == "help":
+        print(help_page(USAGE))
+        return 0
+    from dpbench.suite.command import main
+
+    return main(words)
+
+
+class _Suite(App):
+    def commands(self) -> Sequence[Command]:
+        summary = "score an estimator on frozen problems, over certified lower bounds"
+        return (Command("suite TASK", summary, USAGE, _main),)
+
+
+APP = _Suite()

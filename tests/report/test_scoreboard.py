@@ -1,0 +1,152 @@
+"""What a run prints at its end."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dpbench.output.terminal import WIDTH, replay_line
+from dpbench.report.scoreboard import _format_claims, _shipped
+from dpbench.theory.theorems import THEOREMS
+from tests.bench import MINE, TINY, Bench
+
+
+def test_a_sweep_without_claims_prints_errors_by_n(bench: Bench) -> None:
+    bench.write(lambda spec: spec.pop("claims"))
+    bench.done()
+    lines = bench.read("scoreboard.txt").splitlines()
+    at = lines.index("Errors on two_point_k2: the 0.9 quantile, worst over its laws")
+    assert lines[at + 1].split() == ["estimator", "privacy", "n=100,000", "n=1e+08"]
+    summary = bench.table().query("family == 'two_point_k2' and estimator == 'minimax'")
+    worst = summary.groupby("n")["q90"].max()
+    (row,) = [one for one in lines[at + 2 : at + 5] if one.startswith("minimax")]
+    assert row.split() == ["minimax", "eps=0.1", *(f"{q:.3g}" for q in worst)]
+
+
+def test_an_estimator_without_a_claim_has_its_errors_printed(bench: Bench) -> None:
+    """Beside the best other one; not those of the shipped sweep of this name, nor without end."""
+    bench.odd()
+    told = bench.done(MINE).out
+    title = "Errors without a claim: worst q90 of each family at its largest n"
+    _, _, after = told.partition(f"{title}\n")
+    lines = after.partition("\n\n")[0].splitlines()
+    assert lines[0].split() == ["estimator", "distribution", "privacy", "n", "q90", "best", "other"]
+    assert max(map(len, told.partition("Best estimator")[0].splitlines())) <= WIDTH
+    q90 = bench.table().groupby(["family", "n", "estimator"])["q90"].max()
+    found = {tuple(line.split()[:2]): line.split()[2:] for line in lines[1:]}
+    assert set(found) == {
+        (label, family)
+        for label, families in {
+            "odd": ("two_point_k2", "two_point_k3", "tails"),
+            "rate": ("two_point_k2", "two_point_k3", "tails"),
+        }.items()
+        for family in families
+    }
+    at = q90["two_point_k2", 10**8]
+    best = at.drop(index="odd")
+    assert found["odd", "two_point_k2"] == [
+        "eps=0.1", "1e+08", f"{at['odd']:.3g}", f"{best.min():.3g}", best.idxmin()
+    ]  # fmt: skip
+    bench.write(lambda spec: spec["estimators"].pop("rate"))
+    assert title not in bench.done().out  # every private estimator has a claim
+
+
+def test_estimators_of_a_shipped_sweep_need_no_claim_to_be_known() -> None:
+    shipped = _shipped("heavy_tail")
+    assert {"minimax", "median_of_means"} <= shipped
+    assert _shipped("a sweep of mine") == set()
+
+
+def test_many_errors_without_a_claim_are_cut(bench: Bench) -> None:
+    many = {f"clip{i}": {"kind": "clipped_mean", "lower": -9, "upper": i} for i in range(1, 9)}
+    bench.write(lambda spec: spec["estimators"].update(many))
+    lines = bench.done().out.splitlines()
+    assert "and 15 more: see q90 in summary.csv" in lines  # 9 estimators on 3 families
+
+
+def test_a_failure_now_and_then_is_replayed_by_what_is_printed(bench: Bench) -> None:
+    """In the second of two blocks, by its data; of two runs together each has its own command."""
+    often = "if clipped[0] > 0: raise ArithmeticError('no luck')"
+    part = {**TINY["parts"]["tails"], "trials": 800}
+    bench.odd(often, lambda spec: (spec.update(parts={"tails": part}), spec.pop("claims")))
+    both = bench.raw(*bench.argv("--multirun", "seed=1,2", "out=out-${seed}", MINE))
+    printed = re.findall(r"first failure's traceback: (.*)", both.out)
+    assert len(printed) == 2
+    for seed, command in enumerate(printed, 1):
+        failed = len(bench.manifest(f"out-{seed}")["failures"])
+        assert 0 < failed < len(bench.table(out=f"out-{seed}"))
+        replayed = bench.raw(*shlex.split(command)[3:])
+        assert (replayed.code, "no luck" in replayed.err) == (1, True)
+    assert replay_line(["a=1", "track=check"], "f").endswith("dpbench a=1 replay=f")
+
+
+def test_fewer_trials_say_how_to_see_more_again(bench: Bench) -> None:
+    bench.done()
+    before = bench.results()
+    fewer = bench.done("trials=4")
+    (line,) = [one for one in fewer.out.splitlines() if "showed" in one]
+    assert line.startswith("'out' showed 40 trials and now shows 4; ")
+    shown = bench.read("scoreboard.txt")
+    assert ", visible -\n" in shown
+    assert "\n-: too few trials (under 36, 72 if " in shown
+    assert "nan" not in shown
+    assert bench.results() != before
+    assert "showed" not in bench.done("trials=4").out
+    again = bench.raw(*shlex.split(line.partition("to show them again: ")[2])[3:])
+    assert (again.code, "showed" in again.out, bench.counts()[0]) == (0, False, 0)
+    assert bench.results() == before
+
+
+def _row(of_theorem: Any, here: str, **more: Any) -> dict[str, Any]:
+    row = {
+        "claim": "c", "source": "HLY21", "estimator": "instance_optimal_mean",
+        "distribution": "multivariate_gaussian", "privacy": "zcdp", "rho": 0.5, "mu": math.nan,
+        "epsilon": math.nan, "delta": math.nan, "measured": 0.87, "low": 0.86, "high": 0.88,
+        "tolerance": 0.06, "visible": 0.1, "checks": "theorem", "theorem": 1.0,
+        "at_these_n": math.nan, "asymptotic_from": math.nan,
+    }  # fmt: skip
+    return row | {"theorem_verdict": of_theorem, "verdict": here} | more
+
+
+@pytest.mark.parametrize("since", [4e9, math.nan])
+def test_theorems_numbers_at_these_n_and_the_code_have_tables_of_their_own(since: float) -> None:
+    """In 80 columns, each line on a theorem that is early below its row."""
+    early = {"at_these_n": 0.86, "asymptotic_from": since, "claim": "d"}
+    rows = [
+        _row("inconclusive", "inconclusive"),
+        _row("not yet asymptotic", "consistent", **early),
+        _row("consistent", "inconclusive", **early | {"asymptotic_from": math.nan}),
+        _row(math.nan, "consistent", checks="code", claim="e"),
+    ]
+    statement = THEOREMS["shifted_dimension"]
+    study: Any = SimpleNamespace(
+        all_claims=dict.fromkeys("cde", SimpleNamespace(statement=statement))
+    )
+    text = _format_claims(pd.DataFrame(rows), study)
+    alone, exact, code, counts = text.split("\n\n")
+    assert alone.startswith("Claims: theory against measurement\n")
+    assert "at these n" not in alone
+    assert alone.splitlines()[1].split()[-4:] == ["theorem", "measured", "(95%)", "verdict"]
+    told = exact.splitlines()
+    assert told[1].split()[-7:-3] == ["theorem", "at", "these", "n"]
+    assert told[3].split()[-7:-3] == ["1.000", "0.860", "0.870", "(0.860,"]
+    assert told[3].endswith("  not yet")
+    where = "within 0.06 from n = 4e+09 on"
+    none = "no n up to 1e+15 is known to be within 0.06"
+    assert told[4] == f"  not yet asymptotic: {none if math.isnan(since) else where}"
+    assert told[5].endswith("consistent")
+    assert told[6] == "  with the number at these n:  inconclusive"
+    assert code.splitlines()[0] == "Checks of the code against its own formulas"
+    assert "theorem" not in code
+    assert counts.splitlines()[:3] == [
+        "theorems: 1 consistent, 1 not yet asymptotic, 1 inconclusive",
+        "at these n: 1 consistent, 2 inconclusive",
+        "checks of the code: 1 consistent",
+    ]
+    assert max(map(len, text.splitlines())) <= WIDTH
