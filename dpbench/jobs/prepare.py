@@ -63,7 +63,9 @@ def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finish
     if run is not None:
         return run
     # Runs of several sweeps lie side by side; an application that computes nothing has no sweep.
-    default_folder = settings.sweep.get("name", "sweep") if find_app(config).job().work else ""
+    default_folder = (
+        settings.sweep.get("name", "sweep") if find_app(config).job().rooms is not None else ""
+    )
     return prepare_job(
         settings, config, config_dir, Path(settings.out or f"results/{default_folder}")
     )
