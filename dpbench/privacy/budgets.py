@@ -81,6 +81,10 @@ class Budget(Registered):
         suffixes = [f"_{value}" for default, value in settings if default not in (MISSING, value)]
         return self.notion + "".join(suffixes)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters alone, because some cached values cannot be sent to a process."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
     @cached_property
     def columns(self) -> dict[str, str | float]:
         """Columns of a table of results: the label as ``privacy``, and all privacy parameters.

@@ -56,7 +56,7 @@ class HostilePair(NamedTuple):
 def draw_pairs(
     records: Floats, others: Floats, budget: Budget, rng: np.random.Generator
 ) -> Iterator[HostilePair]:
-    """Yield the pairs of the module, for two scored datasets and the budget of a release."""
+    """Yield hostile pairs for two scored datasets and the budget of a release."""
     relation, n = budget.neighbours, len(records)
     many = min(group_size(budget), n - 1)
     axis = np.asarray(rng.standard_normal(records.shape[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -229,3 +230,12 @@ def test_a_large_epsilon_has_a_rho_within_its_range(delta: float) -> None:
     rho = ZCDP.within(ApproxDP(1e6, delta)).rho
     assert 9e5 < rho <= 1e6
     assert approx_of_rho(rho, delta) <= 1e6 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("budget", [PureDP(1), ApproxDP(1, 1e-6), ZCDP(0.5), GDP(1)])
+def test_a_budget_can_be_sent_after_use(budget: Budget) -> None:
+    """Cached noise has functions that no pickle holds."""
+    quantile = budget.canonical_noise.upper_quantile(0.1)
+    sent = pickle.loads(pickle.dumps(budget))
+    assert sent == budget
+    assert sent.canonical_noise.upper_quantile(0.1) == quantile
