@@ -22,8 +22,8 @@ MODULE_COMMAND = "python -m dpbench"  # command that usage texts in the source c
 def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return a `__getattr__` that imports the public names of a package on first use.
 
-    `homes` has the names by the module that defines them. Without it, ``--help`` and refusals would
-    wait for scipy.
+    The names are listed by the file that defines them. Otherwise ``--help`` and refusals would wait
+    for scipy.
     """
 
     def load(name: str) -> Any:
