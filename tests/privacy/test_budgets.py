@@ -235,7 +235,7 @@ def test_a_large_epsilon_has_a_rho_within_its_range(delta: float) -> None:
 @pytest.mark.parametrize("budget", [PureDP(1), ApproxDP(1, 1e-6), ZCDP(0.5), GDP(1)])
 def test_a_budget_can_be_sent_after_use(budget: Budget) -> None:
     """Cached noise has functions that no pickle holds."""
-    quantile = budget.canonical_noise.upper_quantile(0.1)
+    quantile = budget.canonical_noise.upper_quantile(np.full(1, 0.1))
     sent = pickle.loads(pickle.dumps(budget))
     assert sent == budget
-    assert sent.canonical_noise.upper_quantile(0.1) == quantile
+    assert sent.canonical_noise.upper_quantile(np.full(1, 0.1)) == quantile
