@@ -137,7 +137,7 @@ def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
         Variables of the template ``page.html``.
     """
     run = RunFolder(folder, max_rows)
-    builders = filter(None, map(find_builder, run.manifest["sections"]))
+    builders = filter(None, map(find_builder, run.manifest.get("sections", ())))
     sections = [section for section in (build(run) for build in builders) if section]
     answer: list[str] = []
     for section in sorted(sections, key=lambda section: section.rank):

@@ -108,7 +108,8 @@ def test_the_tone_of_the_answer_is_that_of_the_worst_finding(tmp_path: Path) -> 
     ):
         folder = tmp_path / verdict
         folder.mkdir()
-        (folder / "manifest.json").write_text('{"sweep": "a", "outputs": {"claims.csv": []}}')
+        manifest = {"sweep": "a", "sections": ["claims"], "outputs": {"claims.csv": []}}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
         write_table(
             folder / "claims.csv", [CLAIM, CLAIM | {"verdict": verdict, "theorem_verdict": verdict}]
         )
@@ -121,8 +122,9 @@ def test_what_is_known_to_be_refuted_is_no_finding(
     tmp_path: Path, expected: str, tone: str
 ) -> None:
     """It is told, and red in its row."""
-    manifest = '{"sweep": "a", "outputs": {"claims.csv": [], "audit.csv": []}}'
-    (tmp_path / "manifest.json").write_text(manifest)
+    outputs = {"claims.csv": [], "audit.csv": []}
+    manifest = {"sweep": "a", "sections": ["claims", "privacy"], "outputs": outputs}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     write_table(tmp_path / "claims.csv", [CLAIM])
     pair = PAIR | {"lower_bound": 2.0, "verdict": "refuted", "expected": expected}
     write_table(tmp_path / "audit.csv", [pair])
@@ -153,6 +155,7 @@ def test_labels_are_text_and_nothing_else(example: Path, tmp_path: Path) -> None
     manifest = {
         "sweep": HOSTILE, "command": HOSTILE, "configuration": {"sweep": sweep},
         "outputs": MANIFEST["outputs"], "tracked": MANIFEST["tracked"],
+        "sections": MANIFEST["sections"],
         "versions": {HOSTILE: HOSTILE}, "commit": HOSTILE,
         "failures": [{"failure": HOSTILE, "replay": HOSTILE}],
     }  # fmt: skip

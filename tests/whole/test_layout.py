@@ -34,7 +34,9 @@ ELSEWHERE = {
     "report/labels.py": "report/test_error_figures.py",
     "report/parameter_figures.py": "report/test_error_figures.py",
     "report/sections/errors.py": "report/test_page.py",
+    "audit/section.py": "report/sections/test_audit.py",
     "libraries/section.py": "libraries/test_job.py",
+    "tracking/section.py": "report/sections/test_tracking.py",
     "report/sections/origin.py": "report/sections/test_failures.py",
     # one check of estimators that are wrong in one way each
     "testing/case.py": "testing/test_promises.py",
@@ -65,6 +67,8 @@ APART = {
     "estimators/test_scales.py": "registry.py",
     "theory/exact/test_scales.py": "theory/exact/value.py",
     "analysis/test_search.py": "analysis/smallest_n.py",
+    "report/sections/test_audit.py": "audit/section.py",
+    "report/sections/test_tracking.py": "tracking/section.py",
     "report/test_page_browser.py": "report/page.py",
     "report/test_page_interactive.py": "report/page.py",
     "suite/test_cheats.py": "suite/scoring.py",

@@ -7,6 +7,7 @@ from dpbench.report.sections import claims, errors, failures, figures, origin
 from dpbench.report.sections.base import Builder
 
 __all__ = ["CORE", "find_builder"]
+__dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
 
 # Builders of the core; applications have more.
 CORE = (
