@@ -17,8 +17,7 @@ dpbench suite: score an estimator on frozen problems, over what no private estim
   suite archive [key=value ..]     score the entries of dpbench itself
 
   problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
-  suite=NAME      dpbench-real-v1: real columns and skewed distributions, scores
-                  over the archive's best; of list and compare: dpbench-mean-v1
+  suite=NAME      dpbench-real-v2: real columns, scores over the archive's best
   out=FILE        of run: by default mine.parquet; of compare: a folder, results/suite/compare
 
 of run and archive:
