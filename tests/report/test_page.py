@@ -120,7 +120,7 @@ def test_what_is_known_to_be_refuted_is_no_finding(
     tmp_path: Path, expected: str, tone: str
 ) -> None:
     """It is told, and red in its row."""
-    outputs = {"claims.csv": [], "audit.csv": []}
+    outputs: dict[str, list[int]] = {"claims.csv": [], "audit.csv": []}
     manifest = {"sweep": "a", "sections": ["claims", "privacy"], "outputs": outputs}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     write_table(tmp_path / "claims.csv", [CLAIM])
