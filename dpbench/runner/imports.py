@@ -22,8 +22,8 @@ PACKAGE_NAME = "dpbench"
 INSTALLED = {"site-packages", "dist-packages"}
 # Rooms and modules of dpbench whose code computes a block of trials.
 CORE = (
-    "arrays", "bibliography", "errors", "package", "registry", "seeds", "samples", "distributions",
-    "privacy", "estimators", "sweep",
+    "app", "arrays", "bibliography", "errors", "package", "registry", "seeds", "samples",
+    "distributions", "privacy", "estimators", "sweep",
 )  # fmt: skip
 
 
