@@ -137,7 +137,7 @@ class MomentBins:
 
     def _wrong_passes(self, n: int, budget: ApproxDP) -> float:
         """Return the bound of step 7 on a wrong bin from a stability-based histogram."""
-        from scipy.stats import binom  # a slow import
+        from scipy.stats import binom
 
         strays = binom.ppf(1 - TAILS[1:], n, self.stray)
         held = (n - strays) / self.touched
