@@ -31,19 +31,7 @@ Rounds = Annotated[int, Field(ge=1, le=1000)]
 def gaussian_tail(n: float, beta: float) -> float:
     """Return a bound on the absolute values of n standard Gaussians, sqrt(2 ln(2n/beta)).
 
-    All n absolute values are below the bound with probability 1 - beta.
-
-    Parameters
-    ----------
-    n : float >= 1
-        Number of Gaussians.
-    beta : float in (0, 1)
-        Bound on the probability that one of them is beyond the result (union bound).
-
-    Returns
-    -------
-    float
-        The bound.
+    By a union bound, all n absolute values are below the bound with probability 1 - beta.
     """
     return float(np.sqrt(2 * np.log(2 * n / beta)))
 

@@ -54,20 +54,7 @@ def _density(z: Floats) -> Floats:
 
 
 def mean_score(y: Floats, t: float) -> Floats:
-    """Return the mean of a normal variable of variance 1 that is clipped to [-t, t].
-
-    Parameters
-    ----------
-    y : array
-        Means of the normal variable before the clip, in its standard deviations.
-    t : float > 0
-        Half-width of the clip, in standard deviations.
-
-    Returns
-    -------
-    array of the same shape
-        Means after the clip.
-    """
+    """Return the mean of an N(y, 1) variable that is clipped to [-t, t]."""
     above, below = y + t, y - t
     return np.asarray(
         above * ndtr(above) + _density(above) - below * ndtr(below) - _density(below) - t
@@ -77,21 +64,9 @@ def mean_score(y: Floats, t: float) -> Floats:
 def shift_of(score: Floats, t: float, bound: float) -> Floats:
     """Return the mean y of a normal variable, given its mean after a clip: invert `mean_score`.
 
-    Where no y in [-bound, bound] has the given mean after the clip, the nearer end is returned.
-
-    Parameters
-    ----------
-    score : array
-        Means after the clip to [-t, t], in standard deviations; NaN gives NaN.
-    t : float > 0
-        Half-width of the clip, in standard deviations.
-    bound : float > 0
-        Bound on |y|, in standard deviations; the error of y is at most 2^-60 times the bound.
-
-    Returns
-    -------
-    array of the same shape
-        Means y before the clip.
+    Where no y in [-bound, bound] has the given mean after the clip, the nearer end is returned. The
+    score is a mean after the clip to [-t, t]; NaN gives NaN. The error of y is at most 2^-60 times
+    the bound.
     """
     low, high = np.full_like(score, -bound), np.full_like(score, bound)
     for _ in range(HALVINGS):

@@ -42,17 +42,9 @@ RIDGE_SHARE = 0.1  # share of the budget that AdaSSP spends on the smallest eige
 def least_squares(moment: Floats) -> Floats:
     """Return the least-squares coefficients theta for predicting y by <x, theta>.
 
-    If several theta have the least squared error, the shortest is returned.
-
-    Parameters
-    ----------
-    moment : ndarray of shape (..., d + 1, d + 1)
-        Matrices of second moments of records (x, y), where x has d coordinates. A matrix with an
-        entry that is not finite counts as 0.
-
-    Returns
-    -------
-    ndarray of shape (..., d)
+    If several theta have the least squared error, the shortest is returned. `moment` holds the
+    (d + 1, d + 1) matrices of second moments of records (x, y), where x has d coordinates. Leading
+    axes are kept. A matrix with an entry that is not finite counts as 0.
     """
     finite = np.isfinite(moment).all(axis=(-2, -1), keepdims=True)
     moment = np.where(finite, moment, 0.0)  # sums that overflowed carry no information
