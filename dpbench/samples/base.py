@@ -38,22 +38,8 @@ MAX_LISTED_NUMBERS = 10**8
 def part_sizes(n: int, parts: int) -> list[int]:
     """Return the sizes of the parts if n records are cut into `parts` parts of nearly equal size.
 
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    parts : int
-        Number of parts.
-
-    Returns
-    -------
-    list of int
-        Sizes, which differ by at most one; the larger sizes come first.
-
-    Raises
-    ------
-    ValueError
-        If `parts` is below 1 or above n.
+    The sizes differ by at most one; the larger sizes come first. A ValueError is raised if `parts`
+    is below 1 or above n.
     """
     if not 1 <= parts <= n:
         raise ValueError(f"{n} records cannot be cut into {parts} parts of at least one")
@@ -65,34 +51,14 @@ def share_of_records(q: float, n: int) -> float:
 
     Rounding removes errors such as ``0.1 * 3 = 0.30000000000000004``. With such an error, the
     ceiling of q n may be one too large.
-
-    Parameters
-    ----------
-    q : float
-        Fraction of the records, from 0 to 1.
-    n : int
-        Number of records.
-
-    Returns
-    -------
-    float
-        Rounded product.
     """
     return float(f"{q * n:.14g}")
 
 
 def half_squares(x: Floats, y: Floats) -> Floats:
-    """Return (x - y)^2/2, element by element.
+    """Return (x - y)^2/2, element by element, for finite numbers.
 
-    Parameters
-    ----------
-    x, y : ndarray
-        Finite numbers; the shapes broadcast.
-
-    Returns
-    -------
-    ndarray
-        Finite numbers. A square that overflows is replaced by the largest double.
+    The result is finite, because the largest double replaces a square that overflows.
     """
     difference = x / 2 - y / 2
     with np.errstate(over="ignore"):
@@ -102,23 +68,9 @@ def half_squares(x: Floats, y: Floats) -> Floats:
 def heads_probability(values: Floats, bound: float, lean: float) -> Floats:
     """Return the probability that the biased coin of each record falls heads.
 
-    The coin of record x falls heads with probability
-    (1 + lean clip(x, -bound, bound)/bound)/2. `Sample.randomised_response_count` tosses the coins.
-
-    Parameters
-    ----------
-    values : ndarray
-        Records, any shape.
-    bound : float
-        Clipping bound, above 0.
-    lean : float
-        Bias of the coins, from 0 to 1. A record x = bound gives heads with probability
-        (1 + lean)/2.
-
-    Returns
-    -------
-    ndarray
-        Probabilities, in the shape of `values`.
+    The coin of record x falls heads with probability (1 + lean clip(x, -bound, bound)/bound)/2.
+    `Sample.randomised_response_count` tosses the coins. The bound is above 0. `lean` in [0, 1] is
+    the bias of the coins: a record x = bound gives heads with probability (1 + lean)/2.
     """
     return (1 + lean * (np.clip(values, -bound, bound) / bound)) / 2
 
@@ -130,21 +82,8 @@ def vote_probabilities(
 
     Let y = clip(x, -bound, bound)/bound for a record x. Record x votes up with probability
     low + (high - low) max(y, 0), and down with probability low + (high - low) max(-y, 0).
-    `Sample.vote_sum` draws the votes.
-
-    Parameters
-    ----------
-    values : ndarray
-        Records, any shape.
-    bound : float
-        Clipping bound, above 0.
-    low, high : float
-        Smallest and largest probability of a vote of this grade in one direction.
-
-    Returns
-    -------
-    tuple of two ndarray
-        Probabilities of an up vote and of a down vote, in the shape of `values`.
+    `Sample.vote_sum` draws the votes. So `low` and `high` are the smallest and the largest
+    probability of a vote of this grade in one direction.
     """
     lean = (high - low) * (np.clip(values, -bound, bound) / bound)
     return low + np.maximum(lean, 0.0), low + np.maximum(-lean, 0.0)
@@ -158,20 +97,10 @@ def draw_votes_of_counts(
 ) -> Floats:
     """Draw random votes for records at several places; return the sum of each dataset's votes.
 
-    Parameters
-    ----------
-    counts : ndarray of int, shape (trials, m)
-        Number of records of each dataset at each of m places.
-    probabilities : iterable of pairs of ndarray of shape (m,)
-        For each grade, the probabilities that a record at a place votes up, and that it votes down.
-    weights : ndarray of shape (grades,)
-        Value of an up vote of each grade; a down vote has the opposite value.
-    rng : Generator
-        Source of the votes.
-
-    Returns
-    -------
-    ndarray of shape (trials,)
+    `counts` holds the number of records of each dataset at each of m places, of shape (trials, m).
+    For each grade, `probabilities` has two arrays of shape (m,): the probabilities that a record at
+    a place votes up, and that it votes down. An up vote has the value in `weights`, and a down vote
+    the opposite value.
     """
     total, undecided, left = np.zeros(len(counts)), counts, np.ones(counts.shape[1])
     for (up, down), weight in zip(probabilities, weights, strict=True):
@@ -196,23 +125,8 @@ def draw_votes(
     """Draw a random vote for each record; return the sum of the votes in each row.
 
     A vote is up, down or neither, and has a grade, with the probabilities of `vote_probabilities`.
-
-    Parameters
-    ----------
-    values : ndarray of shape (rows, n)
-        Records.
-    bound : float
-        Clipping bound, above 0.
-    low, high : ndarray of shape (grades,)
-        Smallest and largest probability of a vote of each grade in one direction.
-    weights : ndarray of shape (grades,)
-        Value of an up vote of each grade; a down vote has the opposite value.
-    rng : Generator
-        Source of the votes.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
+    `values` has the shape (rows, n). The arrays `low`, `high` and `weights` have an entry for each
+    grade. An up vote has the value in `weights`, and a down vote the opposite value.
     """
     chance, total = rng.random(values.shape), np.zeros(len(values))
     ups, downs = np.zeros(values.shape), np.zeros(values.shape)
@@ -625,11 +539,6 @@ class AddRemoveView:
     must add noise to counts and sums. The attributes `trials`, `d` and `vectors` are public. All
     other attributes of the sample raise ValueError. Only code with its own privacy guarantee may
     read the original sample, the attribute ``whole``.
-
-    Parameters
-    ----------
-    sample : Sample
-        Sample to hide; the attribute ``whole``.
     """
 
     ANSWERED = frozenset(
