@@ -74,15 +74,6 @@ class Gaussian(Continuous):
         interval between the roots a probability; the distance is the difference of the two
         probabilities. The square root of the discriminant b^2 - 4 a c is
         (2/r) sqrt(delta^2 + 2 (r^2 - 1) ln r).
-
-        Parameters
-        ----------
-        mean, sd : ndarray of shape (trials,)
-            Means and standard deviations of the Gaussians, in the unit of the data.
-
-        Returns
-        -------
-        ndarray of shape (trials,)
         """
         # Beyond these limits the distance is 1 to all digits, and squares would overflow.
         delta = np.clip((mean - self.location) / self._scale, -1e50, 1e50)

@@ -129,17 +129,7 @@ class ColumnsClippedMean(Estimator):
     def shares(self, d: int, budget: Budget) -> Floats:
         """Return the shares of the budget of `d` columns, unless ``split`` is ``norm``.
 
-        Parameters
-        ----------
-        d : int
-            Number of columns.
-        budget : Budget
-            Privacy budget of one release.
-
-        Returns
-        -------
-        (d,) array
-            Shares, which add up to 1.
+        The shares add up to 1.
         """
         if self.split == "equal":
             return np.full(d, 1 / d)

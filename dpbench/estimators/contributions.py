@@ -160,15 +160,7 @@ class BoundedContributionMean(_ClippingEstimator):
     def reach(self, largest_weight: int) -> float:
         """Return the bound on a contribution in units of (upper - lower)/2.
 
-        Parameters
-        ----------
-        largest_weight : int
-            Largest weight of a person, 1 or `cap`.
-
-        Returns
-        -------
-        float
-            Number in (0, largest_weight].
+        The largest weight of a person is 1 or `cap`. The bound is in (0, largest_weight].
         """
         if self.clip is None:
             return float(largest_weight)

@@ -304,20 +304,7 @@ class FriendlyCoreMean(Estimator):
         return MAX_WHOLE_RECORDS
 
     def friend_radius(self, n: float, d: int) -> float:
-        """Return the largest distance of two records that count as friends.
-
-        Parameters
-        ----------
-        n : float
-            Number of records.
-        d : int
-            Coordinates of a record.
-
-        Returns
-        -------
-        float
-            Distance, in the unit of the data.
-        """
+        """Return the largest distance of two friends (records), in the unit of the data."""
         if self.radius is not None:
             return self.radius
         assert self.sigma is not None

@@ -171,19 +171,9 @@ class ShrinkingIntervals(_GaussianMean):
     def half_widths(self, n: int, budget: Budget) -> list[float]:
         """Return the half-widths of the confidence interval, before the first round and after each.
 
-        The first half-width is `radius`. Half-widths never grow from round to round.
-
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget of all rounds together.
-
-        Returns
-        -------
-        list of float
-            Half-widths in the unit of the data, one more than there are rounds.
+        The first half-width is `radius`. Half-widths never grow from round to round. They are in
+        the unit of the data, and there is one more than there are rounds. The budget is that of all
+        rounds together.
         """
         t = self.tail(n)
         miss = self.beta / (2 * self.cuts)

@@ -121,17 +121,7 @@ class GaussianScoreMean(_GaussianMean):
     def centre_share(self, n: int, budget: Budget) -> float:
         """Return the share of the budget for the centre of the clip, which is a private median.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget of the whole release.
-
-        Returns
-        -------
-        float in (0, 1)
-            Share of the budget.
+        The budget is that of the whole release, and the share is in (0, 1).
         """
         if self.share is not None:
             return self.share
@@ -143,17 +133,8 @@ class GaussianScoreMean(_GaussianMean):
     def half_width(self, n: int, budget: Budget) -> float:
         """Return the half-width of the clip around the private median.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget for the mean of the clipped records.
-
-        Returns
-        -------
-        float
-            Half-width, in standard deviations of a record.
+        It is in standard deviations of a record. The budget is that of the mean of the clipped
+        records.
         """
         q, z = budget.noise_quantile(self.beta), ndtri(self.beta / 2)
         t = np.geomspace(NARROWEST, 2 * gaussian_tail(n, self.beta), 1000)

@@ -185,19 +185,9 @@ class TunedClippedMean(_Clipped):
     threshold: Annotated[float, Field(gt=0)] | None = None
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """Return the threshold T; records are clipped to +-(radius + T).
+        """Return the threshold T, in the unit of the data.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget of the release.
-
-        Returns
-        -------
-        float
-            T, in the unit of the data.
+        Records are clipped to +-(radius + T).
         """
         if self.threshold is not None:
             return self.threshold
@@ -290,19 +280,9 @@ class LocalMean(_Clipped):
     bounded_in: ClassVar[Literal["local"]] = "local"
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """Return the threshold T; records are clipped to +-(radius + T).
+        """Return the threshold T, in the unit of the data.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget of every record.
-
-        Returns
-        -------
-        float
-            T, in the unit of the data.
+        Records are clipped to +-(radius + T). The budget is that of every record.
         """
         if self.policy == "rate":
             epsilon = np.log(1 / self.beta) / _averaging_budget(budget).noise_quantile(self.beta)

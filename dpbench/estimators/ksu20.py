@@ -266,16 +266,7 @@ class KSU20Mean(_BinBasedEstimator):
     def count_averaged(self, n: int, budget: Budget) -> int:
         """Return the number of records that are averaged; the other records locate the range.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        int
+        The budget is that of the whole estimator.
         """
         if self.constants != "tuned":
             return n // 2
@@ -310,18 +301,8 @@ class KSU20Mean(_BinBasedEstimator):
         the 1 - 1/(1 + R) quantile of the absolute noise at sensitivity 1, or under (epsilon, delta)
         the 1 - delta quantile.
 
-        Parameters
-        ----------
-        alpha : float in (0, 1]
-            Error sought.
-        n : float
-            Number of records, where the needed numbers depend on it (in logarithms).
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        tuple of three float
+        The needed numbers may depend on n, by logarithms. The error sought is alpha in (0, 1], and
+        the budget is that of the whole estimator.
         """
         mean_budget = _mean_budget(budget)
         q = mean_budget.noise_quantile(0.1)
@@ -366,21 +347,9 @@ class KSU20Mean(_BinBasedEstimator):
     def promise(self, n: int, budget: Budget) -> float | None:
         """Return the error that KSU20, Theorem 3.5, guarantees with n records, or None.
 
-        The error is in the unit of the data.
-
-        A guarantee exists for ``paper`` constants and enough records. The error of the estimate
-        exceeds the guaranteed error with probability at most beta.
-
-        Parameters
-        ----------
-        n : int
-            Number of records, both halves together.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        float or None
+        The error is in the unit of the data. A guarantee exists for ``paper`` constants and enough
+        records. The error of the estimate exceeds the guaranteed error with probability at most
+        beta. Both halves together have n records, and the budget is that of the whole estimator.
         """
         alpha, size = self.accuracy(n, budget), n / self._parts
         applies = self.constants == "paper" and alpha < LARGEST_ALPHA["paper"]

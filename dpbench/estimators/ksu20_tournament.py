@@ -409,16 +409,7 @@ class KSU20TournamentMean(Estimator):
     def half_clip(self, alpha: float, d: int) -> float:
         """Return half the width of the clip of projected records, in units of `scale`.
 
-        Parameters
-        ----------
-        alpha : float
-            Error sought, in units of `scale`.
-        d : int
-            Number of coordinates.
-
-        Returns
-        -------
-        float
+        The error sought, alpha, has this unit, too, and the records have d coordinates.
         """
         base = (self.xi or XI[self.constants]) * alpha ** (-1 / (self.k - 1))
         added = self.xi is None and self.constants == "practical"
@@ -431,18 +422,9 @@ class KSU20TournamentMean(Estimator):
         return int(np.ceil(400 * d * np.log(8 * np.sqrt(d) / self.beta))) // 2 * 2 + 1
 
     def centre_estimator(self, alpha: float, d: int) -> ksu20.KSU20Mean:
-        """Return the estimator of one coordinate of the centre of the grid.
+        """Return the estimator of one of the d coordinates of the centre of the grid.
 
-        Parameters
-        ----------
-        alpha : float
-            Error sought, in units of `scale`.
-        d : int
-            Number of coordinates.
-
-        Returns
-        -------
-        KSU20Mean
+        The error sought, alpha, is in units of `scale`.
         """
         centre_alpha, beta = alpha if self.constants == "paper" else 1.0, self.beta / d
         return ksu20.KSU20Mean(
@@ -453,25 +435,9 @@ class KSU20TournamentMean(Estimator):
     def terms(self, alpha: float, n: float, d: int, budget: Budget) -> Floats:
         """Return the numbers of records that sampling, privacy and range need for an error alpha.
 
-        Parameters
-        ----------
-        alpha : float
-            Error sought, in units of `scale`.
-        n : float
-            Number of records, where the needed numbers depend on it (in logarithms).
-        d : int
-            Number of coordinates.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        ndarray of shape (3,)
-
-        Raises
-        ------
-        ValueError
-            If `tie` or `xi` is so small that no number of records suffices.
+        The needed numbers may depend on n, by logarithms. The error sought, alpha, is in units of
+        `scale`, and the budget is that of the whole estimator. A ValueError is raised if `tie` or
+        `xi` is so small that no number of records suffices.
         """
         if self.constants == "paper":
             centre = self.centre_estimator(alpha, d)
@@ -498,18 +464,8 @@ class KSU20TournamentMean(Estimator):
     def accuracy(self, n: int, d: int, budget: Budget) -> float:
         """Return the error alpha that the estimator seeks with n records of d coordinates.
 
-        The error is in units of `scale`.
-
-        Parameters
-        ----------
-        n, d : int
-            Numbers of records, both halves together, and of coordinates.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        float
+        The error is in units of `scale`. Both halves together have n records, and the budget is
+        that of the whole estimator.
         """
         if self.alpha is not None:
             return self.alpha
@@ -525,16 +481,7 @@ class KSU20TournamentMean(Estimator):
         - `KSU20Mean` guarantees an error alpha for every coordinate of the centre of the grid.
         - If this error is met, every grid point is within 20 alpha of the mean.
 
-        Parameters
-        ----------
-        n, d : int
-            Numbers of records, both halves together, and of coordinates.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        float or None
+        Both halves together have n records, and the budget is that of the whole estimator.
         """
         alpha = self.accuracy(n, d, budget)
         centre_error = self.centre_estimator(alpha, d).promise(n - n // 2, budget.fraction(1 / d))

@@ -109,22 +109,8 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
     def count_trimmed(self, n: int, t: float) -> int:
         """Return the number m of records trimmed from each end.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        t : float > 0
-            Rate of smoothing. The local sensitivity of a dataset that differs in k records is
-            multiplied by e^(-kt).
-
-        Returns
-        -------
-        int
-
-        Raises
-        ------
-        ValueError
-            If 2m >= n, because then no record is left.
+        The rate of smoothing is t > 0: the local sensitivity of a dataset that differs in k records
+        is multiplied by e^(-kt). A ValueError is raised if 2m >= n, because then no record is left.
         """
         m = (
             min(int(np.ceil(np.log(n) / t)), (n - 1) // 2)

@@ -72,21 +72,9 @@ class TukeyMedian(_ClippingEstimator):
         return (MedianInBox(self.lower, self.upper),)
 
     def grid(self, d: int) -> Floats:
-        """Return the points of the grid, in the cube [lower, upper]^d.
+        """Return the points of the grid, in the cube [lower, upper]^d, of shape (points, d).
 
-        Parameters
-        ----------
-        d : int
-            Number of coordinates, at most 3.
-
-        Returns
-        -------
-        ndarray of shape (points, d)
-
-        Raises
-        ------
-        ValueError
-            If the grid has too many points, or if d exceeds 3.
+        A ValueError is raised if the grid has too many points, or if d exceeds 3.
         """
         if d > 3:
             raise ValueError(f"tukey_median takes at most 3 coordinates, got {d}")
