@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from dpbench.analysis.claims import Claim, Curves
 from dpbench.analysis.resample import replicates
@@ -36,6 +35,8 @@ def rank_correlation(one: Floats, other: Floats) -> Floats:
     ndarray of shape (draws,)
         Correlations in [-1, 1]; NaN if all errors on a distribution are equal.
     """
+    from scipy.stats import rankdata
+
     first, second = (rankdata(errors, axis=0) for errors in (one, other))
     first, second = (ranks - ranks.mean(axis=0) for ranks in (first, second))
     with np.errstate(invalid="ignore"):
