@@ -49,7 +49,7 @@ class Verdict:
     """Verdict on a row in a table of results: the word that stands there, and its appearance.
 
     The rank sorts the verdicts on one subject by severity, and 0 is the worst. A run fails if any
-    of its verdicts `fails`. The terminal shows `printed`, if it is not empty, in place of `word`.
+    of its verdicts `fails`. Output has `printed`, if it is not empty, in place of `word`.
     """
 
     word: str
