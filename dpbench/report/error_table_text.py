@@ -34,8 +34,8 @@ class Block:
 
     `family` is a label of the study. `fixed` is the n, or the budget as text, that is equal in all
     rows. `columns` are the budgets, or the n, of the columns. `rows` has numbers with their
-    ``role``, ``estimator``, ``budget``, ``n``, ``value``, ``low``, ``high``, ``best``, ``trials`` and
-    ``distributions``.
+    ``role``, ``estimator``, ``budget``, ``n``, ``value``, ``low``, ``high``, ``best``, ``trials``
+    and ``distributions``.
     """
 
     family: str

@@ -78,8 +78,8 @@ class RunFolder:
     def table(self, name: str, caption: str, **options: Any) -> Table | None:
         """Format a CSV file of the run, named without ``.csv``, as a table of the page.
 
-        `options` are further arguments of `dpbench.report.page_tables.make_table`. Return None if the
-        file has no rows or was not written.
+        `options` are further arguments of `dpbench.report.page_tables.make_table`. Return None if
+        the file has no rows or was not written.
         """
         return make_table(self.rows(name), self.max_rows, caption, name=name, **options)
 

@@ -112,9 +112,9 @@ class SplitFigure(SelectingFigure, ABC):
     def _split(self, rows: pd.DataFrame, words: Labels) -> tuple[list[PanelRows | None], int]:
         """Split the rows of a summary, each with an index of its own, into panels.
 
-        Return the panels, row by row, and the number of panels in a row of the grid. None stands for a
-        place of the grid without results, and 0 for panels that fill as many rows as they need. The
-        rows of a panel have the text of the legend in the added column ``line``.
+        Return the panels, row by row, and the number of panels in a row of the grid. None stands
+        for a place of the grid without results. The number is 0 if the panels fill as many rows as
+        they need. The rows of a panel have the text of the legend in the added column ``line``.
         """
         named = self._named_split
         split = named or self._choose_split(rows, words)
