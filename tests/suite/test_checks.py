@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from dpbench.audit.task import AuditTask
 from dpbench.cli.main import run
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks
@@ -61,3 +64,24 @@ def test_a_class_is_audited_on_numbers_and_on_vectors(
     entry = read_entry(tmp_path / "ball.py", problems.problems)
     rows = checks.audit_entry(entry, problems.problems, origin=Origin.of(rooms=checks.AUDIT_ROOMS))
     assert {row["estimator"] for row in rows} == {"ball-L2ClippedMean", "ball-L2ClippedMean-16d"}
+
+
+def test_the_audits_of_an_entry_share_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One audit for each class and dimension, notion and relation of the card: 2 times 2."""
+    problems = read_suite().select("gauss-n100-pure1,gauss-n300-pure0.1,gauss16-n8000-pure1")
+    one: Any = SimpleNamespace(name="Ball", least=2, supports=lambda budget: True)
+    card = SimpleNamespace(name="ball", notions=("pure", "zcdp"), relations=("replace",))
+    entry: Any = SimpleNamespace(card=card, estimator=lambda problem: one)
+    tasks: list[AuditTask] = []
+    monkeypatch.setattr(checks, "compute", lambda _, found, *__: tasks.extend(found) or [])
+    monkeypatch.setattr(checks, "_list_entry_pairs", lambda *_: ())
+    nothing: Any = None
+    with pytest.raises(TypeError):  # the names of tasks need an estimator with parameters
+        checks.audit_entry(entry, problems.problems, origin=nothing)
+    assert [(task.label, task.budget.notion) for task in tasks] == [
+        ("ball-Ball", "pure"), ("ball-Ball", "zcdp"), ("ball-Ball-16d", "pure"),
+        ("ball-Ball-16d", "zcdp"),
+    ]  # fmt: skip
+    assert {task.budget.neighbours for task in tasks} == {"replace"}
+    assert sum(task.error for task in tasks) == pytest.approx(1e-5)
+    assert {task.runs for task in tasks} == {1000}

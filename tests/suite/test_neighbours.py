@@ -61,3 +61,23 @@ def test_local_pairs_differ_at_one_index() -> None:
         assert np.flatnonzero(pair.left != pair.right).tolist() == [4]
         assert pair.left[4] == x.min()
         assert (pair.right[4] == x.max()) == (pair.name == "1 equal")
+
+
+@pytest.mark.parametrize("size", [1e-3, 5.0])
+def test_extreme_records_are_far_beyond_all_others(size: float) -> None:
+    x, y = (size * rng(seed).normal(size=30) for seed in (1, 2))
+    pair = {pair.name: pair for pair in draw_pairs(x, y, PureDP(1.0), rng())}["1 extreme"]
+    far = np.abs(pair.right).max()
+    assert far > 1e5 * max(1.0, np.abs(x).max())
+    _, extreme = draw_local_pairs(x, 4)
+    assert extreme.right[4] - x.min() > 1e5 * np.ptp(x)
+
+
+def test_typical_records_are_the_lowest_of_one_and_the_highest_of_another_dataset() -> None:
+    """Along a random direction, which is up or down for numbers."""
+    x, y = np.sort([rng(seed).normal(size=30) for seed in (1, 2)])
+    for seed in range(4):
+        pair, *_ = draw_pairs(x, y, PureDP(0.2), rng(seed))
+        moved = pair.left != pair.right
+        found = np.sort(pair.left[moved]).tolist(), np.sort(pair.right[moved]).tolist()
+        assert found in [(x[:5].tolist(), y[-5:].tolist()), (x[-5:].tolist(), y[:5].tolist())]
