@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpbench.audit.task import AuditTask
@@ -85,3 +86,20 @@ def test_the_audits_of_an_entry_share_the_error(monkeypatch: pytest.MonkeyPatch)
     assert {task.budget.neighbours for task in tasks} == {"replace"}
     assert sum(task.error for task in tasks) == pytest.approx(1e-5)
     assert {task.runs for task in tasks} == {1000}
+
+
+@pytest.mark.parametrize(("failed", "told"), [(7, ""), (8, "Ball on gauss-n100-pure1: all of 8")])
+def test_an_entry_may_fail_at_times_but_not_always(failed: int, told: str) -> None:
+    """Of 8 releases; a dataset has 60 records, or as many as the estimator needs."""
+    sizes: list[tuple[int, ...]] = []
+
+    def released(records: Any, *_: Any) -> Any:
+        sizes.append(records.shape)
+        return np.where(np.arange(len(records)) < failed, np.nan, 1.0), 0.0
+
+    one: Any = SimpleNamespace(name="Ball", least=70, released=released)
+    one.broken_promise = lambda records: sizes.append(records.shape) or ""
+    entry: Any = SimpleNamespace(estimator=lambda problem: one)
+    problems = read_suite().select("gauss-n100-pure1,gauss-n300-pure0.1").problems
+    assert checks.find_broken_promise(entry, problems).startswith(told)
+    assert sizes == [(70,), (8, 70)]  # one problem of a class and dimension
