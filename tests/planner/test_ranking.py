@@ -69,9 +69,9 @@ GRIDS = (
 
 def test_no_guess_is_ranked_first_of_a_fair_coin() -> None:
     """The minimax estimator releases about 1/2 if in doubt, which another coin tells."""
-    made = dpbench.plan(n=20, epsilon=0.05, law={"kind": "bernoulli", "p": 0.5})
+    made = dpbench.plan(n=20, epsilon=0.001, law={"kind": "bernoulli", "p": 0.5})
     found = {row.estimator: row.q90 for row in made.rows}
-    assert found["binary_minimax"] > 0.3
+    assert found["binary_minimax"] > 0.39  # the other coin is 0.4 away
 
 
 def test_a_slow_estimator_has_fewer_trials_and_one_with_too_few_records_no_error(
