@@ -126,10 +126,3 @@ def test_the_limit_is_that_of_the_class_in_the_unit_of_the_records(neighbours: A
         limit, name = made.limit
         assert (limit.value, name) == (pytest.approx(unit * bound.value), words)
         assert limit.by == bound.by
-
-
-def test_the_code_is_that_of_the_first_of_the_ranking() -> None:
-    made = dpbench.plan(n=300, epsilon=0.5, law={"kind": "gaussian"}, lower=-5, upper=5)
-    first, *others = (type(row.by.estimator).__name__ for row in made.rows)
-    assert first in made.code
-    assert not any(name in made.code for name in others if name != first)

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import ndtri
 
 import dpbench
+from dpbench.distributions import Gaussian
 from dpbench.planner import ranking
 from dpbench.privacy import PureDP
 
@@ -31,6 +32,9 @@ def test_those_that_apply_are_ranked(question: dict[str, Any], first: str | None
     assert (table["low"] <= table["q90"]).all()
     assert (table["q90"] <= table["high"]).all()
     assert first in (None, table["estimator"][0])
+    best, *others = (type(row.by.estimator).__name__ for row in made.rows)
+    assert f"{best}(" in made.code
+    assert not any(f"{name}(" in made.code for name in others if name != best)
     bound, _ = made.limit
     assert bound.value > 0
     if "k" in question:
@@ -152,3 +156,19 @@ def test_equal_rows_of_an_estimator_are_one_row_for_the_weaker_assumption() -> N
     assert len(found) == len(set(found))
     (trimmed,) = [row for row in made.rows if row.estimator == "smooth_sensitivity_trimmed_mean"]
     assert trimmed.assumes == "records within the bounds"
+
+
+def test_the_shape_of_gaussians_is_told_in_units_of_their_sd() -> None:
+    """The centre is the middle of the bounds, and the radius half of their width."""
+    problem = SimpleNamespace(low=-4.0, high=8.0, sd=3.0)
+    moments, gaussian = ranking._list_moment_knowledge(
+        cast("Any", problem),
+        Gaussian(scale=3),
+        lambda kind, **known: cast("Any", SimpleNamespace(kind=kind, **known)),
+    )
+    for found in (moments, gaussian):
+        assert (found.centre, found.unit) == (2.0, 3.0)
+        assert found.public.radius == pytest.approx(2.0, rel=1e-3)
+    known: Any = moments.public, gaussian.public
+    assert known[0].k == 2.0
+    assert (known[1].kind, known[1].scale) == ("gaussian", 1.0)
