@@ -225,3 +225,5 @@ def test_failing_trials_and_unspent_budgets_by_hand() -> None:
     (text,) = _format_failing_trials(pd.DataFrame(rows))
     assert cells(text) == [["e", "f", "eps=1", "10 .. 100", "0.1 .. 0.9"]]
     assert _format_spending(pd.DataFrame(rows)) == "e spends 0.5 of eps=1"
+    assert _format_spending(pd.DataFrame(rows[:1])) == "e spends 0.75 of eps=1"
+    assert not _format_spending(pd.DataFrame(rows[3:]))

@@ -81,3 +81,13 @@ def test_typical_records_are_the_lowest_of_one_and_the_highest_of_another_datase
         moved = pair.left != pair.right
         found = np.sort(pair.left[moved]).tolist(), np.sort(pair.right[moved]).tolist()
         assert found in [(x[:5].tolist(), y[-5:].tolist()), (x[-5:].tolist(), y[:5].tolist())]
+
+
+def test_one_sided_records_by_their_ranks() -> None:
+    """The record of rank t is R^(1 - ln t/ln n) widths from the lowest: the last is one width."""
+    x, t = rng().normal(size=50), np.arange(1, 51)
+    pair = list(draw_pairs(x, x, PureDP(0.5), rng()))[-1]
+    start = x.min() if pair.right.max() > 1e100 else x.max()
+    found = np.sort(np.abs(pair.right - start))[::-1] / np.ptp(x)
+    np.testing.assert_allclose(found, 1e120 ** (1 - np.log(t) / np.log(50)), rtol=1e-9)
+    assert np.sum(pair.left != pair.right) == pair.changed == 2
