@@ -303,3 +303,18 @@ def test_both_estimates_of_a_likelihood_ratio_are_near_it() -> None:
         found = ratio(np.append(x, np.nan)[:, None])
         np.testing.assert_allclose(found[:-1], 0.5 - x, atol=near)
         assert found[-1] == 0
+
+
+def test_likelihood_ratios_by_hand() -> None:
+    """Of coordinates with other spreads: Laplace noise of their own, and a joint covariance."""
+    rng, m0, m1 = np.random.default_rng(0), np.array([0.0, 2, 7]), np.array([1.0, 6, 7])
+    residuals = rng.normal(size=(500, 3)) @ np.array([[1.0, 5, 0], [0, 10, 0], [0, 0, 0.1]])
+    spread = np.abs(residuals).mean(axis=0)
+    chosen, x = np.array([1, 0]), np.array([[0.5, 1.0, 9.0], [2.0, 9.0, 1.0]])
+    laplace, normal = attack._likelihood_ratios(m0, m1, residuals, spread, chosen)
+    wanted = [sum((abs(row[i] - m0[i]) - abs(row[i] - m1[i])) / spread[i] for i in (0, 1))
+              for row in x]  # fmt: skip
+    np.testing.assert_allclose(laplace(x), wanted)
+    weights = np.linalg.inv(np.cov(residuals[:, :2], rowvar=False)) @ (m1 - m0)[:2]
+    one, other = normal(x)
+    assert one / other == pytest.approx((x[0, :2] @ weights) / (x[1, :2] @ weights), rel=1e-6)
