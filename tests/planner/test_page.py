@@ -61,7 +61,12 @@ def test_errors_below_the_bound_of_a_class_are_explained(
 
 
 @pytest.mark.parametrize(
-    "question", [{"law": AGES, "lower": 0, "upper": 120}, {"k": 3, "scale": 9, "upper": 7}]
+    "question",
+    [
+        {"law": AGES, "lower": 0, "upper": 120},
+        {"k": 3, "scale": 9, "upper": 7},
+        {"k": 3, "scale": 9e-5, "upper": 7e-5},
+    ],
 )
 def test_the_printed_errors_are_those_of_the_clips(question: dict[str, Any]) -> None:
     made = dpbench.plan(**{"n": 500, "epsilon": 1, "lower": 0} | question)
