@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -49,7 +50,7 @@ def test_a_part_that_is_zero_everywhere_has_no_entry_in_the_legend() -> None:
     assert "bias of the clip" not in ax.get_legend_handles_labels()[1]
 
 
-def drawn(question: dict[str, object], against: Literal["n", "width"]) -> dict[str, Floats]:
+def drawn(question: Mapping[str, object], against: Literal["n", "width"]) -> dict[str, Floats]:
     """The lines of a plan's figure, by label, as rows (x, y)."""
     made = dpbench.plan(n=500, epsilon=1, **question)
     ax = made.plot(Figure().gca(), against)

@@ -89,7 +89,7 @@ def test_the_level_of_a_change_is_that_of_a_naive_t_test() -> None:
         best = int(np.argmax(fit))
         before, after = halves[best]
         p = 2 * min(
-            ttest_1samp(one - 1.01 * two, 0, alternative="greater").pvalue
+            float(ttest_1samp(one - 1.01 * two, 0, alternative="greater").pvalue)
             for one, two in ((after, before), (before, after))
         )
         assert changes._find_gap(roots, p * 1.001, 1.01) == best + 1

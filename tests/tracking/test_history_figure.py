@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -30,7 +32,8 @@ def test_levels_span_their_commits_and_triangles_point_the_way() -> None:
         np.testing.assert_allclose(dots, [(0, 1), (2, 1.2), (3, 3), (4, 3.2)])
         np.testing.assert_allclose(triangle, [(2.5, 3.1)])
         assert ax.get_lines()[1].get_marker() == marker
-        bars, first, second = (np.array(part.get_segments()) for part in ax.collections)
+        parts: Any = ax.collections
+        bars, first, second = (np.array(part.get_segments()) for part in parts)
         np.testing.assert_allclose(first, [[(-0.5, 1.1), (2.5, 1.1)]])
         np.testing.assert_allclose(second, [[(2.5, 3.1), (4.5, 3.1)]])
         np.testing.assert_allclose(bars[:, :, 1], [(0.9, 1.5), (1.1, 1.3), (2, 3.5), (3.2, 3.3)])
