@@ -72,6 +72,6 @@ def test_the_figure_shows_errors_bounds_and_times() -> None:
     points = {
         (round(float(x), 9), round(float(y)))
         for line in errors.get_lines() if line.get_marker() not in ("None", "", "|")
-        for x, y in zip(*line.get_data(), strict=True)
+        for x, y in np.array(line.get_data(), dtype=float).T
     }  # fmt: skip
     assert {(1.25, 0), (2.0, 0), (3.0, 1)} <= points

@@ -74,7 +74,12 @@ def test_the_audits_of_an_entry_share_the_error(monkeypatch: pytest.MonkeyPatch)
     card = SimpleNamespace(name="ball", notions=("pure", "zcdp"), relations=("replace",))
     entry: Any = SimpleNamespace(card=card, estimator=lambda problem: one)
     tasks: list[AuditTask] = []
-    monkeypatch.setattr(checks, "compute", lambda _, found, *__: tasks.extend(found) or [])
+
+    def keep(_: object, found: list[AuditTask], *__: object) -> list[Any]:
+        tasks.extend(found)
+        return []
+
+    monkeypatch.setattr(checks, "compute", keep)
     monkeypatch.setattr(checks, "_list_entry_pairs", lambda *_: ())
     nothing: Any = None
     with pytest.raises(TypeError):  # the names of tasks need an estimator with parameters
@@ -98,7 +103,12 @@ def test_an_entry_may_fail_at_times_but_not_always(failed: int, told: str) -> No
         return np.where(np.arange(len(records)) < failed, np.nan, 1.0), 0.0
 
     one: Any = SimpleNamespace(name="Ball", least=70, released=released)
-    one.broken_promise = lambda records: sizes.append(records.shape) or ""
+
+    def broken_promise(records: Any) -> str:
+        sizes.append(records.shape)
+        return ""
+
+    one.broken_promise = broken_promise
     entry: Any = SimpleNamespace(estimator=lambda problem: one)
     problems = read_suite().select("gauss-n100-pure1,gauss-n300-pure0.1").problems
     found = checks.find_broken_promise(entry, problems)

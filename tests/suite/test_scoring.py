@@ -138,7 +138,7 @@ def test_the_audits_of_a_task_share_its_error(monkeypatch: pytest.MonkeyPatch) -
 def test_the_time_of_drawing_is_that_of_one_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten seconds for five datasets of each of two members."""
     times = iter([3.0, 13.0])
-    monkeypatch.setattr(scoring.time, "thread_time", lambda: next(times))
+    monkeypatch.setattr("dpbench.suite.scoring.time.thread_time", lambda: next(times))
     assert score(task("gauss-n100-pure1", Fake())).drawing_seconds == 1.0
 
 
