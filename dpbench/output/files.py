@@ -17,8 +17,8 @@ Stamps = dict[Path, list[int]]
 def check_writable(folder: Path, key: str = "out") -> None:
     """Raise a ConfigError if a folder cannot be written to; call it before a long computation.
 
-    The folder need not exist. A file must be possible in it, or in its closest existing parent. The
-    message names the key or command `key`.
+    If the folder does not exist, its closest existing parent is tried. The message names the key or
+    command `key`.
     """
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
