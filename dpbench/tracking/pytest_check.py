@@ -22,8 +22,8 @@ __all__ = ["BaselineCheck", "baseline_rows", "check_baseline", "describe_visible
 class BaselineCheck(NamedTuple):
     """Comparison of a sweep's errors with its stored baseline."""
 
-    # Reason for which a row fails, by name of the row: an estimator with a budget, on one distribution
-    # at one n. The reason is empty if the row passes.
+    # Reason for which a row fails, by name of the row; empty if it passes. A row is an estimator
+    # with a budget, on one distribution at one n.
     rows: dict[str, str]
     lines: list[str]  # for pytest's summary
 
