@@ -48,13 +48,9 @@ MAX_RUNS = 1000  # largest number of runs of a command with --multirun
 def expand_multirun(overrides: Sequence[str]) -> list[list[str]]:
     """Expand overrides with several values, such as ``seed=1,2``, into runs with one value each.
 
-    An override is a text ``key=value``. The result holds one list of overrides for each
-    combination of values.
-
-    Raises
-    ------
-    ConfigError
-        If an override cannot be parsed, or there are more than 1000 (`MAX_RUNS`) combinations.
+    An override is a text ``key=value``. The result holds one list of overrides for each combination
+    of values. Raise ConfigError if an override cannot be parsed, or if there are more than 1000
+    (`MAX_RUNS`) combinations.
     """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -84,30 +80,16 @@ def compose(
 ) -> dict[str, Any]:
     """Compose a configuration from dpbench's files, the user's files and overrides.
 
-    If dpbench and the user have files of one name, dpbench's file is used. No function that the
-    configuration names is run, and no module is imported. Files set only keys below ``sweep`` and
-    ``runner``. All other keys come from dpbench's ``config.yaml`` and from the overrides.
+    Overrides have Hydra's grammar: ``sweep=audit``, ``sweep.budgets.pure.epsilon=1``. Without a
+    folder `config_dir` of the user's configurations, only shipped files are used. If dpbench and
+    the user have files of one name, dpbench's file is used. No function that the configuration
+    names is run, and no module is imported. Files set only keys below ``sweep`` and ``runner``. All
+    other keys come from dpbench's ``config.yaml`` and from the overrides. The values of the
+    configuration are such that JSON can represent them.
 
-    Parameters
-    ----------
-    overrides : sequence of str
-        Overrides in Hydra's grammar: ``sweep=audit``, ``sweep.budgets.pure.epsilon=1``.
-    config_dir : Path, optional
-        Folder of the user's configurations; by default only shipped files are used.
-    errors : ErrorCollector, optional
-        Collects the errors of single overrides; the others are composed. By default all errors
-        are raised.
-
-    Returns
-    -------
-    dict
-        Configuration of values that JSON can represent.
-
-    Raises
-    ------
-    ConfigError
-        If files or overrides cannot be read or composed, or JSON cannot represent a value. A
-        file that cannot be read hides the errors of keys.
+    Raise ConfigError if files or overrides cannot be read or composed, or if JSON cannot represent
+    a value. With `errors`, errors of single overrides are collected there, and the other overrides
+    are composed. A file that cannot be read hides the errors of keys.
     """
     collector = ErrorCollector() if errors is None else errors
     usable = []
