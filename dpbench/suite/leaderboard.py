@@ -37,16 +37,16 @@ class Standing:
     answers: int  # number of the class's problems that have a valid score
     problems: int  # number of all problems of the class
     # Geometric mean of the scores on the answered problems, with a 95% bootstrap interval. The
-    # interval always contains the mean, although a bootstrap of a worst case tends upwards. The mean
-    # is infinite if on a problem more than a tenth of the releases fail.
+    # interval always contains the mean, although a bootstrap of a worst case tends upwards. The
+    # mean is infinite if on a problem more than a tenth of the releases fail.
     mean: float
     low: float
     high: float
     largest: float  # largest score on an answered problem
     failure_rate: float  # share of releases that fail, averaged over the answered problems
     seconds: float  # processor time of a release, averaged in the same way; NaN if not measured
-    # Smallest geometric mean of a ranked entry over the problems that this entry answered; NaN if no
-    # entry is ranked. Unlike the means of two tables, `mean` and `rival` can be compared.
+    # Smallest geometric mean of a ranked entry over the problems that this entry answered; NaN if
+    # no entry is ranked. Unlike the means of two tables, `mean` and `rival` can be compared.
     rival: float = np.nan
     # Place by the geometric mean among the entries of the declared division that answered every
     # problem of the class; None for other entries.
