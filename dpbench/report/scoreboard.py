@@ -209,7 +209,8 @@ def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
     name, are left out. A row has the budget with the most n, at its largest n. ``best other`` is
     the most accurate other private estimator there.
     """
-    claimed = {label for label, v in study.estimators.items() if v.name in _shipped(study.name)}
+    shipped = _shipped(study.name)
+    claimed = {label for label, variant in study.estimators.items() if variant.name in shipped}
     for claim in study.all_claims.values():
         claimed |= {*summary["estimator"][claim.rows(summary, study)]}
     private = summary[summary["privacy"] != "none"]
