@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,14 +120,6 @@ def _front(
     rows = [_summary(name, scores, len(suite.problems)) for name in scores.cards]
     rows.sort(key=lambda row: [-share for share in row[1]])
     best = list(dict.fromkeys([*own, *(name for name, _, _ in rows)]))[:COLOURED_ENTRIES]
-    cells = [[link_entry(name, own), *cells_of_row] for name, _, cells_of_row in rows]
-    heads = ["entry", "division", "answers", *(f"within {x:g}" for x in WITHIN)]
-    heads += ["95% band of 2", "failures", "CPU of a release, ms", "over drawing", "source"]
-    problems = [
-        [link_page("problems", p.id), f"{p.n:,}", str(p.d), escape(_privacy(p)),
-         f"{p.bound.value:.3g}", _proof(p.bound.by), *_leader(scores.ranked, p.id, own)]
-        for p in suite.problems
-    ]  # fmt: skip
     yours = f"Beside the archive: {', '.join(link_entry(name, own) for name in own)}."
     first = "your entries, then " if own else ""
     return ":hide-toc:\n\n" + page(  # a table needs the room
@@ -157,33 +149,46 @@ def _front(
             "Entries",
             f"Shares of all {len(suite.problems)} problems; a problem without an answer counts as "
             "not solved.",
-            table(heads, cells, sortable=True),
+            _entry_table({name: cells for name, _, cells in rows}, own),
         ),
-        section(
-            "Problems",
-            table(
-                ["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"],
-                problems,
-                sortable=True,
-            ),
-        ),
-        *_list_left_out(scores),
-        f"``python -m dpbench site`` wrote this page from scores of seed {scores.about['seed']}, "
-        f"dpbench {scores.about['versions']['dpbench']} and numpy "
-        f"{scores.about['versions']['numpy']}.",
+        section("Problems", _problem_table(scores, suite, own)),
+        *_notes(scores),
         contents(("leaderboard", "entries/index", "problems/index"), caption="Pages"),
     )
 
 
-def _list_left_out(scores: Scores) -> list[str]:
-    """Return a sentence on the scores that are left out, or an empty list if there are none."""
+def _entry_table(cells: Mapping[str, Sequence[str]], own: Sequence[str]) -> str:
+    """Return the table of entries, with the cells of each."""
+    heads = ["entry", "division", "answers", *(f"within {x:g}" for x in WITHIN)]
+    heads += ["95% band of 2", "failures", "CPU of a release, ms", "over drawing", "source"]
+    rows = [[link_entry(name, own), *others] for name, others in cells.items()]
+    return table(heads, rows, sortable=True)
+
+
+def _problem_table(scores: Scores, suite: Suite, own: Sequence[str]) -> str:
+    """Return the table of problems, with the best entry of each."""
+    heads = ["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"]
+    rows = [
+        [link_page("problems", p.id), f"{p.n:,}", str(p.d), escape(_privacy(p)),
+         f"{p.bound.value:.3g}", _proof(p.bound.by), *_leader(scores.ranked, p.id, own)]
+        for p in suite.problems
+    ]  # fmt: skip
+    return table(heads, rows, sortable=True)
+
+
+def _notes(scores: Scores) -> Iterator[str]:
+    """Yield a sentence on the scores that are left out, if there are any, and one on the origin."""
     rows = scores.rows[scores.is_below]
-    if rows.empty:
-        return []
-    excluded = ", ".join(
-        f"{row.entry} on {row.problem} ({row.score:.3g})" for row in rows.itertuples()
+    if len(rows):
+        excluded = (f"{row.entry} on {row.problem} ({row.score:.3g})" for row in rows.itertuples())
+        yield (
+            f"Left out (below the bound by prior knowledge, or not private): {', '.join(excluded)}."
+        )
+    versions = scores.about["versions"]
+    yield (
+        f"``python -m dpbench site`` wrote this page from scores of seed {scores.about['seed']}, "
+        f"dpbench {versions['dpbench']} and numpy {versions['numpy']}."
     )
-    return [f"Left out (below the bound by prior knowledge, or not private): {excluded}."]
 
 
 def _summary(name: str, scores: Scores, problems: int) -> tuple[str, list[float], list[str]]:
