@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -94,21 +94,33 @@ class Factors(SelectingFigure):
         ax.set(xlabel="$n$", ylabel="", facecolor="0.93")
         ax.set_title(words.notion(factors["privacy"].iloc[0]), pad=14)
         ax.grid(visible=False)
-        columns = sorted(factors["column"].unique())
-        ax.set_xticks(np.arange(len(columns)) + 0.5)
-        ax.set_xticklabels([f"${number_text(n)}$" for _, n in columns], rotation=0)
-        place = ax.get_subplotspec()
-        left = place is None or place.is_first_col()
-        ax.set_yticks(np.arange(len(families)) + 0.5)
-        ax.set_yticklabels([words.family(name) if left else "" for name in families], rotation=0)
-        ax.tick_params(length=0, labelsize="small")
-        for amount, i in order.items():
-            own = [j for j, (budget, _) in enumerate(columns) if budget == i]
-            look: Any = {"ha": "center", "va": "bottom", "fontsize": "x-small"}
-            ax.text(float(np.mean(own)) + 0.5, -0.1, amount, **look)
-            ax.axvline(own[-1] + 1, color="white", linewidth=4)
+        _label_rows(ax, [words.family(name) for name in families])
+        _label_columns(ax, sorted(factors["column"].unique()), list(order))
         if has_bar:
             colour_bar(ax, [1, 1.5, 2, 3, MAX_FACTOR], "error over the lower bound")
+
+
+def _label_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Write the names of the rows, in the first column of a grid of panels alone."""
+    place = ax.get_subplotspec()
+    left = place is None or place.is_first_col()
+    ax.set_yticks(np.arange(len(names)) + 0.5)
+    ax.set_yticklabels(names if left else [""] * len(names), rotation=0)
+    ax.tick_params(length=0, labelsize="small")
+
+
+def _label_columns(ax: Axes, columns: Sequence[tuple[int, int]], amounts: Sequence[str]) -> None:
+    """Write n below each column, and each amount of privacy above its columns.
+
+    A column is the index of its amount, and n.
+    """
+    ax.set_xticks(np.arange(len(columns)) + 0.5)
+    ax.set_xticklabels([f"${number_text(n)}$" for _, n in columns], rotation=0)
+    for i, amount in enumerate(amounts):
+        own = [j for j, (budget, _) in enumerate(columns) if budget == i]
+        look: Any = {"ha": "center", "va": "bottom", "fontsize": "x-small"}
+        ax.text(float(np.mean(own)) + 0.5, -0.1, amount, **look)
+        ax.axvline(own[-1] + 1, color="white", linewidth=4)
 
 
 def factor_text(row: Mapping[Hashable, Any]) -> str:
