@@ -132,43 +132,15 @@ class LibrariesJob(FolderJob):
         if len(skip) == len(statuses):
             label, reason = next(iter(skip.items()))
             raise ConfigError(f"sweep.estimators: none of these can run; {label}: {reason}")
-        library_settings, seed = self.sweep.libraries, self.options.seed
-        chosen = select_labels(library_settings.hostile.estimators, self.sweep.estimators)
-        selected = [label for label in chosen if label in statuses and label not in skip]
-        audits = [task for task in self.audits if task.label not in skip]
-        rows: list[RowWithErrors] = []
-        hostile: list[Row] = []
-        bounds: list[Row] = []
-        pending = len(self.cells) + len(selected) + len(audits)
-        with progress("cells", pending, "done", transient=True) as advance:
-            for cell in self.cells:
-                rows += cell_rows(cell, library_settings, seed, skip)
-                advance()
-            for label in selected:
-                hostile += hostile_rows(label, self.settings[label], library_settings, seed)
-                advance()
-            for task in audits:
-                bounds += audit(task)
-                advance()
+        measured = self._measure(skip)
         cost.cells_done = cost.blocks_done = len(self.cells)
         versions = [(label, version) for label, (version, _) in statuses.items()]
-        tables = {
-            "libraries": pd.DataFrame([row for row, _ in rows]),
-            "hostile": pd.DataFrame(hostile, columns=["estimator", "column", "outcome", "message"]),
-            "audit": self._expected(pd.DataFrame(bounds, columns=list(COLUMNS))),
-            "claims": claim_rows(self.sweep.claims, rows),
-        }
         versions_table = pd.DataFrame(versions, columns=["estimator", "version"])
-        overview_table = overview(
-            versions_table,
-            tables["libraries"],
-            tables["hostile"],
-            tables["audit"],
-            self._controls,
-        )
-        tables = {"overview": overview_table, **tables}
-        if library_settings.replay:
-            tables["replay"] = replay_table(library_settings.replay)
+        means, hostile, bounds = (measured[name] for name in ("libraries", "hostile", "audit"))
+        summary = overview(versions_table, means, hostile, bounds, self._controls)
+        tables = {"overview": summary, **measured}
+        if self.sweep.libraries.replay:
+            tables["replay"] = replay_table(self.sweep.libraries.replay)
         estimators = {label: self.settings[label].estimator for label in order if label not in skip}
         libraries = {
             label: estimator.library
@@ -176,6 +148,33 @@ class LibrariesJob(FolderJob):
             if isinstance(estimator, LibraryMean)
         }
         return {"verdicts": judge_libraries(libraries, tables, self._controls), **tables}
+
+    def _measure(self, skip: Mapping[str, str]) -> Tables:
+        """Measure and audit the libraries that run, all but those in `skip`, with progress."""
+        asked, seed = self.sweep.libraries, self.options.seed
+        chosen = select_labels(asked.hostile.estimators, self.sweep.estimators)
+        selected = [label for label in chosen if label in self.settings and label not in skip]
+        audits = [task for task in self.audits if task.label not in skip]
+        rows: list[RowWithErrors] = []
+        hostile: list[Row] = []
+        bounds: list[Row] = []
+        pending = len(self.cells) + len(selected) + len(audits)
+        with progress("cells", pending, "done", transient=True) as advance:
+            for cell in self.cells:
+                rows += cell_rows(cell, asked, seed, skip)
+                advance()
+            for label in selected:
+                hostile += hostile_rows(label, self.settings[label], asked, seed)
+                advance()
+            for task in audits:
+                bounds += audit(task)
+                advance()
+        return {
+            "libraries": pd.DataFrame([row for row, _ in rows]),
+            "hostile": pd.DataFrame(hostile, columns=["estimator", "column", "outcome", "message"]),
+            "audit": self._expected(pd.DataFrame(bounds, columns=list(COLUMNS))),
+            "claims": claim_rows(self.sweep.claims, rows),
+        }
 
     @property
     def _controls(self) -> Collection[str]:
