@@ -23,6 +23,7 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius
 from dpbench.estimators.catalogue import catalogue, keywords
+from dpbench.estimators.estimands import MEAN
 from dpbench.jobs import describe
 from dpbench.jobs.sweep_header import read_header
 from dpbench.privacy import Budget
@@ -215,7 +216,7 @@ def _relations(kind: type[Estimator]) -> tuple[str, ...]:
 
 def _records(kind: type[Estimator]) -> str:
     records = "numbers or vectors" if kind.multivariate else "numbers"
-    return records if kind.estimand == "mean" else f"vectors ({kind.estimand})"
+    return records if kind.estimand is MEAN else f"vectors ({kind.estimand})"
 
 
 def _estimators() -> str:
