@@ -121,7 +121,7 @@ class Decomposition(SelectingFigure):
             if low < threshold < high
         )
         for i, (threshold, name) in enumerate(shown):
-            mark_guide(ax, ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1))
+            mark_guide(ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1))
             style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": "small"}
             offset: dict[str, Any] = {"xytext": (0, 1 + 8 * (i % 2)), "textcoords": "offset points"}
             ax.annotate(name, (threshold, 1), xycoords=ax.get_xaxis_transform(), **offset, **style)

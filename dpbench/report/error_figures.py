@@ -105,12 +105,12 @@ class ErrorAgainstN(SplitFigure):
             draw_errors(ax, curve, self.metric, "n", label, looks[label], result)
         limits = _claimed_limits(result, self.metric)
         if len(limits) == 1:
-            mark_guide(ax, ax.axhline(*limits, label="limit by theory", **THEORY))
+            mark_guide(ax.axhline(*limits, label="limit by theory", **THEORY))
         if self.metric == BOUNDED_COLUMN:
             self._draw_bound(ax, rows, positive.clip(upper=top))
             for n in _crossings(rows, result.study):
                 look = GUIDE | {"linewidth": 1}
-                mark_guide(ax, ax.axvline(n, label="sampling overtakes privacy", **look))
+                mark_guide(ax.axvline(n, label="sampling overtakes privacy", **look))
         ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **options)
         set_horizontal_ticks(ax, rows["n"])
 

@@ -111,7 +111,7 @@ class Exponents(DrawnFigure):
         if difference:
             tolerance = rows["tolerance"].max()
             ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
-            mark_guide(ax, ax.axhline(0, **THEORY))
+            mark_guide(ax.axhline(0, **THEORY))
             ax.set_ylabel("measured $-$ theory")
         else:
             k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)

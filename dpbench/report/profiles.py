@@ -78,6 +78,6 @@ class Profile(SelectingFigure):
             y = np.concatenate([[0.0], share, share[-1:]]) if len(finite) else np.zeros(2)
             text, look = looks[label]
             draw_curve(ax, x, y, label=text, look=look | steps)
-        mark_guide(ax, ax.axvline(1, color="black", linewidth=1.2))
+        mark_guide(ax.axvline(1, color="black", linewidth=1.2))
         ax.set(xscale="log", xlim=(0.8, MAX_SCORE), ylim=(0, 1.02), title=title)
         ax.set(xlabel="error over the limit", ylabel="share of problems")
