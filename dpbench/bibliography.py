@@ -21,26 +21,13 @@ IDENTIFIER = r"doi:10\.\d{4,}/\S*[^\s.,;)]|arXiv:\d{4}\.\d{4,5}"
 
 @validated
 class Source:
-    """Bibliographic reference to a paper, a lecture or a library.
+    """Bibliographic reference to a paper, a lecture or a library."""
 
-    Parameters
-    ----------
-    authors : str
-        Last names, separated by commas.
-    title : str
-        Title of the work.
-    venue : str, optional
-        Conference, journal or place; empty for a preprint.
-    year : int, optional
-        Year of publication.
-    id : str, optional
-        Identifier that begins with ``doi:`` or ``arXiv:``; empty if no identifier was checked.
-    """
-
-    authors: Text
+    authors: Text  # Last names, separated by commas.
     title: Text
-    venue: str = ""
+    venue: str = ""  # Conference, journal or place; empty for a preprint.
     year: Annotated[int, Field(ge=1800, le=2100)] | None = None
+    # Identifier that begins with ``doi:`` or ``arXiv:``; empty if no identifier was checked.
     id: Annotated[str, Field(pattern=rf"^({IDENTIFIER})?$")] = ""
 
     def __str__(self) -> str:
@@ -65,18 +52,9 @@ def _address(identifier: str) -> str:
 def split_links(text: str) -> Iterator[tuple[str, str]]:
     """Yield the parts of a text on sources, each with the address that it should link to.
 
-    Parameters
-    ----------
-    text : str
-        Text with keys of the bibliography such as KSU20, or identifiers such as arXiv:2002.09464.
-
-    Yields
-    ------
-    part : str
-        Part of the text; together the parts are the whole text.
-    url : str
-        Address of the source that the part names; empty if it names none, or if the bibliography
-        has no identifier of the source.
+    A source is named by a key of the bibliography such as KSU20, or by an identifier such as
+    arXiv:2002.09464. The address is empty if the part names no source, or if the bibliography has
+    no identifier of the source. Together the parts are the whole text.
     """
     known = {key: source.url for key, source in bibliography().items()}
     for part in re.split(rf"({IDENTIFIER}|\w+)", text):
@@ -88,10 +66,7 @@ def split_links(text: str) -> Iterator[tuple[str, str]]:
 def bibliography() -> dict[str, Source]:
     """Return every source in ``data/bibliography.yaml``, keyed by its short key such as KSU20.
 
-    Raises
-    ------
-    ConfigError
-        If the entry of a source lacks a field or has an unknown field.
+    An entry that lacks a field or has an unknown one is a `ConfigError`.
     """
     entries = yaml.safe_load((PACKAGE / "data" / "bibliography.yaml").read_text("utf-8"))
     return {key: from_mapping(Source, entry, key) for key, entry in entries.items()}

@@ -139,17 +139,8 @@ def check_whole_number(name: str, value: Any, least: int) -> None:
 def choose_from(name: object, choices: Iterable[str]) -> str:
     """Return "did you mean X? choose from A, B, C" for an unknown name.
 
-    Parameters
-    ----------
-    name : object
-        Unknown name.
-    choices : iterable of str
-        Known names.
-
-    Returns
-    -------
-    str
-        Second half of an error message. The suggestion is left out if no choice is similar.
+    The text is the second half of an error message. The suggestion is left out if no choice is
+    similar.
     """
     from difflib import get_close_matches
 
@@ -161,19 +152,9 @@ def choose_from(name: object, choices: Iterable[str]) -> str:
 
 
 def reject_unknown_keywords(unknown: Mapping[str, Any], function: Callable[..., Any]) -> None:
-    """Refuse unknown keyword arguments of a function, and name the known ones.
+    """Raise a ConfigError that names unknown keyword arguments of a function, and its known ones.
 
-    Parameters
-    ----------
-    unknown : mapping of str
-        Keyword arguments that the function's ``**unknown`` collected.
-    function : callable
-        Function that was called; its last parameter is ``**unknown``.
-
-    Raises
-    ------
-    ConfigError
-        If `unknown` is not empty.
+    The last parameter of the function is ``**unknown``, which collected them.
     """
     for name in unknown:
         from inspect import signature

@@ -81,13 +81,8 @@ def cache_folder() -> Path:
 def note_script(word: str) -> None:
     """Set the environment variable DPBENCH_COMMAND if the script ``dpbench`` was started.
 
-    A variable that is set already, as by ``dev.sh``, is kept. Processes that this one starts
-    inherit the variable.
-
-    Parameters
-    ----------
-    word : str
-        First word of the command line, ``sys.argv[0]``.
+    `word` is the first word of the command line, ``sys.argv[0]``. A variable that is set already,
+    as by ``dev.sh``, is kept. Processes that this one starts inherit the variable.
     """
     if Path(word).name == "dpbench":
         on_path = shutil.which("dpbench")
@@ -107,15 +102,8 @@ def command_in_use() -> str:
 def as_typed(text: str) -> str:
     """Return a help text with the command in use, and with pages of the docs where they lie.
 
-    Parameters
-    ----------
-    text : str
-        Text with ``python -m dpbench`` as the command, and with paths such as ``docs/howto/run.md``
-        of the checkout. An installed dpbench has these pages in its own folder.
-
-    Returns
-    -------
-    str
+    The text has ``python -m dpbench`` as the command, and paths such as ``docs/howto/run.md`` of
+    the checkout. An installed dpbench has these pages in its own folder.
     """
     pages = "docs/howto/"
     if checkout() is None:

@@ -250,23 +250,9 @@ def _join_keys(*keys: str) -> str:
 def from_mapping(cls: type[T], spec: Any, where: str) -> T:
     """Build an instance of a validated class from a mapping of its fields.
 
-    Parameters
-    ----------
-    cls : type
-        Class of the instance.
-    spec : mapping, or instance of `cls`
-        Values, keyed by field; an instance is returned unchanged.
-    where : str
-        Path of `spec` in the configuration, for messages.
-
-    Returns
-    -------
-    instance of `cls`
-
-    Raises
-    ------
-    ConfigError
-        If `spec` is not a mapping, or a key is missing, unknown or invalid.
+    An instance in place of the mapping is returned unchanged. `where` is the path of `spec` in the
+    configuration, for messages. A ConfigError is raised if `spec` is not a mapping, or a key is
+    missing, unknown or invalid.
     """
     if isinstance(spec, cls):
         return spec
@@ -296,33 +282,20 @@ class Nested:
     Each object is called an entry, and has keys of its own. A `Nested` is attached to the type of
     the field as metadata, and contains the validator that builds the entries. The command line's
     help, the schema and the suggestions for misspelt keys are derived from it.
-
-    Parameters
-    ----------
-    of : tuple of registries, or mapping of str to class
-        Possible classes of an entry.
-    check : pydantic validator
-        Validator that builds the entries.
-    by_label : bool
-        If True, the field maps labels to entries; by default it holds one entry.
-    title : str
-        Heading of an entry's keys in the help; {} stands for the name of the class in `of`.
-    choice : tuple of str and mapping, optional
-        Key of the entry whose value chooses the class; and a mapping from each name in `of` to the
-        values that choose the class with this name.
-    variants : bool
-        If True, a list of values for a parameter stands for one entry per value.
-    optional : tuple of str
-        Keys that an entry can omit although its class requires them.
     """
 
+    # Possible classes of an entry: registries, or classes by name.
     of: tuple[type[Any], ...] | Mapping[str, type[Any]]
-    check: Any
-    by_label: bool = False
+    check: Any  # Pydantic validator that builds the entries.
+    by_label: bool = False  # True if the field maps labels to entries; else it holds one entry.
+    # Heading of an entry's keys in the help; {} stands for the name of the class in `of`.
     title: str = ""
+    # Key of the entry whose value chooses the class; and a mapping from each name in `of` to the
+    # values that choose the class with this name.
     choice: tuple[str, Mapping[str, Sequence[str]]] | None = None
+    # True if a list of values for a parameter stands for one entry per value.
     variants: bool = False
-    optional: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()  # Keys that an entry can omit although its class requires them.
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return self.check.__get_pydantic_core_schema__(source, handler)
@@ -343,16 +316,7 @@ class Nested:
 def nested_entry(cls: type[Any], title: str = "") -> Any:
     """Declare a configuration field with one entry, an instance of `cls` built from a mapping.
 
-    Parameters
-    ----------
-    cls : type
-        Class of the entry.
-    title : str
-        Heading of the entry's keys in the help.
-
-    Returns
-    -------
-    Nested
+    `title` is the heading of the entry's keys in the help.
     """
 
     def build(spec: Any) -> Any:
@@ -369,21 +333,9 @@ def labelled_entries(
 ) -> Any:
     """Declare a configuration field that maps labels to entries, objects built from mappings.
 
-    Parameters
-    ----------
-    of : type, or mapping of str to type
-        Class of the entries, or their possible classes, keyed by name.
-    make : callable, optional
-        Builds an entry from its configuration and its label; by default `from_mapping` builds an
-        instance of `of`.
-    least : int
-        Smallest number of entries, by default 0.
-    **metadata
-        Other parameters of `Nested`.
-
-    Returns
-    -------
-    Nested
+    `of` is the class of the entries, or their possible classes keyed by name. `make` builds an
+    entry from its configuration and its label; by default `from_mapping` builds an instance of
+    `of`. `least` is the smallest number of entries. The metadata are other parameters of `Nested`.
     """
     classes: Any = of
     if isinstance(of, type):
@@ -473,18 +425,9 @@ class Registered:
     def find(cls, spec: Mapping[str, Any], *, whole: bool = True) -> type[Self] | None:
         """Return the registered class that a specification names, without importing anything.
 
-        Parameters
-        ----------
-        spec : mapping
-            Specification with a key ``kind`` or ``_target_``.
-        whole : bool
-            If True (the default), consider only classes without abstract methods. If False,
-            consider also the abstract classes that packages other than dpbench define.
-
-        Returns
-        -------
-        type or None
-            The class; None if no registered class has the name.
+        A key ``kind`` or ``_target_`` names the class. If `whole` is True, only classes without
+        abstract methods are considered. If False, the abstract classes that packages other than
+        dpbench define are considered, too. None is returned if no registered class has the name.
         """
         candidates = cls.kinds()
         if not whole:  # dpbench's abstract classes are base classes
@@ -505,21 +448,8 @@ class Registered:
     def lookup(cls, spec: Mapping[str, Any], where: str) -> type[Self]:
         """Return the registered class that a specification names.
 
-        Parameters
-        ----------
-        spec : mapping
-            Specification of an object.
-        where : str
-            Path of `spec` in the configuration, for messages.
-
-        Returns
-        -------
-        type
-
-        Raises
-        ------
-        ConfigError
-            If `spec` names no class, or a class that is abstract or not validated.
+        `where` is the path of `spec` in the configuration, for messages. A ConfigError is raised if
+        `spec` names no class, or a class that is abstract or not validated.
         """
         if not isinstance(spec, Mapping):
             if isinstance(spec, type):
@@ -555,21 +485,9 @@ class Registered:
     def build(cls, spec: Any, where: str) -> Self:
         """Build the object that a specification describes.
 
-        Parameters
-        ----------
-        spec : mapping, or instance of the class
-            ``kind`` or ``_target_``, and parameters; an instance is returned unchanged.
-        where : str
-            Path of `spec` in the configuration, for messages.
-
-        Returns
-        -------
-        instance of the class
-
-        Raises
-        ------
-        ConfigError
-            If a name or a parameter is invalid.
+        The specification has ``kind`` or ``_target_``, and parameters; an instance of the class is
+        returned unchanged. `where` is the path of `spec` in the configuration, for messages. A
+        ConfigError is raised if a name or a parameter is invalid.
         """
         if isinstance(spec, cls):
             _require_validated(type(spec), where)

@@ -55,12 +55,8 @@ def canonical(instance: Any) -> str:
     """Return an object's class and parameters as text, for the names of random streams.
 
     Objects with equal texts behave equally. If the class has a property `content`, a digest of a
-    file's values, this digest replaces the parameter `path`.
-
-    Raises
-    ------
-    TypeError
-        If a parameter is not a JSON value, a dataclass or a function.
+    file's values, this digest replaces the parameter `path`. A TypeError is raised if a parameter
+    is not a JSON value, a dataclass or a function.
     """
     return f"{stream_name(type(instance))}{json.dumps(_parameters(instance), sort_keys=True)}"
 

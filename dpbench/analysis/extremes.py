@@ -54,22 +54,13 @@ NORMAL_QUANTILE = float(ndtri(1 - TAIL))  # half-width of a 95% interval, in sta
 def largest(
     numbers: ArrayLike, low: ArrayLike, high: ArrayLike, *, candidates: int = 1
 ) -> Measurement:
-    """Estimate the largest of several true values from independent measurements.
+    """Estimate the largest of M true values from independent measurements, with a 95% interval.
 
-    Parameters
-    ----------
-    numbers, low, high : array_like of shape (M,)
-        Measurements of M numbers >= 0, and the lower and upper ends of their 95% intervals. Both
-        ends of an exact measurement equal the measurement. An infinite measurement counts as exact.
-    candidates : int, default 1
-        Number of maxima that the caller estimates, if it chooses one of them after seeing all. The
-        intervals then cover all of these maxima simultaneously.
-
-    Returns
-    -------
-    Measurement
-        The estimate of the largest true value, with its 95% interval. The estimate is too high with
-        probability at most about one half.
+    `numbers`, `low` and `high` have shape (M,): measurements of numbers >= 0 and the ends of their
+    95% intervals. Both ends of an exact measurement equal the measurement. An infinite measurement
+    counts as exact. If the caller chooses one of several maxima after seeing all, `candidates` is
+    their number, and the intervals cover all of them simultaneously. The estimate is too high with
+    probability at most about one half.
     """
     q, below, above = (np.asarray(value, dtype=float) for value in (numbers, low, high))
     finite = np.isfinite(q)

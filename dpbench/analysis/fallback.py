@@ -21,18 +21,10 @@ FALLBACK_NOTE = "this distribution's mean is what the estimator answers without 
 
 
 def answers_without_data(rows: pd.DataFrame) -> pd.Series[bool]:
-    """Return whether the private estimator of each row answers the mean itself.
+    """Return whether the private estimator of each row of a summary answers the mean itself.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of a summary, with the columns ``privacy``, ``q50`` and ``sampling_q90``.
-
-    Returns
-    -------
-    Series of bool
-        True if the median error is at most 1e-9 (`EXACT_RATIO`) of the sampling error, so that at
-        least half of the releases are the mean.
+    True if the median error is at most 1e-9 (`EXACT_RATIO`) of the sampling error, so that at least
+    half of the releases are the mean.
     """
     sampling = rows["sampling_q90"]
     exact = rows["q50"] <= EXACT_RATIO * sampling

@@ -54,29 +54,13 @@ def interval(numbers: Floats) -> Measurement:
 def replicates(
     results: Results, column: str, *, joint: bool = False, shared: bool = False
 ) -> Floats:
-    """Return the values of one column of a summary, each followed by its bootstrap replicates.
+    """Return the values of a metric, each followed by its replicates, of shape (rows, 1 + draws).
 
     Replicates of a quantile come from resampled trials. Replicates of a rate are drawn from a Beta
     distribution. Replicates of a mean or a root mean square use a normal approximation. If `joint`
     is True and the per-trial values were kept, replicates of every statistic come from resampled
-    trials.
-
-    Parameters
-    ----------
-    results : Results
-        Summary with kept per-trial values.
-    column : str
-        The column, a metric in `dpbench.sweep.metrics.METRICS`.
-    joint : bool, default False
-        Whether rows whose estimators ran on the same data draw the same trials when resampling;
-        see `resample_trials`.
-    shared : bool, default False
-        Whether estimators ran on the same data under all budgets. Used only with `joint`.
-
-    Returns
-    -------
-    ndarray of shape (rows, 1 + draws)
-        In each row, the measured value and then its replicates.
+    trials. Rows whose estimators ran on the same data then draw the same trials, under all budgets
+    if `shared` is True; see `resample_trials`.
     """
     table = results.summary
     measured = table[column].to_numpy(float)
@@ -119,28 +103,15 @@ def _trial_replicates(name: str, values: Floats, metric: Metric) -> Floats:
 def quantile_replicates(
     ascending: Floats, q: float, rng: np.random.Generator, draws: int
 ) -> Floats:
-    """Return bootstrap replicates of a sample quantile, over resampled trials.
+    """Return bootstrap replicates of the sample quantile of level `q`, in (0, 1].
+
+    `ascending` has shape (..., trials), with sorted values on its last axis. The replicates have
+    shape (..., draws) and are drawn independently.
 
     Let N be the number of trials, and j the rank of the quantile among N sorted values. Let B be
     the j-th smallest of N uniform random numbers, so B ~ Beta(j, N - j + 1). The value of rank j
     among N resampled trials is then the value of rank ceil(N B) among the original trials. So a
     replicate needs one random number instead of N.
-
-    Parameters
-    ----------
-    ascending : ndarray of shape (..., trials)
-        Values of the trials in increasing order.
-    q : float in (0, 1]
-        Level of the quantile.
-    rng : Generator
-        Source of randomness.
-    draws : int
-        Number of replicates.
-
-    Returns
-    -------
-    ndarray of shape (..., draws)
-        Replicates, all drawn independently.
     """
     trials = ascending.shape[-1]
     rank = order_statistic(q, trials)
@@ -167,21 +138,11 @@ def resample_trials(
     """Resample the trials of every row of a summary, with equal indices for rows on equal data.
 
     Errors on equal data are dependent. Equal indices keep this dependence in comparisons of rows.
+    If `shared` is True, rows of different budgets are on equal data.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of a summary.
-    values : sequence of ndarray of shape (trials,)
-        Per-trial values of each row.
-    shared : bool
-        Whether rows of different budgets are on equal data.
-
-    Yields
-    ------
-    ndarray of shape (1 + JOINT_DRAWS, trials)
-        The values of a row, then `JOINT_DRAWS` (400) resamples of them. Values that are not finite
-        become +infinity.
+    Each row has a vector of per-trial values. For each row, yield an array of shape
+    (1 + JOINT_DRAWS, trials): its values, then 400 resamples of them. Values that are not finite
+    become +infinity.
     """
     data_columns = ["distribution", "n", *([] if shared else BUDGET)]
     for row, vector in zip(table[data_columns].itertuples(index=False), values, strict=True):

@@ -75,12 +75,9 @@ AFTER_FLAGS: dict[str, Iterable[str]] = {
 
 
 def completion_script(shell: str) -> str:
-    """Return the script that completes words of dpbench's command line in a shell.
+    """Return the script that completes words of dpbench's command line in bash, zsh or fish.
 
-    Raises
-    ------
-    ConfigError
-        If `shell` is not bash, zsh or fish.
+    Another shell is a `ConfigError`.
     """
     if shell not in SCRIPTS:
         raise ConfigError(f"--completion: {shell!r}: {choose_from(shell, SCRIPTS)}")
@@ -90,15 +87,8 @@ def completion_script(shell: str) -> str:
 def complete(words: Sequence[str]) -> list[str]:
     """Return the possible completions of the last word of a command line.
 
-    Parameters
-    ----------
-    words : sequence of str
-        Words after the command ``dpbench``, up to the cursor. The last one may be empty.
-
-    Returns
-    -------
-    list of str
-        Whole words that begin with the last word. A word that ends in ``=`` goes on.
+    `words` are those after the command ``dpbench``, up to the cursor; the last one may be empty.
+    The completions are whole words that begin with it. A completion that ends in ``=`` goes on.
     """
     *before, word = words or [""]
     found = _candidates(before, word)

@@ -62,21 +62,7 @@ distributions to add with +distribution@sweep.families.LABEL=NAME:
 def help_text(flags: argparse.Namespace, commands: Mapping[str, Command]) -> str:
     """Return the text that ``--help [TOPIC [NAME]]`` or ``--schema`` prints.
 
-    Parameters
-    ----------
-    flags : argparse.Namespace
-        Parsed command line; see `dpbench.output.command_line.parse_flags`.
-    commands : mapping of str to Command
-        Commands by name, which the help text lists.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ConfigError
-        If there is no such topic or name.
+    The text lists the commands. An unknown topic or name is a `ConfigError`.
     """
     folders = [conf_folder(), *([flags.config_dir] if flags.config_dir else [])]
     if not flags.schema and not flags.help:
@@ -110,19 +96,7 @@ def help_text(flags: argparse.Namespace, commands: Mapping[str, Command]) -> str
 
 
 def unknown_command(word: str, commands: Iterable[str]) -> ConfigError:
-    """Return the error for a word that is no command; it suggests a similar sweep or command.
-
-    Parameters
-    ----------
-    word : str
-        First word of the command line.
-    commands : iterable of str
-        Names of all commands.
-
-    Returns
-    -------
-    ConfigError
-    """
+    """Return the error for a word that is no command; it suggests a similar sweep or command."""
     sweeps = find_sweeps([conf_folder()])
     more = "; write sweep=NAME to run a sweep, or --help for all"
     for names, problem, remedy in (

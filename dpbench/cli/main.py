@@ -30,16 +30,14 @@ HELP_FLAGS = {"--help", "-h"}
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line with the words `argv`.
+    """Run the command line with the words `argv`, and return its exit code.
 
-    Returns
-    -------
-    int
-        Exit code: 0 if everything succeeded, 2 if the configuration cannot be used, else 1. After a
-        signal it is 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP. A
-        run fails with 1 if an estimator failed, errors are worse than the stored errors of the
-        baseline, or a privacy claim is refuted. An inconsistent claim fails a run unless the sweep
-        sets ``fail_on_inconsistent`` to false.
+    The code is 0 if everything succeeded, 2 if the configuration cannot be used, else 1. After a
+    signal it is 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+
+    A run fails with 1 if an estimator failed, errors are worse than the stored errors of the
+    baseline, or a privacy claim is refuted. An inconsistent claim fails a run unless the sweep sets
+    ``fail_on_inconsistent`` to false.
     """
     is_command = bool(set(argv[:1]) & set(commands()))
     advice = "" if is_command else f"; finished blocks are kept, to go on: {command_line(argv)}"

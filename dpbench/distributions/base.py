@@ -225,38 +225,12 @@ class Continuous(LocationScale):
         return super().sample(rng, trials, n)
 
     def tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
-        """Return the quantiles of a record X that belong to tail probabilities.
-
-        Parameters
-        ----------
-        t : ndarray
-            Tail probabilities, from 0 to 1.
-        upper : bool
-            True for the upper tail, and False for the lower tail.
-
-        Returns
-        -------
-        ndarray
-            Numbers x with P(X > x) = t if `upper`, else with P(X < x) = t.
-        """
+        """Return numbers x with P(X > x) = t for a record X if `upper`, else with P(X < x) = t."""
         z = self._standard_tail_quantile(t, upper=upper)
         return np.asarray(self.location + self._scale * (z - self._standard_centre))
 
     def tail(self, x: Floats, *, upper: bool) -> Floats:
-        """Return the tail probabilities of numbers.
-
-        Parameters
-        ----------
-        x : ndarray
-            Numbers, possibly infinite.
-        upper : bool
-            True for the upper tail, and False for the lower tail.
-
-        Returns
-        -------
-        ndarray
-            P(X > x) if `upper`, else P(X < x), for a record X.
-        """
+        """Return P(X > x) for a record X if `upper`, else P(X < x); x may be infinite."""
         z = (x - self.location) / self._scale + self._standard_centre
         return np.asarray(self._standard_tail(z, upper=upper))
 

@@ -26,20 +26,8 @@ def mixture_quantile(
 ) -> Floats:
     """Return quantiles of a mixture of two parts, by bisection between quantiles of the parts.
 
-    Parameters
-    ----------
-    tail : callable
-        Maps numbers to tail probabilities of the mixture, and takes `upper`.
-    t : ndarray
-        Tail probabilities, from 0 to 1.
-    one, other : ndarray of the shape of `t`
-        Quantiles of the two parts, infinite in the same places.
-    upper : bool
-        True for the upper tail, and False for the lower tail.
-
-    Returns
-    -------
-    ndarray of the shape of `t`
+    `tail` returns tail probabilities of the mixture, and t holds tail probabilities in [0, 1]. The
+    arrays `one` and `other` are the quantiles of the two parts, infinite in the same places.
     """
     finite = np.isfinite(one)
     low, high = (np.where(finite, end(one, other), 0.0) for end in (np.minimum, np.maximum))
@@ -86,15 +74,6 @@ class Gaussian(Continuous):
         interval between the roots a probability; the distance is the difference of the two
         probabilities. The square root of the discriminant b^2 - 4 a c is
         (2/r) sqrt(delta^2 + 2 (r^2 - 1) ln r).
-
-        Parameters
-        ----------
-        mean, sd : ndarray of shape (trials,)
-            Means and standard deviations of the Gaussians, in the unit of the data.
-
-        Returns
-        -------
-        ndarray of shape (trials,)
         """
         # Beyond these limits the distance is 1 to all digits, and squares would overflow.
         delta = np.clip((mean - self.location) / self._scale, -1e50, 1e50)

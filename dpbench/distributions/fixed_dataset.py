@@ -49,10 +49,7 @@ class FixedDataset(Distribution):
     def records(self, n: int) -> Floats:
         """Return the dataset of n records, (n,), read-only.
 
-        Raises
-        ------
-        ValueError
-            If n exceeds 10^7.
+        A ValueError is raised if n exceeds 10^7.
         """
         if n > MAX_FIXED_RECORDS:
             raise ValueError(f"n: {n}: a fixed dataset has at most {MAX_FIXED_RECORDS} records")

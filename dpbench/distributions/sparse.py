@@ -29,24 +29,9 @@ def code_word(d: int, index: int) -> tuple[int, ...]:
     """Return the positions of the ones in a word (a vector of zeros and ones) of a binary code.
 
     A word has d places and max(1, floor(d/2)) ones. Words are drawn at random. A drawn word joins
-    the code if it differs from every earlier word of the code in at least d/4 places.
-
-    Parameters
-    ----------
-    d : int
-        Length of the word.
-    index : int
-        Number of the word, from 0.
-
-    Returns
-    -------
-    tuple of int
-        Positions from 0, increasing.
-
-    Raises
-    ------
-    ValueError
-        If no word with the number `index` is found.
+    the code if it differs from every earlier word of the code in at least d/4 places. The positions
+    are from 0, and increase. Words are numbered by `index` from 0. A ValueError is raised if no
+    word with this number is found.
     """
     words: list[set[int]] = []
     for i in range(index + 1):

@@ -17,15 +17,9 @@ __all__ = ["ValueTable"]
 class ValueTable:
     """Distinct values with the number of records at each; records are drawn with replacement.
 
-    Parameters
-    ----------
-    values : ndarray of shape (m,)
-        Distinct values, finite and increasing.
-    counts : ndarray of int, shape (m,)
-        Number of records at each value, at least 1.
-    tilt: float
-        The probability of a value is its count times exp(tilt r), up to a factor. The rank r of a
-        value is the share of records below it, plus half of its own share.
+    The values are finite and increasing, and the counts are at least 1. The probability of a value
+    is its count times exp(tilt r), up to a factor. The rank r of a value is the share of records
+    below it, plus half of its own share.
     """
 
     values: Floats

@@ -80,21 +80,10 @@ class _PrivateSizeMean(_ClippingEstimator):
     def _release_mean(self, centred: Floats, size: Floats, ledger: Ledger) -> Floats:
         """Release the mean of the scaled records, without clipping the result.
 
-        A record is scaled so that [lower, upper] becomes [-1, 1] in every coordinate.
-
-        Parameters
-        ----------
-        centred : (trials,) or (trials, d) array
-            Exact mean of the scaled records.
-        size : (trials,) or (trials, 1) array
-            Number of records, which is private.
-        ledger : Ledger
-            Privacy budget, all of which is spent on the noise.
-
-        Returns
-        -------
-        array of the shape of `centred`
-            Noisy mean of the scaled records.
+        A record is scaled so that [lower, upper] becomes [-1, 1] in every coordinate. `centred`
+        holds the exact means of the scaled records, of shape (trials,) or (trials, d). `size` is
+        the private number of records, of shape (trials,) or (trials, 1). The noise spends the whole
+        ledger.
         """
 
 

@@ -131,24 +131,10 @@ class StableCore(NamedTuple):
         """Compute the weighted mean, scatter matrix, score and mean weight of each dataset.
 
         The score of a dataset bounds its number of outliers. Above the score K = `most` a dataset
-        has too many outliers, and its mean is NaN.
-
-        Parameters
-        ----------
-        x : (trials, n, d) array
-            Records.
-
-        Returns
-        -------
-        mean : (trials, d) array
-            Weighted means; NaN where the score is above K.
-        root : (trials, d, d) array
-            Lower triangular roots of the weighted scatter matrices, with a positive diagonal. Where
-            the score is above K, all records have weight 1 in this matrix.
-        score : (trials,) array
-            Scores of the datasets.
-        share : (trials,) array
-            Mean weight of the records, in [0, 1].
+        has too many outliers, and its mean is NaN. The scatter matrix is returned as its lower
+        triangular root with a positive diagonal; above the score K, all records have weight 1 in
+        this matrix. The shapes are (trials, d), (trials, d, d), (trials,) and (trials,), for
+        (trials, n, d) records.
         """
         weights, score = self.weights(x)
         good = score <= self.most
@@ -213,23 +199,8 @@ def choose_core(n: int, leverage: float, test: Budget, delta: float) -> tuple[St
     (1 + K/R)/sqrt(M - 2K - R), to which a bound on the sensitivity of the mean is proportional. So
     R solves R^2 + 3KR = 2K(M - 2K). R is raised to 1 if the solution is smaller.
 
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    leverage : float >= 1
-        n times the largest leverage of a record that is not an outlier.
-    test : Budget
-        Budget of the test that the dataset has few outliers.
-    delta : float in (0, 1)
-        Probability that the noise of the test is below -b.
-
-    Returns
-    -------
-    core : StableCore
-        M, K and R for n records.
-    bound : float
-        b: the noise of the test is below -b with probability `delta`.
+    `leverage` >= 1 is n times the largest leverage of a record that is not an outlier. The budget
+    `test` is spent on the test alone.
     """
     bound = float(test.noise_tail(np.asarray(delta), 1.0, 1.0))
     most, inverse = int(np.ceil(2 * bound)), n / leverage
@@ -247,19 +218,8 @@ def leverages(x: Floats, held: Bools) -> tuple[Floats, Bools]:
     coordinate. Because of rounding, S also counts as lying in a plane if its records are within
     3e-15 times their spread from the plane.
 
-    Parameters
-    ----------
-    x : (trials, n, d) array
-        Records.
-    held : (trials, n) array of bool
-        True for the records of S.
-
-    Returns
-    -------
-    leverage : (trials, n) array
-        Leverages in S; 0 for records outside of S.
-    flat : (trials,) array of bool
-        True where S lies in a plane.
+    `held` is True for the records of S, of shape (trials, n). The leverages have the same shape,
+    and are 0 outside of S. The second array has shape (trials,).
     """
     _, rows, _, flat = _whitened(x, held)
     square = (rows**2).sum(axis=2)
@@ -272,25 +232,10 @@ def _whitened(x: Floats, weights: Floats | Bools) -> tuple[Floats, Floats, Float
     """Whiten records: transform them linearly, to make their weighted scatter matrix the identity.
 
     Three passes resolve correlations up to the precision of the records, like a shifted Cholesky
-    QR; a single pass loses twice as many digits.
-
-    Parameters
-    ----------
-    x : (trials, n, d) array
-        Records.
-    weights : (trials, n) array
-        Weights of the records.
-
-    Returns
-    -------
-    mean : (trials, d) array
-        Weighted means of the records.
-    rows : (trials, n, d) array
-        Whitened records.
-    back : (trials, d, d) array
-        Inverse transform: the records are mean + rows @ back.
-    flat : (trials,) array of bool
-        True where the records lie in a plane.
+    QR; a single pass loses twice as many digits. For (trials, n, d) records with (trials, n)
+    weights, the results are the weighted means, the whitened rows, the inverse transform `back`,
+    and whether the records lie in a plane. The records are mean + rows @ back. The shapes are
+    (trials, d), (trials, n, d), (trials, d, d) and (trials,).
     """
     mean, rows, back, flat = x[:, 0], x, np.eye(x.shape[2]), np.zeros(len(x), dtype=bool)
     for step in range(3):

@@ -308,19 +308,10 @@ def warn_of_contradictions(
 ) -> None:
     """Warn of too few records, and of each assumption of an estimator that the data contradict.
 
-    Parameters
-    ----------
-    estimator : Estimator
-        Its assumptions are tested.
-    data : (n,) or (n, d) array
-        Finite records. Of more than 10,000 records, as many are drawn at random and tested.
-    stacklevel : int
-        Number of calls between the reader's line and this function, plus 1.
-    place : str
-        Words before the warning that say where the data stand in a table, by default none.
-    budget : Budget, optional
-        Budget of the release. If the number of records is public, a warning says that it is too
-        small for this budget.
+    The records are finite. If there are more than 10,000, a random 10,000 of them are tested.
+    `place` are words before the warning that say where the data stand in a table. `stacklevel` is
+    the number of calls between the reader's line and this function, plus 1. Too few records for the
+    budget are only reported if their number is public.
     """
     name = type(estimator).__name__
     if budget is not None and budget.neighbours == "replace":

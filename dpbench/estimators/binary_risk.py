@@ -156,16 +156,9 @@ def _check_size(n: int) -> None:
 def _minimax(n: int, edges: Floats, channel: Floats, *, loss: bool) -> MinimaxRule:
     """Return the rule and the bounds for a noisy count that is replaced by its cell.
 
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    edges : (m,) array
-        Ends of the cells.
-    channel : (n + 1, m + 1) array
-        Probabilities of cells (columns) for true counts (rows).
-    loss : bool
-        Whether a cell says less about the count than the noisy count does.
+    The m `edges` are ends of cells. `channel` holds the probabilities of the m + 1 cells (columns)
+    for the n + 1 true counts (rows). `loss` says whether a cell says less about the count than the
+    noisy count does.
     """
     points = np.sin(np.linspace(0, np.pi / 2, int(2 * np.sqrt(n)) + 20)) ** 2
     likelihood = _binomial(n, points) @ channel
@@ -254,18 +247,8 @@ def _largest_risk(n: int, channel: Floats, rule: Floats, scale: float) -> float:
     The risk is evaluated on a grid of p in [0, 1/2]; by symmetry this covers [0, 1]. A bound on the
     second derivative covers the points between. The docstring of `dpbench.estimators.binary_risk`
     has the derivatives; its u, v, A and B are `first`, `first_p`, `second` and `second_p` in the
-    code.
-
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    channel : (n + 1, m) array
-        Probabilities of cells (columns) for true counts (rows), see `_channel`.
-    rule : (m,) array
-        Estimate for each cell.
-    scale : float > 0
-        Lower bound on the minimax risk, which sets the spacing of the grid.
+    code. `channel` is the matrix of `_channel`, and `rule` holds an estimate for each of its cells
+    (columns). `scale` > 0 is a lower bound on the minimax risk, which sets the spacing of the grid.
     """
     h1, h2 = channel @ rule, channel @ rule**2
     s, d1, d2 = np.arange(1, n), np.diff(h1), np.diff(h2)

@@ -120,27 +120,11 @@ def binary_p_value(
 def binary_limit(
     noisy: Floats, n: int, beta: float, noise: CanonicalNoise, factor: float = 1.0
 ) -> Floats:
-    """Return lower confidence limits for the mean of binary records.
+    """Return lower confidence limits in [0, 1] for the mean of binary records.
 
-    The upper limits for noisy counts T are 1 minus the lower limits for n - T.
-
-    Parameters
-    ----------
-    noisy : (trials,) array
-        Counts of ones, with noise.
-    n : int
-        Number of records.
-    beta : float in (0, 1)
-        Probability that the mean is below the limit.
-    noise : CanonicalNoise
-        Noise of the counts at sensitivity 1.
-    factor : float, default 1.0
-        Number that multiplies the noise.
-
-    Returns
-    -------
-    (trials,) array
-        Limits in [0, 1].
+    The mean is below a limit with probability `beta`. `noisy` holds (trials,) noisy counts of ones.
+    `noise` is their noise at sensitivity 1, which `factor` multiplies. The upper limits for noisy
+    counts T are 1 minus the lower limits for n - T.
     """
     limits = np.empty_like(noisy)
     pieces = 1 + noisy.size * _window(n) // MAX_PRODUCTS

@@ -55,59 +55,33 @@ BOUNDED_CLASSES = ("bounded", "binary")
 
 @validated
 class Row:
-    """A row of the documentation page of estimators: an estimator, or a variant of it.
+    """A row of the documentation page of estimators: an estimator, or a variant of it."""
 
-    Parameters
-    ----------
-    variant : str, optional
-        Parameters of the variant; empty if the estimator has a single row.
-    source : str, optional
-        Keys of the bibliography, with remarks.
-    n : str, optional
-        Number of records for an error alpha, up to logarithms.
-    measured : str, optional
-        Measured exponents or factors, with the sweep in brackets.
-    also : str, optional
-        Restrictions that `Estimator.notions` does not state.
-    """
-
-    variant: str = ""
-    source: str = ""
-    n: str = ""
-    measured: str = ""
-    also: str = ""
+    variant: str = ""  # Parameters of the variant; empty if the estimator has a single row.
+    source: str = ""  # Keys of the bibliography, with remarks.
+    n: str = ""  # Number of records for an error alpha, up to logarithms.
+    measured: str = ""  # Measured exponents or factors, with the sweep in brackets.
+    also: str = ""  # Restrictions that `Estimator.notions` does not state.
 
 
 @validated
 class Use:
     """Records and parameters with which the benchmark suite and the planner use an estimator.
 
-    Parameters
-    ----------
-    paper : str
-        Keys of the bibliography, or ``this package``.
-    numbers, vectors : list of str, optional
-        Classes of records to which the estimator applies: `numbers` if records are numbers, and
-        `vectors` if records are vectors. A class is a value of `Public.records`, such as
-        ``bounded``. The two lists together need at least one class.
-    needs_radius : bool
-        True if a bound on the norm of the mean has to be public.
-    parameters : mapping, optional
-        Parameters of the estimator. The text ``$name`` stands for an attribute of `Public`, the
-        public knowledge of the records.
-    guess : float, optional
-        Fixed value that the estimator releases if its private steps find nothing in the data. If
-        the mean happens to be near this value, the release is accurate by luck.
-    slow : bool
-        True if the estimator reads every record; the planner then simulates fewer releases.
+    The estimator applies to the classes of records in `numbers` if records are numbers, and in
+    `vectors` if they are vectors. A class is a value of `Public.records`, such as ``bounded``. The
+    two lists together need at least one class.
     """
 
-    paper: Text
+    paper: Text  # Keys of the bibliography, or ``this package``.
     numbers: tuple[Records, ...] = ()
     vectors: tuple[Records, ...] = ()
-    needs_radius: bool = False
+    needs_radius: bool = False  # True if a bound on the norm of the mean has to be public.
+    # Parameters of the estimator; ``$name`` stands for an attribute of `Public`.
     parameters: dict[str, Any] = Field(default_factory=dict)
+    # Fixed release if the private steps find nothing; accurate by luck if the mean is near it.
     guess: float | None = None
+    # True if the estimator reads every record; the planner then simulates fewer releases.
     slow: bool = False
 
     @model_validator(mode="after")
@@ -145,17 +119,6 @@ class Use:
         - it suits the class of the records and the privacy model, and supports the budget;
         - it needs no public bound on the mean, or `public` has a bound;
         - it accepts n records, or n is not public.
-
-        Parameters
-        ----------
-        kind : type of Estimator
-            Class of the estimator.
-        public : Public
-            Public knowledge of the records, and the budget.
-
-        Returns
-        -------
-        Estimator or None
         """
         classes = self.vectors if public.d > 1 else self.numbers
         mean_is_bounded = (
@@ -185,18 +148,10 @@ def _resolve(value: Any, public: Public) -> Any:
 
 @validated
 class Keywords:
-    """The search words and the sources of a kind, which is the name of a class in configurations.
-
-    Parameters
-    ----------
-    words : list of str
-        Search words.
-    source : str
-        Sources by their keys in the bibliography; empty for a textbook distribution.
-    """
+    """Search words and sources of a kind, which is the name of a class in configurations."""
 
     words: Annotated[tuple[Text, ...], Field(min_length=1)]
-    source: str
+    source: str  # Keys of the bibliography; empty for a textbook distribution.
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -219,33 +174,20 @@ class Keywords:
 
 @validated
 class Listing:
-    """The entry of an estimator in the catalogue of estimators.
+    """The entry of an estimator in the catalogue of estimators."""
 
-    Parameters
-    ----------
-    group : str
-        Group of estimators, a key of `GROUPS`, which holds the headings of ``--help kind``.
-    words : list of str
-        Search words.
-    assumes : str
-        Assumptions about the records, in words of the estimator's parameters, on which its accuracy
-        depends. Its privacy depends on none of them.
-    rows : list of Row
-        Rows of the documentation page of estimators, one for each variant.
-    entries : mapping of str to Use, optional
-        Uses by the benchmark suite and the planner, keyed by entry name.
-    left_out : str, optional
-        Reason for having no entries; required if there are none, and not allowed otherwise.
-    not_in : mapping of str to str, optional
-        Reason for being absent from a sweep, keyed by the sweep: ``audit`` or ``ci``.
-    """
-
-    group: Group
+    group: Group  # Key of `GROUPS`.
     words: Annotated[tuple[Text, ...], Field(min_length=1)]
+    # Assumptions about the records, in words of the estimator's parameters, on which its accuracy
+    # depends. Its privacy depends on none of them.
     assumes: Text
+    # One row for each variant on the documentation page of estimators.
     rows: Annotated[tuple[Annotated[Row, nested_entry(Row)], ...], Field(min_length=1)]
+    # Uses by the benchmark suite and the planner, keyed by entry name.
     entries: Annotated[dict[Label, Use], labelled_entries(Use)] = Field(default_factory=dict)
+    # Reason for having no entries; required if there are none, and not allowed otherwise.
     left_out: str = ""
+    # Reasons for being absent from a sweep, keyed by the sweep: ``audit`` or ``ci``.
     not_in: dict[Literal["audit", "ci"], Text] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -289,17 +231,10 @@ def _read() -> dict[str, Any]:
 
 @cache
 def catalogue() -> dict[str, Listing]:
-    """Read the catalogue of the package's estimators.
+    """Return the package's estimators keyed by their names in configurations.
 
-    Returns
-    -------
-    dict of str to Listing
-        Entries keyed by the estimator's name in configurations, in the order of the file.
-
-    Raises
-    ------
-    ConfigError
-        If an entry has a wrong key or value, or two uses have one name.
+    They are in the order of the file. A wrong key or value, or one name of two uses, is a
+    `ConfigError`.
     """
     entries = {name: entry for name, entry in _read().items() if "rows" in entry}
     listings = {name: from_mapping(Listing, entry, name) for name, entry in entries.items()}
@@ -311,13 +246,9 @@ def catalogue() -> dict[str, Listing]:
 
 @cache
 def keywords() -> dict[str, Keywords]:
-    """Read the search words and sources of all kinds of objects.
+    """Return the search words and sources of all kinds, keyed by the names in configurations.
 
-    Returns
-    -------
-    dict of str to Keywords
-        Search words and sources, keyed by the kind, which is the name in configurations. Estimators
-        come first, then distributions, families and budgets.
+    Estimators come first, then distributions, families and budgets.
     """
     others = {name: entry for name, entry in _read().items() if "rows" not in entry}
     return {

@@ -67,22 +67,9 @@ def add_box_noise(
     and tends to sqrt(6) = 2.45. Under zCDP and GDP the noise is Gaussian. Under (epsilon, delta) it
     is the noise of the cube or Gaussian, whichever has the smaller variance.
 
-    Parameters
-    ----------
-    rows : (trials,) or (trials, d) array
-        Numbers, or vectors of d coordinates, before noise.
-    side : float, or array that broadcasts to rows
-        Largest change of a coordinate.
-    ledger : Ledger
-        Privacy budget, all of which is spent on the noise.
-    independent : bool
-        If True, every coordinate has independent noise, for the sensitivities d side in l1 and
-        sqrt(d) side in l2.
-
-    Returns
-    -------
-    array
-        Released rows, in the shape of `rows`.
+    If `independent` is True, every coordinate has independent noise, for the sensitivities d side
+    in l1 and sqrt(d) side in l2. `rows` has the shape (trials,) or (trials, d), and `side`
+    broadcasts to it. The noise spends the whole ledger.
     """
     d, budget = rows.shape[1] if rows.ndim == 2 else 1, ledger.budget
     # Laplace noise of this l1 sensitivity has the variance of the noise of a cube of side 1.
@@ -109,24 +96,10 @@ def noisy_clipped_mean(
     half_width/n. The differences from the centre are averaged, and the centre is added after the
     noise. So a centre that is large compared with half_width does not round the mean before noise.
 
-    Parameters
-    ----------
-    sample : Sample
-        The datasets: (trials, n) numbers or (trials, n, d) vectors.
-    centre : float or (trials,) array
-        Middle of the interval, public or released before, in the unit of the data. Where it is NaN,
-        the estimate is NaN.
-    half_width : float or (trials,) array
-        Half of the interval's length, public or released before, in the unit of the data.
-    ledger : Ledger
-        Privacy budget, all of which is spent on the noise.
-    independent : bool
-        If True, every coordinate has independent noise.
-
-    Returns
-    -------
-    Estimate
-        The noisy mean, with the clipped mean as the value before noise.
+    The centre and `half_width` are public or released before, in the unit of the data: numbers, or
+    arrays of shape (trials,). Where the centre is NaN, the estimate is NaN. If `independent` is
+    True, every coordinate has independent noise. The whole ledger is spent. The value before noise
+    is the clipped mean.
     """
     offset = sample.centred_mean(centre, half_width)
     step = 2 * half_width / sample.n
@@ -240,19 +213,8 @@ class L2ClippedMean(Estimator):
 def as_private_base(base: Any) -> Estimator:
     """Build the estimator of numbers that another estimator runs on each coordinate or column.
 
-    Parameters
-    ----------
-    base : Estimator, str or mapping
-        Estimator, its registered name or its configuration.
-
-    Returns
-    -------
-    Estimator
-
-    Raises
-    ------
-    ValueError
-        If `base` is no estimator, or is not private.
+    `base` is an estimator, its registered name or its configuration. A ValueError is raised if it
+    is not private.
     """
     estimator = as_estimator(base)
     if not isinstance(estimator, Estimator) or estimator.supports(NonPrivate()):

@@ -55,18 +55,6 @@ def gaussian_norm(d: int, b: float) -> float:
 
     The norm is at most gamma with probability 1 - b. By LM00, Lemma 1,
     gamma^2 = d + 2 sqrt(d ln(1/b)) + 2 ln(1/b).
-
-    Parameters
-    ----------
-    d : int
-        Dimension.
-    b : float in (0, 1)
-        Bound on the probability that the norm exceeds gamma.
-
-    Returns
-    -------
-    float
-        gamma.
     """
     log = np.log(1 / b)
     return float(np.sqrt(d + 2 * np.sqrt(d * log) + 2 * log))
@@ -92,24 +80,9 @@ def schedule(
     standard deviation at most r. Three standard deviations of 2 g.o give the term 6r, as in the
     authors' code. The paper has 2r sqrt(log(1/b)) instead.
 
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    d : int
-        Coordinates of a record.
-    radius : float or (trials,) array
-        Radius r of the first ball, in standard deviations of a record.
-    rho : float
-        zCDP budget of all rounds together.
-    rounds : int
-        Number of rounds; `dpbench.estimators.gaussian.shares` divides rho among them.
-    b : float in (0, 1)
-        Bound on the probability that a standard normal vector is longer than gamma.
-
-    Returns
-    -------
-    list of Round
+    The budget rho is zCDP, and `dpbench.estimators.gaussian.shares` divides it among the rounds.
+    Lengths are in standard deviations of a record. The first radius is a number or has shape
+    (trials,).
     """
     gamma = gaussian_norm(d, b)
     plan = []
@@ -150,22 +123,10 @@ def rho_of(budget: Budget) -> float:
 def run_rounds(sample: Sample, plan: list[Round], unit: float, ledger: Ledger) -> list[Estimate]:
     """Run the rounds of a CoinPress mean: clip to a ball, average, add noise, shrink the ball.
 
-    Parameters
-    ----------
-    sample : Sample
-        The datasets: (trials, n) numbers or (trials, n, d) vectors.
-    plan : list of Round
-        Clip radius and noise of each round, see `schedule`.
-    unit : float
-        Standard deviation of a record, the unit of lengths in `plan`.
-    ledger : Ledger
-        zCDP or GDP budget of all rounds; see `to_gdp`.
-
-    Returns
-    -------
-    list of Estimate
-        The release of every round. For numbers, its confidence interval (`Estimate.interval`) is
-        the ball to which the round shrinks; for vectors it is None.
+    The lengths in `plan` are in units of `unit`, the standard deviation of a record. The ledger
+    holds the zCDP or GDP budget of all rounds; see `to_gdp`. The release of every round is
+    returned. For numbers its confidence interval (`Estimate.interval`) is the ball to which the
+    round shrinks; for vectors it is None.
     """
     centre = np.zeros_like(sample.mean())
     rows = None if centre.ndim == 1 else sample.rows()
@@ -286,20 +247,11 @@ class CovarianceFit(NamedTuple):
 
 
 def frobenius_weights(upper: tuple[Ints, Ints]) -> Floats:
-    """Return the weights of a symmetric matrix's entries in its Frobenius norm.
+    """Return the weights of a symmetric matrix's entries in its Frobenius norm: 1 or sqrt(2).
 
     Let a vector hold the entries on and above the diagonal, times these weights. Its l2 norm is the
-    Frobenius norm of the matrix, which counts entries off the diagonal twice.
-
-    Parameters
-    ----------
-    upper : tuple of two (m,) arrays of int
-        Row and column of each entry on or above the diagonal.
-
-    Returns
-    -------
-    (m,) array
-        1 on the diagonal, sqrt(2) above it.
+    Frobenius norm of the matrix, which counts entries off the diagonal twice. `upper` holds the
+    rows and the columns of the entries.
     """
     return np.where(upper[0] == upper[1], 1.0, 2**0.5)
 
@@ -346,25 +298,9 @@ def fit_covariance(
        1 per cent. The slack is eta + s (2 sqrt(d) + t). With ``frobenius`` noise s is divided by
        sqrt(2), because the norm is then above s (sqrt(2d) + t/sqrt(2)) with this probability.
 
-    Parameters
-    ----------
-    x : (trials, n, d) array
-        Records, of mean 0.
-    bound : float > 0
-        u, in the squared unit of the data.
-    rounds : int
-        Number of rounds.
-    b : float in (0, 1)
-        Bound on the probability that a N(0, I) record is projected.
-    ledger : Ledger
-        zCDP or GDP budget of all rounds; see `to_gdp`.
-    entry_noise : {'equal', 'frobenius'}
-        Noise of the entries of Z, see step 2.
-
-    Returns
-    -------
-    CovarianceFit
-        A, Z and the slack of the last round.
+    The records have shape (trials, n, d), and `bound` is in the squared unit of the data. The
+    ledger holds the zCDP or GDP budget of all rounds; see `to_gdp`. The result has A, Z and the
+    slack of the last round.
     """
     trials, n, d = x.shape
     x = np.clip(x, -MAX_COORDINATE, MAX_COORDINATE)

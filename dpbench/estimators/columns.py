@@ -61,20 +61,9 @@ Unit = Annotated[float, Field(gt=0, le=1e150)]
 def best_shares(budget: Budget, sensitivities: ArrayLike) -> Floats:
     """Return the shares of a budget that minimise the sum of the noise variances of several means.
 
-    The docstring of `dpbench.estimators.columns` derives the shares.
-
-    Parameters
-    ----------
-    budget : Budget
-        Budget to divide.
-    sensitivities : (d,) array_like
-        Sensitivities D_j > 0 of the d means, each in the unit in which its error counts. Only their
-        ratios matter.
-
-    Returns
-    -------
-    (d,) array
-        Shares, which add up to 1: proportional to D_j under zCDP and GDP, else to D_j^(2/3).
+    The docstring of `dpbench.estimators.columns` derives the shares. The sensitivities D_j > 0 are
+    in the units in which the errors count; only their ratios matter. The shares add up to 1. They
+    are proportional to D_j under zCDP and GDP, else to D_j^(2/3).
     """
     power = 1.0 if isinstance(budget, ZCDP | GDP) else 2 / 3
     relative = np.asarray(sensitivities, dtype=float)
@@ -140,17 +129,7 @@ class ColumnsClippedMean(Estimator):
     def shares(self, d: int, budget: Budget) -> Floats:
         """Return the shares of the budget of `d` columns, unless ``split`` is ``norm``.
 
-        Parameters
-        ----------
-        d : int
-            Number of columns.
-        budget : Budget
-            Privacy budget of one release.
-
-        Returns
-        -------
-        (d,) array
-            Shares, which add up to 1.
+        The shares add up to 1.
         """
         if self.split == "equal":
             return np.full(d, 1 / d)

@@ -63,20 +63,9 @@ __all__ = ["BoundedContributionMean", "count_factor", "joint_sensitivity", "rele
 def joint_sensitivity(reach: float, cap: int, factor: float) -> tuple[float, float]:
     """Return the l1 and the l2 sensitivity of a sum of contributions and a scaled sum of weights.
 
-    The docstring of `dpbench.estimators.contributions` derives them.
-
-    Parameters
-    ----------
-    reach : float in (0, cap]
-        Bound C on the absolute value of a contribution; it is also at most the person's weight.
-    cap : int >= 1
-        Largest weight of a person; the smallest is 1.
-    factor : float > 0
-        Factor a of the sum of weights.
-
-    Returns
-    -------
-    l1, l2 : float
+    The weight of a person is from 1 to `cap`. A contribution is at most the person's weight and at
+    most C = `reach` in absolute value, with C in (0, cap]. The sum of weights is multiplied by
+    a = `factor`. The docstring of `dpbench.estimators.contributions` derives the sensitivities.
     """
     candidates = {1, cap, *(k for k in (math.floor(reach), math.ceil(reach)) if 1 <= k <= cap)}
     moves = [(min(reach, cap) + min(reach, k), factor * (cap - k)) for k in candidates]
@@ -86,16 +75,7 @@ def joint_sensitivity(reach: float, cap: int, factor: float) -> tuple[float, flo
 def count_factor(reach: float, cap: int, *, gaussian: bool) -> float:
     """Return the factor a of the sum of weights that makes the error of the ratio small.
 
-    Parameters
-    ----------
-    reach, cap
-        See `joint_sensitivity`.
-    gaussian : bool
-        True for Gaussian noise, False for Laplace noise.
-
-    Returns
-    -------
-    float
+    See `joint_sensitivity` for the parameters. `gaussian` is False for Laplace noise.
     """
     largest, ratio, gap = math.sqrt(3) if gaussian else 1.0, reach / cap, cap - max(reach, 1.0)
     if gap <= 0:
@@ -109,23 +89,10 @@ def release_ratio(
 ) -> tuple[Floats, Floats]:
     """Release the weighted mean of numbers in [-1, 1], with private weights.
 
-    Parameters
-    ----------
-    means : ndarray of shape (trials, n)
-        Numbers in [-1, 1], one for each person.
-    weights : ndarray of shape (trials, n)
-        Weights, whole numbers from 1 to `cap`.
-    reach : float in (0, cap]
-        Bound on the absolute value of a contribution, a number times its weight.
-    cap : int >= 1
-        Largest weight of a person.
-    ledger : Ledger
-        Privacy budget, all of which is spent.
-
-    Returns
-    -------
-    noisy, exact : ndarray of shape (trials,)
-        Noisy ratio, and the ratio before noise. The noisy count is clipped to [n, n cap].
+    `means` and `weights` have an entry for each person, of shape (trials, n). A weight is a whole
+    number from 1 to `cap`. A contribution, a number times its weight, is clipped to +-`reach`. The
+    whole ledger is spent. The noisy ratios and the ratios before noise are returned, where the
+    noisy count is clipped to [n, n cap].
     """
     n = means.shape[1]
     contributions = np.clip(weights * means, -reach, reach).sum(axis=1)
@@ -193,15 +160,7 @@ class BoundedContributionMean(_ClippingEstimator):
     def reach(self, largest_weight: int) -> float:
         """Return the bound on a contribution in units of (upper - lower)/2.
 
-        Parameters
-        ----------
-        largest_weight : int
-            Largest weight of a person, 1 or `cap`.
-
-        Returns
-        -------
-        float
-            Number in (0, largest_weight].
+        The largest weight of a person is 1 or `cap`. The bound is in (0, largest_weight].
         """
         if self.clip is None:
             return float(largest_weight)

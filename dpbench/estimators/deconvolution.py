@@ -29,17 +29,8 @@ REACH = 3.0  # of the grid beyond the quartiles, in interquartile ranges; WCA22
 def deconvolve(values: Floats, beta: float) -> tuple[float, float]:
     """Return two quantiles of a distribution that is observed with N(0, 1) noise.
 
-    Parameters
-    ----------
-    values : ndarray of shape (B,)
-        Noisy draws, at least two of them distinct.
-    beta : float in (0, 1)
-        Probability outside of the quantiles, half on each side.
-
-    Returns
-    -------
-    tuple of two floats
-        Quantiles of the density without noise, rounded outwards to points of the grid.
+    `values` are the noisy draws, at least two of them distinct. The quantiles leave beta/2 on each
+    side, and are rounded outwards to points of the grid.
     """
     from scipy.optimize import minimize
 

@@ -63,21 +63,8 @@ def count_within(data: Floats, radius: float, counts: Floats | None = None) -> F
     A record is its own friend. The friendship of two records depends on no other record, not even
     by rounding. If n is large, pairs are not compared where the result is known. Let c be a point
     in the bulk of the data. Records within radius/2 of c are friends of each other. None of them is
-    a friend of a record that is farther than 3 radius/2 from c.
-
-    Parameters
-    ----------
-    data : (trials, n, d) array
-        Records as vectors.
-    radius : float > 0
-        Largest distance of two friends.
-    counts : (trials, n) array, optional
-        Multiplicity of each record; default 1.
-
-    Returns
-    -------
-    (trials, n) array
-        Number of friends, with multiplicity.
+    a friend of a record that is farther than 3 radius/2 from c. Records have the shape
+    (trials, n, d). If `counts` is given, it holds multiplicities with which friends count.
     """
     weights = np.ones(data.shape[:2]) if counts is None else counts
     pairwise = data.shape[1] <= MAX_N_PAIRWISE
@@ -99,23 +86,8 @@ def _count_friends(rows: Floats, radius: float, weights: Floats, peels: int = 3)
     """Count the friends of each record, which are the records of its dataset within `radius`.
 
     A record is its own friend. Records far from a point in the bulk of the data are counted by a
-    recursive call.
-
-    Parameters
-    ----------
-    rows : (trials, n, d) array
-        Records as vectors.
-    radius : float > 0
-        Largest distance of two friends.
-    weights : (trials, n) array
-        Multiplicity of each record.
-    peels : int, default 3
-        Largest depth of the recursion.
-
-    Returns
-    -------
-    (trials, n) array
-        Number of friends, with multiplicity.
+    recursive call. The recursion has at most `peels` levels. Friends count with their `weights`,
+    the multiplicities of shape (trials, n).
     """
     offset = rows - _origin(rows)
     offset /= radius
@@ -181,23 +153,7 @@ def core_weights(friends: Floats, n: float) -> Floats:
     """Return the weights of records in [0, 1], which are 0 for records with few friends.
 
     A record with c friends among n records has weight clip((c - h)/(n - h), 0, 1), h = (n + 1)/2.
-
-    Parameters
-    ----------
-    friends : array
-        Number of friends of each record: records within a fixed distance, itself included.
-    n : float
-        Number of records.
-
-    Returns
-    -------
-    array of the same shape
-        Weights in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        If n <= 2.
+    `friends` counts the record itself. A ValueError is raised if n <= 2.
     """
     if n <= 2:
         raise ValueError(f"a core needs at least 3 records, got {n:g}")
@@ -210,20 +166,6 @@ def gaussian_diameter(n: float, d: int, beta: float) -> float:
     Half the squared distance of two vectors is chi-squared with d degrees of freedom. By LM00,
     Lemma 1, it exceeds d + 2 sqrt(d t) + 2t with probability at most e^-t. Here t = ln(n^2/beta),
     for a union bound over all pairs.
-
-    Parameters
-    ----------
-    n : float
-        Number of vectors.
-    d : int
-        Dimension.
-    beta : float in (0, 1)
-        Failure probability.
-
-    Returns
-    -------
-    float
-        Bound on the distances.
     """
     t = 2 * np.log(n) - np.log(beta)
     return float(np.sqrt(2 * d + 4 * np.sqrt(d * t) + 4 * t))
@@ -276,32 +218,13 @@ def friendly_mean(
 
     Two records are friends if their distance is at most `radius`; `core_weights` computes weights
     from numbers of friends. Let W be the sum of the weights of the n records. W_lo is W with noise,
-    minus a bound that this noise exceeds with probability at most delta/2.
+    minus a bound that this noise exceeds with probability at most delta/2. Nothing is released
+    (NaN) if W_lo <= max(3, threshold n). `composition` says how the budget, which is
+    (epsilon, delta), is split between W and the mean; see `FriendlyCoreMean`. The whole ledger is
+    spent.
 
-    Parameters
-    ----------
-    rows : (trials, n, d) array
-        Records as vectors.
-    radius : float > 0
-        Largest distance of two friends.
-    ledger : Ledger
-        (epsilon, delta) budget, spent completely.
-    threshold : float in [0, 1), default 0.25
-        Nothing is released (NaN) if W_lo <= max(3, threshold n).
-    composition : {'basic', 'zcdp', 'gdp'}, default 'basic'
-        Split of the budget between W and the mean; see `FriendlyCoreMean`.
-    counts : (trials, n) array, optional
-        Multiplicity of each record, with equal totals in all trials; default 1.
-
-    Returns
-    -------
-    Estimate
-        The released means; `core` is W/n, without noise.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than 3 records.
+    `counts` holds the multiplicity of each record, with equal totals in all trials. The field
+    `core` of the result is W/n, without noise. A ValueError is raised for fewer than 3 records.
     """
     n, copies = float(rows.shape[1] if counts is None else counts[0].sum()), 1
     if counts is None and rows.strides[0] == 0:  # repeated releases on the same data
@@ -381,20 +304,7 @@ class FriendlyCoreMean(Estimator):
         return MAX_WHOLE_RECORDS
 
     def friend_radius(self, n: float, d: int) -> float:
-        """Return the largest distance of two records that count as friends.
-
-        Parameters
-        ----------
-        n : float
-            Number of records.
-        d : int
-            Coordinates of a record.
-
-        Returns
-        -------
-        float
-            Distance, in the unit of the data.
-        """
+        """Return the largest distance of two friends (records), in the unit of the data."""
         if self.radius is not None:
             return self.radius
         assert self.sigma is not None

@@ -31,19 +31,7 @@ Rounds = Annotated[int, Field(ge=1, le=1000)]
 def gaussian_tail(n: float, beta: float) -> float:
     """Return a bound on the absolute values of n standard Gaussians, sqrt(2 ln(2n/beta)).
 
-    All n absolute values are below the bound with probability 1 - beta.
-
-    Parameters
-    ----------
-    n : float >= 1
-        Number of Gaussians.
-    beta : float in (0, 1)
-        Bound on the probability that one of them is beyond the result (union bound).
-
-    Returns
-    -------
-    float
-        The bound.
+    By a union bound, all n absolute values are below the bound with probability 1 - beta.
     """
     return float(np.sqrt(2 * np.log(2 * n / beta)))
 
@@ -183,19 +171,9 @@ class ShrinkingIntervals(_GaussianMean):
     def half_widths(self, n: int, budget: Budget) -> list[float]:
         """Return the half-widths of the confidence interval, before the first round and after each.
 
-        The first half-width is `radius`. Half-widths never grow from round to round.
-
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget of all rounds together.
-
-        Returns
-        -------
-        list of float
-            Half-widths in the unit of the data, one more than there are rounds.
+        The first half-width is `radius`. Half-widths never grow from round to round. They are in
+        the unit of the data, and there is one more than there are rounds. The budget is that of all
+        rounds together.
         """
         t = self.tail(n)
         miss = self.beta / (2 * self.cuts)

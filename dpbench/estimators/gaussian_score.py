@@ -54,20 +54,7 @@ def _density(z: Floats) -> Floats:
 
 
 def mean_score(y: Floats, t: float) -> Floats:
-    """Return the mean of a normal variable of variance 1 that is clipped to [-t, t].
-
-    Parameters
-    ----------
-    y : array
-        Means of the normal variable before the clip, in its standard deviations.
-    t : float > 0
-        Half-width of the clip, in standard deviations.
-
-    Returns
-    -------
-    array of the same shape
-        Means after the clip.
-    """
+    """Return the mean of an N(y, 1) variable that is clipped to [-t, t]."""
     above, below = y + t, y - t
     return np.asarray(
         above * ndtr(above) + _density(above) - below * ndtr(below) - _density(below) - t
@@ -77,21 +64,9 @@ def mean_score(y: Floats, t: float) -> Floats:
 def shift_of(score: Floats, t: float, bound: float) -> Floats:
     """Return the mean y of a normal variable, given its mean after a clip: invert `mean_score`.
 
-    Where no y in [-bound, bound] has the given mean after the clip, the nearer end is returned.
-
-    Parameters
-    ----------
-    score : array
-        Means after the clip to [-t, t], in standard deviations; NaN gives NaN.
-    t : float > 0
-        Half-width of the clip, in standard deviations.
-    bound : float > 0
-        Bound on |y|, in standard deviations; the error of y is at most 2^-60 times the bound.
-
-    Returns
-    -------
-    array of the same shape
-        Means y before the clip.
+    Where no y in [-bound, bound] has the given mean after the clip, the nearer end is returned. The
+    score is a mean after the clip to [-t, t]; NaN gives NaN. The error of y is at most 2^-60 times
+    the bound.
     """
     low, high = np.full_like(score, -bound), np.full_like(score, bound)
     for _ in range(HALVINGS):
@@ -146,17 +121,7 @@ class GaussianScoreMean(_GaussianMean):
     def centre_share(self, n: int, budget: Budget) -> float:
         """Return the share of the budget for the centre of the clip, which is a private median.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget of the whole release.
-
-        Returns
-        -------
-        float in (0, 1)
-            Share of the budget.
+        The budget is that of the whole release, and the share is in (0, 1).
         """
         if self.share is not None:
             return self.share
@@ -168,17 +133,8 @@ class GaussianScoreMean(_GaussianMean):
     def half_width(self, n: int, budget: Budget) -> float:
         """Return the half-width of the clip around the private median.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget for the mean of the clipped records.
-
-        Returns
-        -------
-        float
-            Half-width, in standard deviations of a record.
+        It is in standard deviations of a record. The budget is that of the mean of the clipped
+        records.
         """
         q, z = budget.noise_quantile(self.beta), ndtri(self.beta / 2)
         t = np.geomspace(NARROWEST, 2 * gaussian_tail(n, self.beta), 1000)

@@ -38,23 +38,9 @@ def descend(
     Let v be the variance of the noise if m is released once with the whole budget. The variance
     of Z is v T (w_1^2 + ... + w_T^2) = v 2 (2T + 1)/(3 (T + 1)) < 4v/3.
 
-    Parameters
-    ----------
-    point : callable
-        Maps theta to m, both of shape (trials,) or (trials, d).
-    start : (trials,) or (trials, d) array
-        First theta.
-    reach : float
-        r C/n, half of the l2 sensitivity of m.
-    steps : int
-        Number of steps T.
-    ledger : Ledger
-        Privacy budget, all of which is spent on Gaussian noise; see `to_gdp`.
-
-    Returns
-    -------
-    Estimate
-        The final theta; the value before noise is the weighted average of the m_t.
+    The callable `point` maps theta to m; both have the shape (trials,) or (trials, d). `reach` is r
+    C/n, half of the l2 sensitivity of m. The whole ledger is spent on Gaussian noise; see `to_gdp`.
+    In the result, the value before noise is the weighted average of the m_t.
     """
     value, before = start, start
     for t, part in enumerate(to_gdp(ledger).split(*[1 / steps] * steps), start=1):

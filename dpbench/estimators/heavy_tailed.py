@@ -59,19 +59,8 @@ def worst_clipping_bias(threshold: float, k: float) -> float:
     """Return a bound on the bias of a mean if records are clipped at distance T from the mean.
 
     Let mu be the mean of a record X. Clipping moves the mean by at most E max(|X - mu| - T, 0). The
-    result bounds this expectation for all X with E|X - mu|^k <= 1.
-
-    Parameters
-    ----------
-    threshold : float > 0
-        T, in the unit of the data.
-    k : float >= 2
-        Order of the bounded moment.
-
-    Returns
-    -------
-    float
-        Bound on the bias, in the unit of the data.
+    result bounds this expectation for all X with E|X - mu|^k <= 1. T = `threshold` > 0 and the bias
+    are in the unit of the data, and k >= 2.
     """
     return float(((k - 1) / k) ** (k - 1) / k * threshold ** -(k - 1))  # k^k may overflow
 
@@ -89,25 +78,9 @@ def best_clip(
     is over p, because each p determines u = B/s, and then b(T) = u s determines T. For Laplace
     noise the quantile is convex in T, because s ln(cosh(B/s)/beta) is convex in (B, s).
 
-    Parameters
-    ----------
-    k : float >= 2
-        Order of the bounded moment.
-    radius : float >= 0
-        R, a bound on the absolute value of the mean.
-    beta : float in (0, 1)
-        Failure probability.
-    effective : float > 0
-        n/q, with q the 1 - beta quantile of the absolute noise at sensitivity 1.
-    budget : Budget
-        Budget whose noise distribution is used up to scale; `effective` carries the scale.
-
-    Returns
-    -------
-    t : float
-        T, in the unit of the data.
-    error : float
-        The 1 - beta quantile of the error of a distribution with the largest bias.
+    `effective` is n/q, where q is the 1 - beta quantile of the absolute noise at sensitivity 1. It
+    carries the scale of the noise; the budget gives the noise's distribution. The quantile is that
+    of a distribution with the largest bias. Lengths are in the unit of the data.
     """
     from scipy.optimize import brentq, minimize_scalar
 
@@ -213,19 +186,9 @@ class TunedClippedMean(_Clipped):
     threshold: Annotated[float, Field(gt=0)] | None = None
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """Return the threshold T; records are clipped to +-(radius + T).
+        """Return the threshold T, in the unit of the data.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget of the release.
-
-        Returns
-        -------
-        float
-            T, in the unit of the data.
+        Records are clipped to +-(radius + T).
         """
         if self.threshold is not None:
             return self.threshold
@@ -318,19 +281,9 @@ class LocalMean(_Clipped):
     bounded_in: ClassVar[Literal["local"]] = "local"
 
     def clipping_threshold(self, n: int, budget: Budget) -> float:
-        """Return the threshold T; records are clipped to +-(radius + T).
+        """Return the threshold T, in the unit of the data.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Budget of every record.
-
-        Returns
-        -------
-        float
-            T, in the unit of the data.
+        Records are clipped to +-(radius + T). The budget is that of every record.
         """
         if self.policy == "rate":
             epsilon = np.log(1 / self.beta) / _averaging_budget(budget).noise_quantile(self.beta)

@@ -183,19 +183,8 @@ def clipped_normal_moments(
 ) -> tuple[Floats, Floats]:
     """Return the bias and the standard deviation of clipped normal variables.
 
-    `ParametricBootstrapInterval` has the formulas.
-
-    Parameters
-    ----------
-    mean, sd : ndarray of shape (m,)
-        Means and standard deviations before the clip.
-    lower, upper : float
-        Bounds of the clip, lower < upper.
-
-    Returns
-    -------
-    tuple of two ndarray of shape (m,)
-        Mean after the clip minus the mean before, and standard deviation after the clip.
+    `ParametricBootstrapInterval` has the formulas. `mean` and `sd` are those before the clip to
+    [lower, upper]. The bias is the mean after the clip minus the mean before.
     """
     sd = np.maximum(sd, 1e-150)
     near = np.clip(mean, lower - MAX_DEVIATIONS * sd, upper + MAX_DEVIATIONS * sd)

@@ -143,28 +143,14 @@ def _group_steps(gaps: Floats, counts: Floats, whole: Floats, n: int) -> tuple[F
     The length of the k-th step is 1/n times the k-th largest distance of a record from the bound on
     this side.
 
-    Parameters
-    ----------
-    gaps : (trials, m) array
-        Distances of the records from the bound, in the order of the steps: n times step lengths.
-    counts : (trials, m) array
-        Multiplicity of each gap.
-    whole : (trials,) array
-        Distance of the mean from the bound.
-    n : int
-        Number of records.
+    `gaps` are the (trials, m) distances of the records from the bound, in the order of the steps: n
+    times step lengths. `counts` are their multiplicities, and `whole` is the (trials,) distance of
+    the mean from the bound.
 
-    Returns
-    -------
-    length : (trials, m + 1) array
-        Length of a step of the group. The last entry is the rest of `whole` after the listed steps;
-        0 if no record is left.
-    count : (trials, m + 1) array
-        Number of consecutive steps of this length.
-    before : (trials, m + 1) array
-        Number of steps before the group.
-    start : (trials, m + 1) array
-        Distance of the group from the first step's beginning, which is the mean +- the resolution.
+    Four arrays of shape (trials, m + 1) describe each group: the length of a step, the number of
+    steps, the number of steps before it, and the distance of its start from the beginning of the
+    first step. The first step begins at the mean +- the resolution. The last length is the rest of
+    `whole` after the listed steps, or 0 if no record is left.
     """
     length = gaps / n
     upto = np.cumsum(length * counts, axis=1)

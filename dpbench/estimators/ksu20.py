@@ -56,21 +56,9 @@ def _mean_budget(budget: Budget) -> Budget:
 def smallest_alpha(needed: Callable[[float], float], n: float, constants: Constants) -> float:
     """Return the smallest error alpha that an estimator can reach with n records.
 
-    Parameters
-    ----------
-    needed : callable
-        Function of the error alpha that returns the number of records needed. The number decreases
-        as alpha grows.
-    n : float
-        Number of records at hand.
-    constants : {'paper', 'practical'}
-        Choice of the largest error that is allowed: 1/16 for ``paper``, 1 for ``practical``.
-
-    Returns
-    -------
-    float
-        Smallest error alpha. It is the largest allowed error if even this error needs more than n
-        records.
+    `needed` maps alpha to the number of records needed, which decreases as alpha grows. The largest
+    error that is allowed is 1/16 for the constants ``paper``, and 1 for ``practical``. It is
+    returned if even this error needs more than n records.
     """
     from scipy.optimize import brentq
 
@@ -114,18 +102,7 @@ class _BinBasedEstimator(NeedsRadius):
     def accuracy(self, n: int, budget: Budget) -> float:
         """Return the error alpha that the estimator seeks with n records, in units of `scale`.
 
-        The error sets the width of the bins.
-
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        float
+        The error sets the width of the bins. The budget is that of the whole estimator.
         """
 
     def bins(self, alpha: float) -> tuple[Bins, float]:
@@ -161,16 +138,8 @@ class _BinBasedEstimator(NeedsRadius):
     def histogram_needs(self, alpha: float, budget: Budget) -> float:
         """Return how many records locate a bin near the mean, by `MomentBins.records`.
 
-        Parameters
-        ----------
-        alpha : float in (0, 1]
-            Error sought, which gives the width of the bins.
-        budget : Budget
-            Privacy budget of the histogram.
-
-        Returns
-        -------
-        float
+        The error sought, alpha in (0, 1], gives the width of the bins. The budget is that of the
+        histogram.
         """
         return self._moment_bins(alpha).records(budget, self._wrong_bin)
 
@@ -297,16 +266,7 @@ class KSU20Mean(_BinBasedEstimator):
     def count_averaged(self, n: int, budget: Budget) -> int:
         """Return the number of records that are averaged; the other records locate the range.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        int
+        The budget is that of the whole estimator.
         """
         if self.constants != "tuned":
             return n // 2
@@ -341,18 +301,8 @@ class KSU20Mean(_BinBasedEstimator):
         the 1 - 1/(1 + R) quantile of the absolute noise at sensitivity 1, or under (epsilon, delta)
         the 1 - delta quantile.
 
-        Parameters
-        ----------
-        alpha : float in (0, 1]
-            Error sought.
-        n : float
-            Number of records, where the needed numbers depend on it (in logarithms).
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        tuple of three float
+        The needed numbers may depend on n, by logarithms. The error sought is alpha in (0, 1], and
+        the budget is that of the whole estimator.
         """
         mean_budget = _mean_budget(budget)
         q = mean_budget.noise_quantile(0.1)
@@ -397,21 +347,9 @@ class KSU20Mean(_BinBasedEstimator):
     def promise(self, n: int, budget: Budget) -> float | None:
         """Return the error that KSU20, Theorem 3.5, guarantees with n records, or None.
 
-        The error is in the unit of the data.
-
-        A guarantee exists for ``paper`` constants and enough records. The error of the estimate
-        exceeds the guaranteed error with probability at most beta.
-
-        Parameters
-        ----------
-        n : int
-            Number of records, both halves together.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        float or None
+        The error is in the unit of the data. A guarantee exists for ``paper`` constants and enough
+        records. The error of the estimate exceeds the guaranteed error with probability at most
+        beta. Both halves together have n records, and the budget is that of the whole estimator.
         """
         alpha, size = self.accuracy(n, budget), n / self._parts
         applies = self.constants == "paper" and alpha < LARGEST_ALPHA["paper"]

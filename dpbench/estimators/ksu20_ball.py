@@ -151,18 +151,7 @@ class KSU20BallMean(NeedsRadius):
     def count_averaged(self, n: int, d: int, budget: Budget) -> int:
         """Return the number of records that are averaged; the other records locate the centre.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        d : int
-            Number of coordinates.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        int
+        The records have d coordinates, and the budget is that of the whole estimator.
         """
         if self._has_fixed_centre:
             return n
@@ -172,21 +161,10 @@ class KSU20BallMean(NeedsRadius):
         return n - int(np.ceil(max(min(needed, n / 2), n / 50)))
 
     def ball_radius(self, n: int, d: int, budget: Budget) -> float:
-        """Return the radius r of the ball to which records are truncated.
+        """Return the radius r of the ball to which records are truncated, in the unit of the data.
 
-        Parameters
-        ----------
-        n : int
-            Number of records that are averaged.
-        d : int
-            Number of coordinates.
-        budget : Budget
-            Privacy budget of the step that releases the mean.
-
-        Returns
-        -------
-        float
-            Radius, in the unit of the data.
+        n records of d coordinates are averaged, and the budget is that of the step that releases
+        the mean.
         """
         return self.scale * self._unit_ball_radius(n, d, budget)
 

@@ -62,26 +62,13 @@ class Cover:
 
     The points of the grid are candidates for the mean. `KSU20TournamentMean` compares them in pairs
     on the records, and each comparison is called a match. The step of the grid is alpha/sqrt(d),
-    where alpha is the error sought.
-
-    Parameters
-    ----------
-    d : int
-        Number of coordinates.
-    box : float > 0
-        Half the width of the box to cover, in units of alpha.
-    tie : float > 0
-        Tie radius, in units of alpha: the largest distance at which two points are not compared.
-
-    Raises
-    ------
-    ValueError
-        If the grid has more than `MAX_POINTS` points.
+    where alpha is the error sought. A ValueError is raised if the grid has more than `MAX_POINTS`
+    points.
     """
 
     d: int
-    box: float
-    tie: float
+    box: float  # Half the width of the box to cover, above 0, in units of alpha.
+    tie: float  # Largest distance at which two points are not compared, above 0, in units of alpha.
 
     def __post_init__(self) -> None:
         if self.log_size > np.log(MAX_POINTS + 0.5):
@@ -139,38 +126,18 @@ def _grid(side: int, d: int) -> Ints:
 
 
 class Records(NamedTuple):
-    """Records of each trial, cut into m groups, on which grid points are compared in pairs.
+    """Records of each trial, cut into m groups, on which grid points are compared in pairs."""
 
-    Parameters
-    ----------
-    rows : ndarray of shape (trials, m, length, d)
-        Distinct rows of every group, padded to the number of rows of the longest group.
-    weights : ndarray of shape (trials, m, length) or None
-        Number of records that equal each row, 0 for padding; None if all numbers are 1.
-    sizes : ndarray of shape (m,)
-        Number of records in every group.
-    """
-
-    rows: Floats
+    rows: Floats  # (trials, m, length, d) array of distinct rows, padded to the longest group.
+    # (trials, m, length) array of the rows' multiplicities, 0 for padding; None if all are 1.
     weights: Floats | None
-    sizes: Floats
+    sizes: Floats  # Number of records in each of the m groups.
 
     @classmethod
     def from_sample(cls, sample: Sample, groups: int, rng: np.random.Generator) -> Self:
         """Cut the records of a sample of vectors into groups, which are fixed by index.
 
-        Parameters
-        ----------
-        sample : Sample
-            Sample of vectors, (trials, n, d).
-        groups : int
-            Number m of groups.
-        rng : numpy.random.Generator
-            Random generator, which is used for samples that hold counts of records instead of rows.
-
-        Returns
-        -------
-        Records
+        The random generator is only used for samples that hold counts of records instead of rows.
         """
         samples = sample.groups(groups, rng)
         parts = [part.listed() for part in samples]
@@ -218,23 +185,13 @@ class _Lines:
         the projection of the point. For each of m groups, y - t is clipped and summed over the
         records of the group. The point loses if (m + 1)/2 of these sums reach their targets. A
         returned number below `smallest` is exact. Other returned numbers are lower bounds.
+        `smallest` is the smallest number at which the point loses against the other points compared
+        before.
 
-        Parameters
-        ----------
-        group : ndarray of int, shape (pairs, m)
-            Indices of the m groups for each pair of a trial and a point.
-        t : ndarray of shape (pairs, 1)
-            Projection of the point, in units of h, the step to which projections are rounded.
-        target : ndarray of shape (pairs, m)
-            Sums to reach, in units of h.
-        smallest : ndarray of shape (pairs,)
-            Smallest number of replaced records at which the point loses against one of the other
-            points compared before. A larger number need not be exact.
-
-        Returns
-        -------
-        ndarray of shape (pairs,)
-            The smallest number of replaced records for each pair of a trial and a point.
+        `group` holds the indices of the m groups for each pair of a trial and a grid point, of
+        shape (pairs, m). `target` has the same shape. `t` has the shape (pairs, 1), and `smallest`
+        and the result have the shape (pairs,). `t` and `target` are in units of h, the step to
+        which projections are rounded.
         """
         xi, place = self.xi, self.stride * group + t.astype(np.int64)
         # Indices into the prefix sums at which the clip begins and ends. Add `group`, because a
@@ -308,23 +265,9 @@ def scores(records: Records, centre: Floats, cover: Cover, alpha: float, xi: flo
     to some other point, at most n alpha. `dpbench.estimators.ksu20_tournament` defines the
     comparison as a match.
 
-    Parameters
-    ----------
-    records : Records
-        The n records of each trial, cut into groups.
-    centre : ndarray of shape (trials, d)
-        Centre of the grid, public or released before.
-    cover : Cover
-        Grid in units of alpha.
-    alpha : float > 0
-        Error sought, in the unit of the data.
-    xi : float > 0
-        Half the width of the clip of projected records, in the unit of the data.
-
-    Returns
-    -------
-    ndarray of shape (trials, points)
-        Numbers of records to replace, at most n alpha.
+    The centre of the grid, of shape (trials, d), is public or released before, and the cover is in
+    units of alpha. The error sought, alpha, is in the unit of the data. So is `xi`, half the width
+    of the clip of projected records. The scores have the shape (trials, points).
     """
     trials, m, length, _ = records.rows.shape
     reach = xi + cover.half_diagonal * alpha
@@ -466,16 +409,7 @@ class KSU20TournamentMean(Estimator):
     def half_clip(self, alpha: float, d: int) -> float:
         """Return half the width of the clip of projected records, in units of `scale`.
 
-        Parameters
-        ----------
-        alpha : float
-            Error sought, in units of `scale`.
-        d : int
-            Number of coordinates.
-
-        Returns
-        -------
-        float
+        The error sought, alpha, has this unit, too, and the records have d coordinates.
         """
         base = (self.xi or XI[self.constants]) * alpha ** (-1 / (self.k - 1))
         added = self.xi is None and self.constants == "practical"
@@ -488,18 +422,9 @@ class KSU20TournamentMean(Estimator):
         return int(np.ceil(400 * d * np.log(8 * np.sqrt(d) / self.beta))) // 2 * 2 + 1
 
     def centre_estimator(self, alpha: float, d: int) -> ksu20.KSU20Mean:
-        """Return the estimator of one coordinate of the centre of the grid.
+        """Return the estimator of one of the d coordinates of the centre of the grid.
 
-        Parameters
-        ----------
-        alpha : float
-            Error sought, in units of `scale`.
-        d : int
-            Number of coordinates.
-
-        Returns
-        -------
-        KSU20Mean
+        The error sought, alpha, is in units of `scale`.
         """
         centre_alpha, beta = alpha if self.constants == "paper" else 1.0, self.beta / d
         return ksu20.KSU20Mean(
@@ -510,25 +435,9 @@ class KSU20TournamentMean(Estimator):
     def terms(self, alpha: float, n: float, d: int, budget: Budget) -> Floats:
         """Return the numbers of records that sampling, privacy and range need for an error alpha.
 
-        Parameters
-        ----------
-        alpha : float
-            Error sought, in units of `scale`.
-        n : float
-            Number of records, where the needed numbers depend on it (in logarithms).
-        d : int
-            Number of coordinates.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        ndarray of shape (3,)
-
-        Raises
-        ------
-        ValueError
-            If `tie` or `xi` is so small that no number of records suffices.
+        The needed numbers may depend on n, by logarithms. The error sought, alpha, is in units of
+        `scale`, and the budget is that of the whole estimator. A ValueError is raised if `tie` or
+        `xi` is so small that no number of records suffices.
         """
         if self.constants == "paper":
             centre = self.centre_estimator(alpha, d)
@@ -555,18 +464,8 @@ class KSU20TournamentMean(Estimator):
     def accuracy(self, n: int, d: int, budget: Budget) -> float:
         """Return the error alpha that the estimator seeks with n records of d coordinates.
 
-        The error is in units of `scale`.
-
-        Parameters
-        ----------
-        n, d : int
-            Numbers of records, both halves together, and of coordinates.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        float
+        The error is in units of `scale`. Both halves together have n records, and the budget is
+        that of the whole estimator.
         """
         if self.alpha is not None:
             return self.alpha
@@ -582,16 +481,7 @@ class KSU20TournamentMean(Estimator):
         - `KSU20Mean` guarantees an error alpha for every coordinate of the centre of the grid.
         - If this error is met, every grid point is within 20 alpha of the mean.
 
-        Parameters
-        ----------
-        n, d : int
-            Numbers of records, both halves together, and of coordinates.
-        budget : Budget
-            Privacy budget of the whole estimator.
-
-        Returns
-        -------
-        float or None
+        Both halves together have n records, and the budget is that of the whole estimator.
         """
         alpha = self.accuracy(n, d, budget)
         centre_error = self.centre_estimator(alpha, d).promise(n - n // 2, budget.fraction(1 / d))

@@ -58,19 +58,11 @@ MAX_MU = 20.0  # for a larger mu, b rounds to 1
 
 
 class Votes(NamedTuple):
-    """Probabilities and values of graded votes, an array entry for each grade.
+    """Probabilities and values of graded votes, an array entry for each grade."""
 
-    Parameters
-    ----------
-    low, high : ndarray of shape (m,)
-        Probabilities of a vote of each grade: a_i and b_i.
-    weights : ndarray of shape (m,)
-        Values w_i of up votes; a down vote has the opposite value.
-    """
-
-    low: Floats
-    high: Floats
-    weights: Floats
+    low: Floats  # Smallest probability a_i of a vote of each grade in one direction.
+    high: Floats  # Largest probability b_i of such a vote.
+    weights: Floats  # Values w_i of up votes; a down vote has the opposite value.
 
     @property
     def slope(self) -> float:
@@ -78,17 +70,7 @@ class Votes(NamedTuple):
         return float(self.weights @ (self.high - self.low))
 
     def typical_sd(self, ratio: float) -> float:
-        """Bound the standard deviation of the estimate of a record.
-
-        Parameters
-        ----------
-        ratio : float
-            Mean |x| of the records.
-
-        Returns
-        -------
-        float
-        """
+        """Bound the standard deviation of the estimate of a record; `ratio` is the mean of |x|."""
         variance = self.weights**2 @ (2 * self.low + (self.high - self.low) * ratio)
         return float(np.sqrt(variance) / self.slope)
 
@@ -113,15 +95,7 @@ def three_values(budget: Budget) -> tuple[float, float]:
       1-a = g(1-b), which holds by symmetry.
     - rho-zCDP: a and b of mu-GDP at mu = sqrt(2 rho), which implies rho-zCDP.
 
-    Parameters
-    ----------
-    budget : Budget
-        Budget of one record.
-
-    Returns
-    -------
-    a, b : float
-        Probabilities, 0 < a < b.
+    The budget is that of one record, and 0 < a < b.
     """
     amounts = budget.named_amounts
     if "epsilon" in amounts:
@@ -148,15 +122,7 @@ def _typical_sd(low: Floats | float, high: Floats | float, ratio: float = TYPICA
 def graded_votes(budget: Budget) -> Votes:
     """Return the probabilities and the values of private votes of a record x in [-1, 1].
 
-    Parameters
-    ----------
-    budget : Budget
-        Budget of one record.
-
-    Returns
-    -------
-    Votes
-        One grade, except under GDP.
+    The budget is that of one record. There is one grade, except under GDP.
     """
     if isinstance(budget, GDP):
         return _gaussian_votes(min(budget.mu, MAX_MU))

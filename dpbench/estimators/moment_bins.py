@@ -63,41 +63,24 @@ MAX_RECORDS = 1e18  # upper end of the search for a number of records
 
 
 class Lead(NamedTuple):
-    """Public bounds on what the bins of n records hold.
+    """Public bounds on what the bins of n records hold."""
 
-    Parameters
-    ----------
-    held : float
-        Lower bound (n - b)/J on the count of the fullest right bin.
-    strays : float
-        Upper bound b on the number of records in wrong bins.
-    miss : float
-        Part of the allowed probability that remains for the bins without strays. It is negative if
-        the probability is spent.
-    """
-
-    held: float
-    strays: float
+    held: float  # Lower bound (n - b)/J on the count of the fullest right bin.
+    strays: float  # Upper bound b on the number of records in wrong bins.
+    # Rest of the allowed probability for the bins without strays; negative if it is spent.
     miss: float
 
 
 @dataclass(frozen=True)
 class MomentBins:
-    """Histogram of records with a bounded moment; `dpbench.estimators.moment_bins` has the proof.
+    """Histogram of records with a bounded moment.
 
-    Parameters
-    ----------
-    number : float
-        Number M of bins; may be infinite.
-    stray : float
-        Bound p on the probability that a record is farther than D from the mean.
-    touched : int
-        Largest number J of bins within D of the mean.
+    `dpbench.estimators.moment_bins` has the proof.
     """
 
-    number: float
-    stray: float
-    touched: int
+    number: float  # Number M of bins; may be infinite.
+    stray: float  # Bound p on the probability that a record is farther than D from the mean.
+    touched: int  # Largest number J of bins within D of the mean.
 
     @classmethod
     def within(cls, near: float, k: float, r: float, number: float) -> Self:

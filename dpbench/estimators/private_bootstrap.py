@@ -139,21 +139,9 @@ class PrivateBootstrapInterval(_ClippingEstimator):
         return Estimate(noisy.mean(axis=1), means.mean(axis=1), interval=ends, miss=self.beta)
 
     def ends(self, noisy: Floats, sd: float, n: int) -> tuple[Floats, Floats]:
-        """Return the interval of each trial.
+        """Return the lower and upper ends of the interval of each trial.
 
-        Parameters
-        ----------
-        noisy : ndarray of shape (trials, B)
-            Means of resamples, with noise.
-        sd : float
-            Standard deviation of the noise.
-        n : int
-            Number of records.
-
-        Returns
-        -------
-        tuple of two ndarray of shape (trials,)
-            Lower and upper ends.
+        `noisy` holds the means of B resamples in each trial, with noise of standard deviation `sd`.
         """
         b = self.resamples
         if self.method == "deconvolution":

@@ -59,20 +59,11 @@ class PrivUnitParameters(NamedTuple):
 
     V is a random unit vector. With probability p, V is drawn from a cap of the sphere around u,
     else from the rest of the sphere.
-
-    Parameters
-    ----------
-    share : float
-        Share q of the sphere that the cap covers.
-    chance : float
-        Probability p that V is uniform on the cap.
-    mean : float
-        Mean m of the inner product <V, u>.
     """
 
-    share: float
-    chance: float
-    mean: float
+    share: float  # Share q of the sphere that the cap covers.
+    chance: float  # Probability p that V is uniform on the cap.
+    mean: float  # Mean m of the inner product <V, u>.
 
 
 @cache
@@ -80,19 +71,9 @@ def best_cap(d: int, epsilon: float) -> PrivUnitParameters:
     """Return the parameters of PrivUnit with the smallest error.
 
     PrivUnit releases a unit vector u as V/m. With probability p, V is a random vector on a cap of
-    the sphere around u, else on the rest of the sphere. The error is smallest if m, the mean of
-    <V, u>, is largest. The search is over the share q of the sphere that the cap covers.
-
-    Parameters
-    ----------
-    d : int >= 2
-        Number of coordinates.
-    epsilon : float > 0
-        Privacy of a record under pure DP.
-
-    Returns
-    -------
-    PrivUnitParameters
+    the sphere around u, else on the rest of the sphere. The error is smallest if m, the mean of <V,
+    u>, is largest. The search is over the share q of the sphere that the cap covers. A vector has
+    d >= 2 coordinates, and a record is epsilon-DP.
     """
     from scipy.optimize import minimize_scalar
 

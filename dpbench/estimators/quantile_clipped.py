@@ -181,16 +181,7 @@ class QuantileClippedMean(Estimator):
     def count_clipped(self, n: int, search: Budget, fine: Budget) -> float:
         """Return the number m of records that should lie beyond each bound.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        search, fine : Budget
-            Budgets of the two bounds together, and of the mean.
-
-        Returns
-        -------
-        float
+        The budget `search` is for the two bounds together, and `fine` is for the mean.
         """
         if self.level is not None:
             return self.level * n

@@ -80,20 +80,8 @@ class RandomizedResponseSignMean(_GaussianMean):
         """Return the numbers of records for the halvings and for the first estimate.
 
         The halvings narrow the range of the mean. The first estimate follows them. All other
-        records are for the last estimate.
-
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Privacy budget of a record.
-
-        Returns
-        -------
-        tuple of list of int and int
-            List with the number of records of each halving, and the number for the first estimate.
-            The list is empty if no halving is needed, or if n is too small.
+        records are for the last estimate. The list has the number of records of each halving. It is
+        empty if no halving is needed, or if n is too small. The budget is that of a record.
         """
         bias = _sign_bias(budget)
         halvings = int(np.ceil(np.log2(max(self.radius / self.sigma, 1.0))))

@@ -109,22 +109,8 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
     def count_trimmed(self, n: int, t: float) -> int:
         """Return the number m of records trimmed from each end.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        t : float > 0
-            Rate of smoothing. The local sensitivity of a dataset that differs in k records is
-            multiplied by e^(-kt).
-
-        Returns
-        -------
-        int
-
-        Raises
-        ------
-        ValueError
-            If 2m >= n, because then no record is left.
+        The rate of smoothing is t > 0: the local sensitivity of a dataset that differs in k records
+        is multiplied by e^(-kt). A ValueError is raised if 2m >= n, because then no record is left.
         """
         m = (
             min(int(np.ceil(np.log(n) / t)), (n - 1) // 2)
@@ -184,21 +170,11 @@ def largest_gap(p: Floats, up: Floats, q: Floats, low: Floats, t: float) -> Floa
     the smooth sensitivity of the mean. Let x_(1) <= ... <= x_(n) be the sorted records, and m the
     number trimmed from each end.
 
-    Parameters
-    ----------
-    p, up : ndarray of shape (trials, columns)
-        High values p = x_(n-m+1+u), u >= -1, and `up`, the smallest u with this value. Both
-        increase along axis 1.
-    q, low : ndarray of shape (trials, rows)
-        Low values q = x_(m+1-l), l >= 0, and `low`, the smallest l with this value. Along axis 1 q
-        decreases and `low` increases.
-    t : float > 0
-        Rate of smoothing, the discount of a gap for each rank.
-
-    Returns
-    -------
-    ndarray of shape (trials,)
-        Largest gaps, or 0 where all are negative.
+    The high values are p = x_(n-m+1+u) for u >= -1, and `up` is the smallest u with this value.
+    Both have the shape (trials, columns) and increase along axis 1. The low values are
+    q = x_(m+1-l) for l >= 0, and `low` is the smallest l with this value. Their shape is
+    (trials, rows); along axis 1 q decreases and `low` increases. The discount rate t > 0 is for
+    each rank. The result is 0 where all gaps are negative.
     """
     near = np.max(np.where(up <= 0, p, -np.inf), 1) - np.min(np.where(low <= 0, q, np.inf), 1)
     width = p[:, -1:] - q[:, -1:]

@@ -168,14 +168,7 @@ class TableMean(Estimator):
     def refusal(self, budget: Budget) -> str:
         """Return the reason why a column cannot be released under a budget; empty if all can.
 
-        Parameters
-        ----------
-        budget : Budget
-            Budget of the whole table.
-
-        Returns
-        -------
-        str
+        The budget is that of the whole table.
         """
         if not budget.amounts:
             return "a table needs a private budget"
@@ -226,21 +219,10 @@ class TableMean(Estimator):
     ) -> dict[Cell, Estimate]:
         """Release every cell, and spend the whole budget of `ledger`.
 
-        Parameters
-        ----------
-        sample : Sample
-            Datasets of vectors: the columns, after the group if `labels` is None.
-        ledger : Ledger
-            Budget of the whole table.
-        kept : bool
-            If True, the vectors are rows: at most `cap` of each person, drawn at random. Otherwise
-            (the default), a vector is a person if `cap` is given.
-
-        Returns
-        -------
-        mapping of (int, str) to Estimate
-            Estimates by index of the group and name of the column. Groups whose public size is 0
-            are left out.
+        The vectors of the sample are the columns, after the group if `labels` is None. If `kept` is
+        True, the vectors are rows: at most `cap` of each person, drawn at random. Otherwise a
+        vector is a person if `cap` is given. The estimates are keyed by index of the group and name
+        of the column. Groups whose public size is 0 are left out.
         """
         values, exists = self._rows(sample, kept or self.cap is None)
         group_budget = self._group_budget(ledger.budget)

@@ -72,21 +72,9 @@ class TukeyMedian(_ClippingEstimator):
         return (MedianInBox(self.lower, self.upper),)
 
     def grid(self, d: int) -> Floats:
-        """Return the points of the grid, in the cube [lower, upper]^d.
+        """Return the points of the grid, in the cube [lower, upper]^d, of shape (points, d).
 
-        Parameters
-        ----------
-        d : int
-            Number of coordinates, at most 3.
-
-        Returns
-        -------
-        ndarray of shape (points, d)
-
-        Raises
-        ------
-        ValueError
-            If the grid has too many points, or if d exceeds 3.
+        A ValueError is raised if the grid has too many points, or if d exceeds 3.
         """
         if d > 3:
             raise ValueError(f"tukey_median takes at most 3 coordinates, got {d}")
@@ -122,18 +110,9 @@ class TukeyMedian(_ClippingEstimator):
 
 
 def directions(d: int, count: int) -> Floats:
-    """Return unit vectors along lines that are spread over all directions.
+    """Return unit vectors along lines that are spread over all directions, of shape (lines, d).
 
-    Parameters
-    ----------
-    d : int
-        Number of coordinates, 1, 2 or 3.
-    count : int
-        Number of lines for d = 2 and d = 3; for d = 1 there is one.
-
-    Returns
-    -------
-    ndarray of shape (lines, d)
+    There are `count` lines for d = 2 and d = 3, and one for d = 1.
     """
     if d == 1:
         return np.ones((1, 1))
@@ -150,21 +129,9 @@ def directions(d: int, count: int) -> Floats:
 def halfspace_depth(rows: Floats, counts: Floats, points: Floats, lines: Floats) -> Floats:
     """Return the depth of points in one dataset: the least number of records on one side.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (m, d)
-        Records.
-    counts : ndarray of shape (m,)
-        Multiplicity of each record.
-    points : ndarray of shape (points, d)
-        Points whose depth is returned.
-    lines : ndarray of shape (lines, d)
-        Directions. For each line, the records on either side of a point are counted. Records on
-        the boundary count on both sides.
-
-    Returns
-    -------
-    ndarray of shape (points,)
+    For each row of `lines`, a direction, the records on either side of a point are counted. Records
+    on the boundary count on both sides. `rows` are distinct records of shape (m, d), and `counts`
+    are their multiplicities.
     """
     rows = np.clip(rows, -MAX_COORDINATE, MAX_COORDINATE)
     least = np.full(len(points), np.inf)

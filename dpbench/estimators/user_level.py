@@ -140,16 +140,7 @@ class UserLevelMean(Estimator):
     def count_averaged(self, n: int, budget: Budget) -> int:
         """Return the number of people whose means are averaged; the others locate the clip.
 
-        Parameters
-        ----------
-        n : int
-            Number of people.
-        budget : Budget
-            Privacy budget of the whole estimator, for all records of a person.
-
-        Returns
-        -------
-        int
+        There are n people. The budget is that of the whole estimator, for all records of a person.
         """
         needed = min(self._moment_bins.records(budget, MISS), n / 2)
         return n - int(np.ceil(max(needed, n / 10)))
@@ -170,16 +161,7 @@ class UserLevelMean(Estimator):
     def half_width(self, n: int, budget: Budget) -> float:
         """Return half the width of the clip of people's means, in the unit of the data.
 
-        Parameters
-        ----------
-        n : int
-            Number of people who are averaged.
-        budget : Budget
-            Privacy budget of the average, for all records of a person.
-
-        Returns
-        -------
-        float
+        n people are averaged. The budget is that of the average, for all records of a person.
         """
         located, log_square, heavy = self._lengths(n, budget)
         light = np.sqrt(log_square / self.m)
@@ -188,18 +170,8 @@ class UserLevelMean(Estimator):
     def contribution_bound(self, cap: int, n: int, budget: Budget) -> float:
         """Return the bound C on the contribution of a person, in the unit of the data.
 
-        Parameters
-        ----------
-        cap : int
-            Largest weight of a person.
-        n : int
-            Number of people who are averaged.
-        budget : Budget
-            Privacy budget of the average, for all records of a person.
-
-        Returns
-        -------
-        float
+        The largest weight of a person is `cap`, and n people are averaged. The budget is that of
+        the average, for all records of a person.
         """
         located, log_square, heavy = self._lengths(n, budget)
         return self.scale * float(cap * located + max(np.sqrt(log_square * cap), heavy))

@@ -50,16 +50,9 @@ def wrong_power_probability(
     bounds add up. A stability-based histogram releases no empty bin, so that m times the
     probability of a wrong bin is a bound, too.
 
-    Parameters
-    ----------
-    budget : Budget
-        Budget of the histogram.
-    pairs, number : number
-        Numbers of half squared differences, and of bins.
-    spare : int >= 0
-        Powers of two by which the clip of y is widened.
-    miss : float
-        The probability that is acceptable to the caller, which may choose the kind of histogram.
+    `number` is the number of bins, and y is half a squared difference. The clip of y is widened by
+    `spare` >= 0 powers of two. `miss` is the probability that is acceptable to the caller, which
+    may choose the kind of histogram.
     """
     k = np.arange(-2 - spare, -2 - spare - LISTED, -1)[: int(min(number, LISTED))]
     low = chdtr(1, np.exp2(k + 1.0)) - chdtr(1, np.exp2(k))

@@ -293,14 +293,6 @@ def _format_amounts(budget: Budget, amounts: Iterable[float]) -> str:
 
 
 def check_number(name: str, number: int) -> None:
-    """Raise ValueError if a number of parts, repeats or draws is below 1.
-
-    Parameters
-    ----------
-    name : str
-        Name of the number, for the message.
-    number : int
-        Number to check.
-    """
+    """Raise a ValueError that names a number of parts, repeats or draws if it is below 1."""
     if number < 1:
         raise ValueError(f"{name} is {number}; at least one is needed")

@@ -54,12 +54,8 @@ BISECTIONS = 60  # halvings of an interval of length 1, to the last digit of a d
 class NumberNoise:
     """Noise that is private for one number only, at sensitivity 1.
 
-    Parameters
-    ----------
-    draw : callable
-        Function of a generator and a shape that draws independent noises.
-    upper_quantile : callable
-        Function that returns the points which the noise exceeds with given probabilities.
+    `draw` maps a generator and a shape to independent noises. `upper_quantile` returns the points
+    which the noise exceeds with given probabilities.
     """
 
     draw: Callable[[np.random.Generator, tuple[int, ...]], Floats]
@@ -70,18 +66,12 @@ class NumberNoise:
 class CanonicalNoise(NumberNoise):
     """Noise of a count, by which exact tests and minimax rules of a proportion are computed.
 
-    Parameters
-    ----------
-    upper_tail : callable
-        Function that returns the probabilities P(N > x) of points x.
-    end : float
-        Largest value of the noise; infinite if there is none.
-    steps : bool
-        True if the density is constant between k - 1/2 and k + 1/2 for all integers k, up to `end`.
+    `upper_tail` returns the probabilities P(N > x) of points x.
     """
 
     upper_tail: Callable[[Floats], Floats]
-    end: float = np.inf
+    end: float = np.inf  # Largest value of the noise.
+    # True if the density is constant between k - 1/2 and k + 1/2 for all integers k, up to `end`.
     steps: bool = False
 
 
@@ -107,17 +97,9 @@ def gaussian_noise(sd: float) -> CanonicalNoise:
 def trade_off_noise(f: TradeOff) -> CanonicalNoise:
     """Return canonical noise of a symmetric trade-off function (AV23).
 
-    The noise is uniform on [-1/2, 1/2], and T(x + 1) = f(1 - T(x)) for its tail T extends it to the
-    right. The time of a tail probability is proportional to the distance of its point from 0.
-
-    Parameters
-    ----------
-    f : callable
-        Symmetric trade-off function of an array of type I errors, with f(a) < 1 - a for some a.
-
-    Returns
-    -------
-    CanonicalNoise
+    The function f maps an array of type I errors, and f(a) < 1 - a for some a. The noise is uniform
+    on [-1/2, 1/2], and T(x + 1) = f(1 - T(x)) for its tail T extends it to the right. The time of a
+    tail probability is proportional to the distance of its point from 0.
     """
     low, high = 0.0, 0.5  # f(a) - a decreases
     for _ in range(BISECTIONS):

@@ -30,23 +30,14 @@ MAX_POWER = 1000  # largest exponent of two; 2^-1000 to 2^1000 are nearly all po
 class GeometricGrid:
     """Edges of histogram bins on one side of a centre: unit (base^j - offset), j = low, ..., high.
 
-    Parameters
-    ----------
-    low, high : int
-        Smallest and largest exponent j.
-    base : float
-        Ratio of the growth, above 1; by default 2.
-    unit : float
-        Factor of all edges, above 0, in the unit of the data.
-    offset : {0, 1}
-        0: the edges are powers. 1: the edges begin with nearly equal steps and then grow like
-        powers, as in D23; `low` is then at least 1.
+    With offset 0 the edges are powers. With offset 1 they begin with nearly equal steps and then
+    grow like powers, as in D23; `low` is then at least 1.
     """
 
     low: int = -MAX_POWER
     high: int = MAX_POWER
-    base: float = 2.0
-    unit: float = 1.0
+    base: float = 2.0  # Ratio of the growth, above 1.
+    unit: float = 1.0  # Factor of all edges, above 0, in the unit of the data.
     offset: float = 0.0
 
     @property
@@ -86,20 +77,10 @@ def magnitudes(
 ) -> Floats:
     """Return a histogram of distances from a centre, for the records on each side of the centre.
 
-    Parameters
-    ----------
-    sample : Sample
-        Datasets of numbers.
-    grid : GeometricGrid, optional
-        Edges e_1 < ... < e_m of the bins, by default the powers of two up to 2^1000.
-    centre : float or ndarray of shape (trials,)
-        Centre, by default 0.
-
-    Returns
-    -------
-    ndarray of shape (trials, 2, m)
-        Counts below the centre, then at or above it. Column j counts distances in
-        (e_(j-1), e_j]. The first bin begins at 0; the last has no end.
+    The bins have the edges e_1 < ... < e_m of the grid, by default the powers of two up to 2^1000.
+    The centre is a number or has shape (trials,). The counts below the centre come first, then
+    those at or above it, in the shape (trials, 2, m). Column j counts distances in (e_(j-1), e_j].
+    The first bin begins at 0; the last has no end.
     """
     grid = grid or GeometricGrid()
     held = sample.occupied(_GeometricBins(centre=centre, **asdict(grid)))
@@ -110,21 +91,10 @@ def magnitudes(
 
 
 def counts_along_line(sample: Sample, grid: GeometricGrid) -> tuple[Floats, Floats]:
-    """Return the histogram of a grid around 0, in the order of the bins on the line.
+    """Return the edges and the histogram of a grid around 0, in the order of the bins on the line.
 
-    Parameters
-    ----------
-    sample : Sample
-        Datasets of numbers.
-    grid : GeometricGrid
-        Edges of the bins on either side of 0.
-
-    Returns
-    -------
-    edges : ndarray of shape (2 m + 1,)
-        Edges -e_m, ..., -e_1, 0, e_1, ..., e_m.
-    counts : ndarray of shape (trials, 2 m)
-        Records between neighbouring edges; the outermost bins also count all records beyond.
+    The 2m + 1 edges are -e_m, ..., -e_1, 0, e_1, ..., e_m. The counts between neighbouring edges
+    have the shape (trials, 2m); the outermost bins also count all records beyond.
     """
     below, above = magnitudes(sample, grid).transpose(1, 0, 2)
     sizes = grid.sizes
@@ -140,25 +110,8 @@ def private_radius_by_sparse_vector(
     The distance (radius) is a power of two. `Ledger.above_threshold` chooses the first radius 2^j
     within which more than `threshold` records lie, up to noise, and spends the ledger. Replacing a
     record moves it nearer to the centre or farther away. So the counts for all radii change by at
-    most 1 and in one direction, as `Ledger.above_threshold` requires.
-
-    Parameters
-    ----------
-    sample : Sample
-        Datasets of numbers.
-    centre : float or ndarray of shape (trials,)
-        Centre, public or already released.
-    threshold : float
-        Number of records that the radius should contain.
-    max_power : int
-        Largest exponent of two.
-    ledger : Ledger
-        Ledger, spent completely.
-
-    Returns
-    -------
-    ndarray of shape (trials,)
-        Radii, powers of two.
+    most 1 and in one direction, as `Ledger.above_threshold` requires. The centre is public or
+    already released. The radii have the shape (trials,), and are at most 2^`max_power`.
     """
     grid = GeometricGrid(-max_power, max_power)
     within = np.cumsum(magnitudes(sample, grid, centre).sum(axis=1), axis=1)
@@ -188,23 +141,8 @@ def private_bounds_by_sparse_vector(
     technique twice for each quantile, for positive and for negative records. One call on a grid of
     both signs has half of the noise, because it has the whole budget of the quantile.
 
-    Parameters
-    ----------
-    sample : Sample
-        Datasets of numbers.
-    grid : GeometricGrid
-        Edges of the bins on either side of 0.
-    beyond : float
-        Number of records that should lie beyond each bound, below n.
-    ledger : Ledger
-        Ledger, spent completely.
-    noise : {'exponential', 'laplace'}
-        Noise of the counts and of the thresholds.
-
-    Returns
-    -------
-    tuple of two ndarray of shape (trials,)
-        Lower and upper bound. With few records, noise may put the lower above the upper one.
+    Both bounds have the shape (trials,). With few records, noise may put the lower above the upper
+    one.
     """
     edges, counts = counts_along_line(sample, grid)
     upward, downward = (np.cumsum(part, axis=1) for part in (counts, counts[:, ::-1]))

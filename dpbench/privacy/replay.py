@@ -150,16 +150,7 @@ def compare_steps(
     compared, either, if their difference may be rounding, but would exceed the sensitivity. If the
     runs state different sensitivities, the ratio of distance to sensitivity uses the smaller one.
 
-    Parameters
-    ----------
-    first, second : sequence of Step
-        Steps of a run and of its replay, or of two replays of one run.
-    trials : int, optional
-        Number of trials of each run. Without it, rows and parallel parts are not compared.
-
-    Returns
-    -------
-    Comparison
+    Without `trials`, the number of trials of each run, rows and parallel parts are not compared.
     """
     comparer, frozen = _Comparer(trials), True
     pairs = list(itertools.zip_longest(first, second))

@@ -62,23 +62,11 @@ MAX_M = 8.0  # of the search: the standard deviation of noise is at least w/(8 n
 
 
 def resampled_delta(epsilon: float, m: float, n: int, releases: int) -> float:
-    """Return a delta for which noisy means of bootstrap resamples are (epsilon, delta)-DP.
+    """Return an upper bound on delta for (epsilon, delta)-DP means of bootstrap resamples.
 
-    Parameters
-    ----------
-    epsilon : float >= 0
-        Epsilon of the guarantee.
-    m : float > 0
-        Change of a mean by one copy of a record, w/n, over the standard deviation of the noise.
-    n : int
-        Number of records, and of draws of a resample.
-    releases : int
-        Number B of resamples.
-
-    Returns
-    -------
-    float
-        An upper bound on delta, for replaced records.
+    Each of the `releases` resamples has n draws from n records, and neighbours differ by a replaced
+    record. One copy of a record changes a mean by w/n; m > 0 is this change over the standard
+    deviation of the noise.
     """
     h = m / STEPS
     points = 256
@@ -102,29 +90,14 @@ def resampled_delta(epsilon: float, m: float, n: int, releases: int) -> float:
 def resampled_sd(epsilon: float, delta: float, n: int, releases: int) -> float:
     """Return the standard deviation of noise for (epsilon, delta)-DP means of bootstrap resamples.
 
-    Parameters
-    ----------
-    epsilon : float > 0
-        Epsilon of all releases together.
-    delta : float
-        Delta of all releases together, from `MIN_DELTA` to 1.
-    n : int
-        Number of records, and of draws of a resample.
-    releases : int
-        Number B of resamples.
+    Epsilon and delta are those of all releases together. Each of the `releases` resamples has n
+    draws from n records. The standard deviation is that of the noise of each mean, for records in
+    an interval of width n. For another width w, multiply by w/n. It is at least 1/`MAX_M`, also
+    where less noise would do.
 
-    Returns
-    -------
-    float
-        Standard deviation of the noise of each mean, for records in an interval of width n. For
-        another width w, multiply by w/n. It is at least 1/`MAX_M`, also where less noise would do.
-
-    Raises
-    ------
-    ValueError
-        If delta is below `MIN_DELTA`, or so large that means without noise have it. All resamples
-        miss a record with probability (1 - 1/n)^(n B). So no noise has a delta above 1 minus this
-        probability, and there is no smallest noise.
+    A ValueError is raised if delta is below `MIN_DELTA`, or so large that means without noise have
+    it. All resamples miss a record with probability (1 - 1/n)^(n B), B = `releases`. So no noise
+    has a delta above 1 minus this probability, and there is no smallest noise.
     """
     from scipy.optimize import brentq
 

@@ -38,22 +38,9 @@ class Rotation(NamedTuple):
 
     @classmethod
     def draw_rotation(cls, rng: np.random.Generator, trials: int, d: int, rounds: int = 3) -> Self:
-        """Draw a rotation for each trial.
+        """Draw a rotation of vectors of d coordinates for each trial.
 
-        Parameters
-        ----------
-        rng : Generator
-            Source of the signs.
-        trials : int
-            Number of trials.
-        d : int
-            Number of coordinates of the vectors.
-        rounds : int
-            Number of rounds of signs and a transform, by default 3.
-
-        Returns
-        -------
-        Rotation
+        Each of the rounds has random signs and a transform.
         """
         size = 1 << (d - 1).bit_length()
         return cls(np.where(rng.random((rounds, trials, size)) < 0.5, -1.0, 1.0))
@@ -69,19 +56,7 @@ class Rotation(NamedTuple):
         return x
 
     def invert(self, x: Floats, d: int) -> Floats:
-        """Apply the inverse rotation and drop the padding.
-
-        Parameters
-        ----------
-        x : ndarray of shape (trials, D)
-            Rotated vectors, padded to D coordinates.
-        d : int
-            Number of coordinates to keep.
-
-        Returns
-        -------
-        ndarray of shape (trials, d)
-        """
+        """Apply the inverse rotation to the padded rows of x, and keep d coordinates."""
         for sign in self.signs[::-1]:
             x = walsh_hadamard(x) * sign
         return x[:, :d]

@@ -20,13 +20,7 @@ Alphabet = Literal["name", "ascii", "unicode", "tex"]
 
 @dataclass(frozen=True)
 class Symbol:
-    """Greek letter in several alphabets.
-
-    Parameters
-    ----------
-    name, ascii, unicode, tex : str
-        Name, short ASCII form, Unicode character and TeX command.
-    """
+    """Greek letter in several alphabets: name, short ASCII form, Unicode character, TeX command."""
 
     name: str
     ascii: str
@@ -66,24 +60,11 @@ def budget_text(
 ) -> str:
     """Return a budget as text: `label`, then its privacy parameters.
 
-    Parameters
-    ----------
-    budget : Budget or mapping
-        A mapping is a row of results, with a column for each privacy parameter; parameters that do
-        not apply are None or NaN.
-    alphabet : {'ascii', 'name', 'unicode', 'tex'}
-        ``ascii`` is the shortest, for tables of 80 columns: ``eps=0.5 delta=1e-06``.
-    label : str
-        Text before the parameters, for example the notion of privacy; by default none.
-    number : callable
-        Function that formats a parameter, by default with six digits.
-    columns : collection of str
-        Names of the parameters to write; by default all.
-
-    Returns
-    -------
-    str
-        Text, empty if there is neither a label nor a parameter.
+    A mapping is a row of results, with a column for each privacy parameter; parameters that do not
+    apply are None or NaN. The alphabet ``ascii`` is the shortest, for tables of 80 columns:
+    ``eps=0.5 delta=1e-06``. `number` formats a parameter, by default with six digits. Only the
+    parameters in `columns` are written. The text is empty if there is neither a label nor a
+    parameter.
     """
     row = budget.named_amounts if isinstance(budget, Budget) else budget
     form, between = FORMS[alphabet]

@@ -77,13 +77,10 @@ class Step:
 class Tape:
     """Recorder of the calls (steps) of mechanisms in a run; it may repeat an earlier run's outputs.
 
-    Parameters
-    ----------
-    earlier : sequence of Step, optional
-        Steps of the earlier run; by default there is no earlier run. A step that matches the
-        earlier step at its position releases the earlier output. So later steps of both runs depend
-        on equal releases. After the step the generator has the state of the earlier run. So all
-        later random numbers are equal, even if the mechanisms drew different amounts of them.
+    A step that matches the earlier step at its position releases the earlier output. So later steps
+    of both runs depend on equal releases. After the step the generator has the state of the earlier
+    run. So all later random numbers are equal, even if the mechanisms drew different amounts of
+    them.
     """
 
     def __init__(self, earlier: Sequence[Step] = ()) -> None:
@@ -95,19 +92,8 @@ class Tape:
 
         If the tape repeats an earlier run, the output of the earlier step at the same position is
         returned. This step must have the mechanism, the weights and the shape of values of `step`.
-        If there is no such earlier step, the output of `step` is returned.
-
-        Parameters
-        ----------
-        step : Step
-            Step of this run.
-        rng : Generator, optional
-            Generator of the ledger, which is set to its state in the earlier run.
-
-        Returns
-        -------
-        array or None
-            Output to use.
+        If there is no such earlier step, the output of `step` is returned. The generator `rng` of
+        the ledger is set to its state in the earlier run.
         """
         self.steps.append(step)
         earlier = self._counterpart(rng)
@@ -118,17 +104,8 @@ class Tape:
     def record_output(self, output: Floats, rng: np.random.Generator | None = None) -> Floats:
         """Record the output of the mechanism just paid for, and return the output to use.
 
-        Parameters
-        ----------
-        output : ndarray
-            Output in this run.
-        rng : Generator, optional
-            Generator of the ledger, which is set to its state in the earlier run.
-
-        Returns
-        -------
-        ndarray
-            Output of the matching step of the earlier run if the tape repeats one, else `output`.
+        It is the output of the matching step of the earlier run if the tape repeats one, else
+        `output`. The generator `rng` of the ledger is set to its state in the earlier run.
         """
         earlier = self._counterpart(rng)
         earlier_output = None if earlier is None else earlier.output
@@ -138,15 +115,7 @@ class Tape:
         return output.copy()
 
     def record_result(self, parts: Sequence[Floats], rng: np.random.Generator) -> None:
-        """Record the final output of the run, and the state of its generator.
-
-        Parameters
-        ----------
-        parts : sequence of ndarray
-            Arrays of the final output.
-        rng : Generator
-            Generator of the ledger.
-        """
+        """Record the arrays of the run's final output, and the state of the ledger's generator."""
         chance = rng.bit_generator.state
         self.steps.append(Step(RESULT, released=tuple(parts), chance=chance))
 

@@ -40,17 +40,7 @@ PLAIN = {
 def parameter_text(name: str, value: Any) -> str:
     """Format a parameter with its value, as in ``$d = 10$``.
 
-    Parameters
-    ----------
-    name : str
-        Name of the parameter.
-    value : object
-        Value of the parameter. If it is not a number, the text is only the value.
-
-    Returns
-    -------
-    str
-        Text with mathematics between dollar signs.
+    If the value is not a number, the text is only the value.
     """
     if not isinstance(value, int | float):
         return display_name(str(value))
@@ -61,22 +51,11 @@ def parameter_text(name: str, value: Any) -> str:
 
 
 def variant_text(variant: Variant[Any], names: Mapping[str, str], *without: str) -> str:
-    """Format the name of an entry with the values of its swept parameters.
+    """Format the name of an entry with its swept parameters, except those in `without`.
 
-    Parameters
-    ----------
-    variant : Variant
-        The entry: a family, an estimator or a budget with values of its parameters.
-    names : mapping of str to str
-        Printed names of entries, keyed by their names in the configuration. An entry without a
-        printed name is printed under its own name, with spaces for underscores.
-    *without : str
-        Names of parameters to leave out.
-
-    Returns
-    -------
-    str
-        Text with mathematics between dollar signs.
+    `names` has printed names, keyed by names in the configuration. An entry without a printed name
+    is printed under its own name, with spaces for underscores. Mathematics stands between dollar
+    signs.
     """
     shown = [name for name in variant.swept if name not in without]
     name = names.get(variant.name, display_name(variant.name))
@@ -119,14 +98,9 @@ def exponent_text(theorem: Theorem) -> tuple[str, str, str]:
 class Labels:
     """Formatter of the names of a study's families, estimators, claims and budgets.
 
-    Parameters
-    ----------
-    study : Study
-        Study with the families, estimators, claims and budgets to name.
-    names : mapping of str to str
-        Printed names of entries, keyed by their names in the configuration. They replace those of
-        the study. An entry without a printed name is printed under its own name, with spaces for
-        underscores.
+    `names` has printed names of entries, keyed by their names in the configuration. They replace
+    those of the study. An entry without a printed name is printed under its own name, with spaces
+    for underscores. In all texts, mathematics stands between dollar signs.
     """
 
     study: Study
@@ -136,37 +110,11 @@ class Labels:
         object.__setattr__(self, "names", {**self.study.names, **self.names})
 
     def family(self, label: str, *without: str) -> str:
-        """Format the name of a family with the values of its swept parameters.
-
-        Parameters
-        ----------
-        label : str
-            Label of the family in the study.
-        *without : str
-            Names of parameters to leave out.
-
-        Returns
-        -------
-        str
-            Text with mathematics between dollar signs.
-        """
+        """Format a family's name with its swept parameters, except those in `without`."""
         return variant_text(self.study.families[label], self.names, *without)
 
     def estimator(self, label: str, *without: str) -> str:
-        """Format the name of an estimator with the values of its swept parameters.
-
-        Parameters
-        ----------
-        label : str
-            Label of the estimator in the study.
-        *without : str
-            Names of parameters to leave out.
-
-        Returns
-        -------
-        str
-            Text with mathematics between dollar signs.
-        """
+        """Format an estimator's name with its swept parameters, except those in `without`."""
         return variant_text(self.study.estimators[label], self.names, *without)
 
     def claim(self, row: Mapping[Any, Any]) -> tuple[str, str]:
@@ -207,19 +155,9 @@ class Labels:
         return ", ".join(filter(None, [NOTIONS[notion], mechanism]))
 
     def budget(self, row: Mapping[Any, Any], columns: list[str] = BUDGET) -> str:
-        """Format the budget of a row.
+        """Format those parts of a row's budget that `columns` names; blank without privacy.
 
-        Parameters
-        ----------
-        row : mapping
-            Cells of the row by column.
-        columns : list of str, optional
-            Columns of the budget to print: ``privacy`` (the notion) and amounts. By default all.
-
-        Returns
-        -------
-        str
-            Text with mathematics between dollar signs; blank without privacy.
+        The column ``privacy`` is the notion, and the other columns are amounts.
         """
         if row["privacy"] == "none" or pd.isna(row["privacy"]):
             return ""
@@ -229,17 +167,7 @@ class Labels:
     def budgets(self, rows: pd.DataFrame, *without: str) -> list[str]:
         """Format the budgets of all rows, with only those columns in which the budgets differ.
 
-        Parameters
-        ----------
-        rows : DataFrame
-            Rows with the columns of a budget: ``privacy`` (the notion) and amounts.
-        *without : str
-            Names of columns to leave out.
-
-        Returns
-        -------
-        list of str
-            Text for each row, with mathematics between dollar signs.
+        Columns named in `without` are left out. Only rows with privacy are compared.
         """
         paid = rows[rows["privacy"] != "none"]
         differing = [name for name in BUDGET if name not in without and paid[name].nunique() > 1]

@@ -132,22 +132,9 @@ def write_snippet(
 ) -> None:
     """Write ``<name>.tex``, which includes the figure ``<name>.pdf`` with a caption.
 
-    Parameters
-    ----------
-    figure : DrawnFigure
-        The configured figure of the study.
-    result : Result
-        Results of the study, which the figure shows.
-    canvas : matplotlib Figure
-        The figure as it was drawn. The entries of its legend are explained in the caption.
-    folder : Path
-        Folder of both files.
-    name : str
-        Name of both files, without suffix.
-    names : mapping of str to str, optional
-        Printed names of entries, keyed by their names in the configuration.
-    stamps : dict, optional
-        Mapping to which the stamp of the written file (its size and time) is added, keyed by path.
+    The caption explains the entries of the legend of `canvas`. `names` has printed names of
+    entries, keyed by their names in the configuration. The stamp of the written file (its size and
+    time) is added to `stamps`, keyed by path.
     """
     assert isinstance(figure, DrawnFigure)
     text = caption(figure, result, canvas, names or {})
@@ -168,23 +155,8 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
     """Return the caption of a figure as a paragraph of LaTeX.
 
     It has the configured caption, the axes, the data, estimators and budgets, the range of n,
-    trials and seed, and an explanation of intervals and lines.
-
-    Parameters
-    ----------
-    figure : DrawnFigure
-        The configured figure of the study.
-    result : Result
-        Results of the study, which the figure shows.
-    canvas : matplotlib Figure
-        The figure as it was drawn. The entries of its legend are explained in the caption.
-    names : mapping of str to str
-        Printed names of entries, keyed by their names in the configuration.
-
-    Returns
-    -------
-    str
-        The paragraph in LaTeX.
+    trials and seed, and an explanation of intervals and of the lines in the legend of `canvas`.
+    `names` has printed names of entries, keyed by their names in the configuration.
     """
     rows, study = figure.summary_rows(result), result.study
     words = Labels(study, names)
@@ -272,21 +244,10 @@ def _format_range(name: str, values: pd.Series[float]) -> str:
 def claim_rows(
     result: Result, labels: Sequence[str], names: Mapping[str, str] | None = None
 ) -> list[list[str]]:
-    """Format measured claims as rows of a LaTeX table, for `claims_table`.
+    """Format the measured claims with these labels as rows of a LaTeX table, for `claims_table`.
 
-    Parameters
-    ----------
-    result : Result
-        Results of the study, with a table of claims.
-    labels : sequence of str
-        Labels of the claims to print.
-    names : mapping of str to str, optional
-        Printed names of entries, keyed by their names in the configuration.
-
-    Returns
-    -------
-    list of list of str
-        Cells of each row. The first cell is the heading of the claim, equal in all of its rows.
+    The first cell of a row is the heading of its claim, equal in all rows of the claim. `names` has
+    printed names of entries, keyed by their names in the configuration.
     """
     words = Labels(result.study, names or {})
     rows = []
@@ -354,22 +315,9 @@ def tabular(
 ) -> str:
     """Format a table for LaTeX with the rules of booktabs.
 
-    Parameters
-    ----------
-    columns : str
-        Column specification of LaTeX, for example ``llr``.
-    header : sequence of str
-        Cells of the head, with special characters of LaTeX escaped; empty for no head.
-    rows : sequence of sequences of str
-        Cells of the rows, with special characters of LaTeX escaped.
-    title : str, optional
-        LaTeX of the caption and label. A ``tabular`` with a title floats.
-
-    Returns
-    -------
-    str
-        LaTeX with the environment ``tabular``, or ``longtable`` if there are more than
-        `MAX_TABULAR_ROWS` (15) rows.
+    In all cells, special characters of LaTeX are escaped already. An empty `header` gives no head.
+    `title` is the LaTeX of a caption and label; with a title, a ``tabular`` floats. More than
+    `MAX_TABULAR_ROWS` (15) rows become a ``longtable``.
     """
     long = len(rows) > MAX_TABULAR_ROWS
     kind = "longtable" if long else "tabular"

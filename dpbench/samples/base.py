@@ -34,22 +34,8 @@ MAX_LISTED_NUMBERS = 10**8
 def part_sizes(n: int, parts: int) -> list[int]:
     """Return the sizes of the parts if n records are cut into `parts` parts of nearly equal size.
 
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    parts : int
-        Number of parts.
-
-    Returns
-    -------
-    list of int
-        Sizes, which differ by at most one; the larger sizes come first.
-
-    Raises
-    ------
-    ValueError
-        If `parts` is below 1 or above n.
+    The sizes differ by at most one; the larger sizes come first. A ValueError is raised if `parts`
+    is below 1 or above n.
     """
     if not 1 <= parts <= n:
         raise ValueError(f"{n} records cannot be cut into {parts} parts of at least one")
@@ -61,34 +47,14 @@ def share_of_records(q: float, n: int) -> float:
 
     Rounding removes errors such as ``0.1 * 3 = 0.30000000000000004``. With such an error, the
     ceiling of q n may be one too large.
-
-    Parameters
-    ----------
-    q : float
-        Fraction of the records, from 0 to 1.
-    n : int
-        Number of records.
-
-    Returns
-    -------
-    float
-        Rounded product.
     """
     return float(f"{q * n:.14g}")
 
 
 def half_squares(x: Floats, y: Floats) -> Floats:
-    """Return (x - y)^2/2, element by element.
+    """Return (x - y)^2/2, element by element, for finite numbers.
 
-    Parameters
-    ----------
-    x, y : ndarray
-        Finite numbers; the shapes broadcast.
-
-    Returns
-    -------
-    ndarray
-        Finite numbers. A square that overflows is replaced by the largest double.
+    The result is finite, because the largest double replaces a square that overflows.
     """
     difference = x / 2 - y / 2
     with np.errstate(over="ignore"):
@@ -451,11 +417,6 @@ class AddRemoveView:
     must add noise to counts and sums. The attributes `trials`, `d` and `vectors` are public. All
     other attributes of the sample raise ValueError. Only code with its own privacy guarantee may
     read the original sample, the attribute ``whole``.
-
-    Parameters
-    ----------
-    sample : Sample
-        Sample to hide; the attribute ``whole``.
     """
 
     ANSWERED = frozenset(

@@ -45,16 +45,9 @@ class CellRecords:
 
     Given its cell, a record's tail probability is uniform. So each record of a part of a cell falls
     into either half with probability 1/2, and the records of a small part are uniform. The random
-    numbers of a part depend on `key` and the part, not on earlier queries.
-
-    Parameters
-    ----------
-    grid : QuantileGrid
-        Cells.
-    counts : ndarray of int, shape (trials, m)
-        Number of records in each cell.
-    key : sequence of two int
-        128 random bits, in two numbers.
+    numbers of a part depend on `key` and the part, not on earlier queries. `counts` holds the
+    number of records in each of the m cells of the grid, of shape (trials, m). `key` is 128 random
+    bits, in two numbers.
     """
 
     def __init__(self, grid: QuantileGrid, counts: Ints, key: Sequence[int]) -> None:
@@ -93,16 +86,7 @@ class CellRecords:
     def tails(self, part: Part, trial: int) -> Floats:
         """Return the increasing tail probabilities of one dataset's records in a small part.
 
-        Parameters
-        ----------
-        part : Part
-            Part of a cell with at most `LEAF` records.
-        trial : int
-            Index of the dataset.
-
-        Returns
-        -------
-        ndarray
+        A small part has at most `LEAF` records.
         """
         name = (*part[:3], trial)
         if name not in self._tails:
@@ -118,18 +102,7 @@ class CellRecords:
     def count_less(self, part: Part, trials: Ints, t: Floats) -> Ints:
         """Count the records of a part with tail probabilities below t, in some of the datasets.
 
-        Parameters
-        ----------
-        part : Part
-            Part of a cell.
-        trials : ndarray of int, shape (rows,)
-            Indices of datasets.
-        t : ndarray, shape (rows,)
-            A tail probability for each of these datasets.
-
-        Returns
-        -------
-        ndarray of int, shape (rows,)
+        `trials` holds the indices of the datasets, and `t` has a tail probability for each of them.
         """
         size = self.sizes(part)[trials]
         less = np.where(t >= part.high, size, 0)
@@ -148,23 +121,12 @@ class CellRecords:
     ) -> Iterator[tuple[Part, Floats | None]]:
         """Yield one dataset's records with ranks `first` to `last` in a part, in pieces.
 
-        Parameters
-        ----------
-        part : Part
-            Part of a cell.
-        trial : int
-            Index of the dataset.
-        first, last : int
-            Ranks by tail probability; the smallest tail probability of the part has rank 0. Ranks
-            below 0 or above the size of the part are allowed, and stand for no record.
-        keep_whole : int
-            Largest number of records of a part that is one piece if all its records belong.
+        Ranks are by tail probability; the smallest tail probability of the part has rank 0. Ranks
+        below 0 or above the size of the part are allowed, and stand for no record.
 
-        Yields
-        ------
-        tuple of Part and ndarray or None
-            A part, and the increasing tail probabilities of its records that belong. None means
-            that all records of the part belong.
+        A piece is a part with the increasing tail probabilities of its records that belong, or with
+        None if all its records belong. A part whose records all belong is one piece if it has at
+        most `keep_whole` records.
         """
         size = int(self.sizes(part)[trial])
         if last < 0 or first >= size or not size:

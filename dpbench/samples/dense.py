@@ -34,29 +34,17 @@ MAX_TABLE_BINS = 4
 
 
 class _Core(NamedTuple):
-    """Core of each trial's records: the records from `low` to `high`, without the first record.
-
-    Parameters
-    ----------
-    low, high, anchor : ndarray of shape (trials,)
-        Ends and middle of the core's interval.
-    share : ndarray of shape (trials,)
-        Share of the records in the core.
-    mean : ndarray of shape (trials,)
-        Sum of x - `anchor` over the records x in the core, divided by n. It may overflow.
-    starts : ndarray of int, shape (trials + 1,)
-        Position in `outside` at which the records of each trial begin.
-    outside : ndarray
-        Records outside of the core, one trial after another.
-    """
+    """Core of each trial's records: the records from `low` to `high`, without the first record."""
 
     low: Floats
     high: Floats
-    anchor: Floats
-    share: Floats
+    anchor: Floats  # (trials,) middles of the intervals from `low` to `high`
+    share: Floats  # (trials,) shares of the records in the core
+    # (trials,) sums of x - `anchor` over the records x in the core, divided by n; may overflow
     mean: Floats
+    # (trials + 1,) positions in `outside` at which the records of each trial begin
     starts: NDArray[np.intp]
-    outside: Floats
+    outside: Floats  # records outside of the core, one trial after another
 
 
 class DenseSample(Sample):

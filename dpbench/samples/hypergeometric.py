@@ -52,21 +52,7 @@ def log_binomial_pmf(s: ArrayLike, n: ArrayLike, p: ArrayLike) -> Floats:
 
     The formula is Loader's saddle-point form ("Fast and accurate computation of binomial
     probabilities", 2000). Its absolute error is below 1e-9 within 10 standard deviations of the
-    mean.
-
-    Parameters
-    ----------
-    s : array_like
-        Number of successes, from 0 to n.
-    n : array_like
-        Number of trials, at most 1e12.
-    p : array_like
-        Probability of success, in (0, 1). All arguments broadcast.
-
-    Returns
-    -------
-    ndarray
-        Natural logarithms of the probabilities.
+    mean. p is in (0, 1), and the arguments broadcast.
     """
     s, n, p = np.broadcast_arrays(*(np.asarray(a, dtype=float) for a in (s, n, p)))
     inside = (s > 0) & (s < n)
@@ -115,21 +101,7 @@ def hypergeometric(rng: np.random.Generator, marked: Ints, total: Ints, drawn: I
     of the values or more are accepted. If `drawn` is larger, the code instead draws the number of
     marked records among the total - drawn records that remain.
 
-    Parameters
-    ----------
-    rng : Generator
-        Source of the draws.
-    marked : ndarray of int, shape (m,)
-        Marked records in each of m independent populations.
-    total : ndarray of int, shape (m,)
-        Size of each population, at most 1e12.
-    drawn : ndarray of int, shape (m,)
-        Records drawn from each population.
-
-    Returns
-    -------
-    ndarray of int, shape (m,)
-        Marked records among the drawn records.
+    Each of the m entries of the arrays is an independent population of at most 1e12 records.
     """
     draw_rest = 2 * drawn > total
     size = np.where(draw_rest, total - drawn, drawn)
@@ -156,21 +128,9 @@ def cut_counts(counts: Ints, sizes: Sequence[int], rng: np.random.Generator) -> 
     """Cut datasets, stored as counts, at random into disjoint parts of the given sizes.
 
     The code halves the list of parts, then each half, and so on, until each half is one part. In
-    each round one vectorised draw divides the records between the halves.
-
-    Parameters
-    ----------
-    counts : ndarray of int, shape (trials, m)
-        Number of records at each of m places.
-    sizes : sequence of int
-        Sizes of the parts, which add up to the number of records.
-    rng : Generator
-        Source of the draws.
-
-    Returns
-    -------
-    ndarray of int, shape (trials, parts, m)
-        Number of records of each part at each place.
+    each round one vectorised draw divides the records between the halves. `counts` holds the number
+    of records at each of m places, of shape (trials, m), and the result has the shape
+    (trials, parts, m). The sizes add up to the number of records.
     """
     trials, places = counts.shape
     upto = np.concatenate([[0], np.cumsum(sizes)])
@@ -192,20 +152,10 @@ def cut_counts(counts: Ints, sizes: Sequence[int], rng: np.random.Generator) -> 
 def cut_groups(counts: Ints, sizes: Sequence[int], rng: np.random.Generator) -> list[Ints]:
     """Cut datasets, stored as counts, into groups, and stack the groups of equal size.
 
-    Parameters
-    ----------
-    counts : ndarray of int, shape (trials, m)
-        Number of records at each of m places.
-    sizes : sequence of int
-        Sizes of the groups, at most two different ones, the larger ones first.
-    rng : Generator
-        Source of the draws.
-
-    Returns
-    -------
-    list of one or two ndarray of int, shape (trials groups, m)
-        Counts of the larger groups, and those of the smaller groups if there are any. The groups of
-        the first dataset come first.
+    `counts` holds the number of records at each of m places, of shape (trials, m). There are at
+    most two different sizes, the larger ones first. The result has the counts of the larger groups,
+    and those of the smaller groups if there are any. Their shape is (trials groups, m), and the
+    groups of the first dataset come first.
     """
     parts, large = cut_counts(counts, sizes, rng), sizes.count(sizes[0])
     stacks = parts[:, :large], parts[:, large:]
@@ -216,21 +166,9 @@ def draw_without_replacement(counts: Ints, sizes: Ints, rng: np.random.Generator
     """Draw records without replacement from each of several datasets stored as counts.
 
     Up to `MAX_SINGLE_PLACES` (1000) places are drawn one after the other. More places are halved
-    again and again, and all parts of equal size are drawn at once.
-
-    Parameters
-    ----------
-    counts : ndarray of int, shape (rows, m)
-        Number of records of each dataset at each of m places.
-    sizes : ndarray of int, shape (rows,)
-        Number of records to draw from each dataset.
-    rng : Generator
-        Source of the draws.
-
-    Returns
-    -------
-    ndarray of int, shape (rows, m)
-        Number of drawn records at each place.
+    again and again, and all parts of equal size are drawn at once. `counts` holds the number of
+    records of each dataset at each of m places, of shape (rows, m). `sizes` holds the number of
+    records to draw from each dataset.
     """
     if counts.shape[1] > MAX_SINGLE_PLACES:
         return _draw_by_halves(counts, sizes, rng)

@@ -18,13 +18,8 @@ class GroupSample(Sample):
 
     Because n differs by trial, only counts and clipped sums are available. These are the statistics
     that `dpbench.samples.base.AddRemoveView` permits, so use this class where n is private.
-
-    Parameters
-    ----------
-    values : ndarray of shape (trials, n)
-        Finite numbers of all records, of any group.
-    member : ndarray of bool, shape (trials, n)
-        True for the records in the group.
+    `values` holds the finite numbers of all records, of shape (trials, n), and `member` is True for
+    the records in the group.
     """
 
     def __init__(self, values: Floats, member: Bools) -> None:

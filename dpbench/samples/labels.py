@@ -30,25 +30,11 @@ KINDS: tuple[type, ...] = (bool, int, float, str, bytes, datetime, timedelta, tu
 
 
 def read_labels(labels: Any, key: str) -> list[Hashable]:
-    """Return labels as Python values, in their order.
+    """Return labels as Python values, in their order; a missing label becomes None.
 
-    A missing label becomes None.
-
-    Parameters
-    ----------
-    labels : iterable
-        Labels, in a sequence, a one-dimensional array, or a column.
-    key : str
-        Name of the argument, with which error messages begin.
-
-    Returns
-    -------
-    list
-
-    Raises
-    ------
-    ValueError
-        If the labels have no order, or one of them has no hash.
+    Labels come in a sequence, a one-dimensional array, or a column. Error messages begin with
+    `key`, the name of the argument. A ValueError is raised if the labels have no order, or one of
+    them has no hash.
     """
     text = str | bytes | bytearray | memoryview
     if isinstance(labels, text | Mapping) or not isinstance(labels, Iterable):
@@ -125,22 +111,8 @@ def type_names(labels: Iterable[Hashable]) -> str:
 def index_labels(labels: Any, key: str) -> tuple[list[Hashable], Ints]:
     """Return the distinct labels, and the index of each label among them.
 
-    Parameters
-    ----------
-    labels : iterable
-        Labels, as in `read_labels`.
-    key : str
-        Name of the argument, with which error messages begin.
-
-    Returns
-    -------
-    distinct : list
-    indices : ndarray of int, shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If a label is unknown, or labels are equal in value but not in type.
+    The arguments are those of `read_labels`. A ValueError is raised if a label is unknown, or
+    labels are equal in value but not in type.
     """
     if type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "biufUSMm":
         values, places = np.unique(labels, return_inverse=True)  # faster, if labels repeat
@@ -161,10 +133,7 @@ def index_labels(labels: Any, key: str) -> tuple[list[Hashable], Ints]:
 def match_labels(labels: Any, names: Sequence[Hashable], key: str) -> Ints:
     """Return the index of each label in a list of distinct, known names; -1 if it is not there.
 
-    Raises
-    ------
-    ValueError
-        If a label equals a name in value but not in type.
+    A ValueError is raised if a label equals a name in value but not in type.
     """
     index = {name: i for i, name in enumerate(names)}
     read = read_labels(labels, key)
@@ -190,10 +159,7 @@ def _check_types(labels: list[Hashable], equals: list[Hashable], key: str) -> No
 def sort_labels(labels: Iterable[Hashable], key: str) -> list[Hashable]:
     """Return distinct labels in increasing order, the types in the order of their names.
 
-    Raises
-    ------
-    ValueError
-        If labels of one type have no order.
+    A ValueError is raised if labels of one type have no order.
     """
     distinct = list(labels)
     try:

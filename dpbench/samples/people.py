@@ -182,21 +182,10 @@ def keep_records(person: Ints, rng: np.random.Generator, cap: int | None = None)
 def people_in(sample: Sample) -> PeopleSample | None:
     """Return the people of a sample whose rows are people; None if its records are numbers.
 
-    Parameters
-    ----------
-    sample : Sample
-        A `PeopleSample`; or vectors as `person_rows` arranges them, of two coordinates or more. The
-        first coordinate is rounded down, and clipped from 1 to the number of the others. A number,
-        or a vector of one coordinate, is the only record of a person.
-
-    Returns
-    -------
-    PeopleSample or None
-
-    Raises
-    ------
-    ValueError
-        If the vectors are not held in a `DenseSample`.
+    The sample is a `PeopleSample`, or has vectors as `person_rows` arranges them, of two
+    coordinates or more. The first coordinate is rounded down, and clipped from 1 to the number of
+    the others. A number, or a vector of one coordinate, is the only record of a person. A
+    ValueError is raised if the vectors are not held in a `DenseSample`.
     """
     if isinstance(sample, PeopleSample):
         return sample

@@ -35,57 +35,18 @@ class ContinuousLaw(Protocol):
     """Continuous distribution of numbers, with a quantile function for each of its two tails."""
 
     def tail_quantile(self, t: Floats, *, upper: bool) -> Floats:
-        """Return the quantiles of a record X that belong to tail probabilities.
-
-        Parameters
-        ----------
-        t : ndarray
-            Tail probabilities, from 0 to 1.
-        upper : bool
-            True for the upper tail, and False for the lower tail.
-
-        Returns
-        -------
-        ndarray
-            Numbers x with P(X > x) = t if `upper`, else with P(X < x) = t.
-        """
+        """Return numbers x with P(X > x) = t for a record X if `upper`, else with P(X < x) = t."""
 
     def tail(self, x: Floats, *, upper: bool) -> Floats:
-        """Return the tail probabilities of numbers.
-
-        Parameters
-        ----------
-        x : ndarray
-            Numbers, possibly infinite.
-        upper : bool
-            True for the upper tail, and False for the lower tail.
-
-        Returns
-        -------
-        ndarray
-            P(X > x) if `upper`, else P(X < x), for a record X.
-        """
+        """Return P(X > x) for a record X if `upper`, else P(X < x); x may be infinite."""
 
 
 def partial_mean(law: ContinuousLaw, a: ArrayLike, b: ArrayLike, *, upper: bool) -> Floats:
     """Return the integral of a tail's quantile function from a to b.
 
-    It is E[X; A], where A is the event that the tail probability of X lies in [a, b].
-
-    Parameters
-    ----------
-    law : ContinuousLaw
-        Distribution.
-    a, b : array_like
-        Tail probabilities, 0 <= a <= b <= 1; the shapes broadcast.
-    upper : bool
-        True for the upper tail, and False for the lower tail.
-
-    Returns
-    -------
-    ndarray
-        Integrals, with relative errors near `RELATIVE_ERROR` (1e-13), or with the rounding errors
-        of the quantiles if these are larger.
+    It is E[X; A], where A is the event that the tail probability of X lies in [a, b]. The tail
+    probabilities satisfy 0 <= a <= b <= 1, and broadcast. Relative errors are near `RELATIVE_ERROR`
+    (1e-13), or like the rounding errors of the quantiles if these are larger.
     """
     a, b = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
     total, rest = np.zeros(a.size), np.arange(a.size)
@@ -140,14 +101,7 @@ class QuantileGrid:
     cell can be split into halves of equal probability as often as a question needs it.
 
     Cells are ordered as their records are: the lower side from t = 0 to 1/2, then the upper side
-    from t = 1/2 to 0. There are m cells.
-
-    Parameters
-    ----------
-    law : ContinuousLaw
-        Distribution.
-    octaves : int
-        Number of octaves on each side.
+    from t = 1/2 to 0. There are m cells. `octaves` is the number of octaves on each side.
     """
 
     law: ContinuousLaw
@@ -213,19 +167,7 @@ class QuantileGrid:
         return cell >= self.lower_cells
 
     def quantiles(self, t: Floats, cell: int) -> Floats:
-        """Return the numbers with given tail probabilities on the side of a cell.
-
-        Parameters
-        ----------
-        t : ndarray
-            Tail probabilities, any shape.
-        cell : int
-            Index of a cell.
-
-        Returns
-        -------
-        ndarray of the shape of `t`
-        """
+        """Return the numbers with tail probabilities t on the side of a cell."""
         return self.law.tail_quantile(t, upper=self.is_upper(cell))
 
     @cached_property
@@ -253,14 +195,8 @@ class QuantileGrid:
     def clipped_means(self, low: Floats, high: Floats) -> Floats:
         """Return the conditional mean of the clipped record clip(X, low, high) of each cell.
 
-        Parameters
-        ----------
-        low, high : ndarray of shape (rows, 1)
-            Ends of `rows` clipping intervals, possibly infinite.
-
-        Returns
-        -------
-        ndarray of shape (rows, m)
+        `low` and `high` are the ends of clipping intervals, possibly infinite, of shape (rows, 1).
+        The result has the shape (rows, m).
         """
         means = np.clip(self.means, low, high)
         for bound in (low, high):
@@ -289,19 +225,9 @@ class QuantileGrid:
     def draw(self, rng: np.random.Generator, trials: int, n: int) -> Ints:
         """Draw the number of records in each cell, for independent datasets of n records.
 
-        The counts are multinomial. A record is on either side with probability 1/2, and beyond each
-        octave with probability 1/2 given that it is not before the octave.
-
-        Parameters
-        ----------
-        rng : Generator
-            Source of the counts.
-        trials, n : int
-            Numbers of datasets and of records in each dataset.
-
-        Returns
-        -------
-        ndarray of int, shape (trials, m)
+        The counts are multinomial, of shape (trials, m). A record is on either side with
+        probability 1/2, and beyond each octave with probability 1/2 given that it is not before the
+        octave.
         """
         below = rng.binomial(np.full(trials, n), 0.5)
         beyond, octaves = np.stack([below, n - below]), []
@@ -334,19 +260,7 @@ class QuantileGrid:
 
 @lru_cache(maxsize=32)
 def quantile_grid(law: ContinuousLaw, n: int) -> QuantileGrid:
-    """Return the cells for datasets of n records, cached for the distributions of a sweep.
-
-    Parameters
-    ----------
-    law : ContinuousLaw
-        Distribution.
-    n : int
-        Number of records, at least 1.
-
-    Returns
-    -------
-    QuantileGrid
-    """
+    """Return the cells for datasets of n >= 1 records, cached for the distributions of a sweep."""
     return QuantileGrid(law, int(np.ceil(np.log2(n))) + SPARE_OCTAVES)
 
 
@@ -354,17 +268,7 @@ def quantile_grid(law: ContinuousLaw, n: int) -> QuantileGrid:
 def clipped_means(grid: QuantileGrid, low: float, high: float) -> Floats:
     """Return the conditional mean of the clipped record clip(X, low, high) of each cell, cached.
 
-    Parameters
-    ----------
-    grid : QuantileGrid
-        m cells.
-    low, high : float
-        Ends of the clipping interval, possibly infinite.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Means, read-only.
+    The ends of the interval may be infinite. The means, one for each cell, are read-only.
     """
     means = np.asarray(grid.clipped_means(np.array([[low]]), np.array([[high]]))[0])
     means.flags.writeable = False

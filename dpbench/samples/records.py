@@ -89,25 +89,10 @@ class _RefusedError(Exception):
 def read_numbers(data: Any, key: str, *, vectors: bool = False, show_counts: bool = True) -> Floats:
     """Return records as a float64 array; an array of float64 is returned without a copy.
 
-    Parameters
-    ----------
-    data : array_like of shape (n,) or (n, d)
-        Records of the types in the table of `dpbench.samples.records`.
-    key : str
-        Name of the argument or column, with which error messages begin.
-    vectors : bool
-        If True, records may be vectors: the shape (n, d) is allowed.
-    show_counts : bool
-        False if n is private: error messages then contain no number of records.
-
-    Returns
-    -------
-    ndarray of shape (n,) or (n, d)
-
-    Raises
-    ------
-    ValueError
-        If a value is no number, missing or infinite, there are no values, or the shape is wrong.
+    Records have the types in the table of `dpbench.samples.records`. Their shape is (n,), or (n, d)
+    if `vectors` is True. Error messages begin with `key`, the name of the argument or column. If
+    `show_counts` is False, because n is private, they contain no number of records. A ValueError is
+    raised if a value is no number, missing or infinite, there are no values, or the shape is wrong.
     """
     with _refusals(key, show_counts):
         array = _as_floats(data)

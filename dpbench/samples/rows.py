@@ -51,46 +51,21 @@ class UnclippedRows:
 
     A projection to a ball moves only the rows outside of the ball. The core contains only rows
     that no projection has moved.
-
-    Parameters
-    ----------
-    values : ndarray of shape (trials, n, d)
-        All rows, inside and outside of the core.
-    squares : ndarray of shape (trials, n)
-        Squared l2 norms of the rows.
-    held : ndarray of bool, shape (trials, n)
-        True for the rows in the core.
-    centre : ndarray of shape (trials, d)
-        Centre of a ball that contains the core, for each trial.
-    radius : ndarray of shape (trials,)
-        Radius of this ball.
-    mean : ndarray of shape (trials, d)
-        Sum of the rows in the core, divided by the number n of all rows of a trial.
     """
 
-    values: Floats
-    squares: Floats
-    held: Bools
-    centre: Floats
-    radius: Floats
-    mean: Floats
+    values: Floats  # (trials, n, d) array of all rows, inside and outside of the core
+    squares: Floats  # (trials, n) squared l2 norms of the rows
+    held: Bools  # (trials, n) mask of the rows in the core
+    centre: Floats  # (trials, d) centres of balls that contain the cores
+    radius: Floats  # (trials,) radii of these balls
+    mean: Floats  # (trials, d) sums of the rows in the core, divided by the number n of all rows
 
     @classmethod
     def of(cls, values: Floats, centre: Floats) -> Self:
         """Return the core of each trial: the rows near `centre`, about 95% of all rows.
 
-        The farthest rows, about 5% and at least one, are left out.
-
-        Parameters
-        ----------
-        values : ndarray of shape (trials, n, d)
-            Rows.
-        centre : ndarray of shape (trials, d)
-            Points from which distances are measured.
-
-        Returns
-        -------
-        UnclippedRows
+        The farthest rows, about 5% and at least one, are left out. Distances are measured from
+        `centre`, which has the shape (trials, d).
         """
         with np.errstate(over="ignore"):
             squares = np.einsum("tnd,tnd->tn", values, values)
@@ -104,18 +79,7 @@ class UnclippedRows:
         """Return a mask of the core's rows that may lie outside of a ball, one ball per trial.
 
         The core is the set of rows for which `held` is True. Distances are rounded, so a row close
-        to the boundary of the ball counts as outside.
-
-        Parameters
-        ----------
-        centre : ndarray of shape (trials, d)
-            Centres of the balls.
-        radius : float or ndarray of shape (trials,)
-            Radii of the balls.
-
-        Returns
-        -------
-        ndarray of bool, shape (trials, n)
+        to the boundary of the ball counts as outside. The mask has the shape (trials, n).
         """
         # Test a ball smaller by 1e-12, because distances are rounded.
         bound = np.broadcast_to(np.asarray(radius) * (1 - 1e-12), self.radius.shape)

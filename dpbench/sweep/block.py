@@ -167,19 +167,9 @@ class Block:
 
 
 def block_trials(n: int, distribution: Distribution) -> int:
-    """Return the number of trials in a block, which depends only on n and the distribution.
+    """Return the number of trials in a block, from 1 to 200; only n and the distribution decide it.
 
-    Parameters
-    ----------
-    n : int
-        Number of records of a dataset.
-    distribution : Distribution
-        Distribution of the records.
-
-    Returns
-    -------
-    int
-        Number from 1 to 200. A block of more than one trial holds at most about 3 million values.
+    A block of more than one trial holds at most about 3 million values.
     """
     return max(1, min(BLOCK_TRIALS, int(BLOCK_NUMBERS // distribution.held(n))))
 
@@ -253,23 +243,9 @@ def _attempt(work: Callable[[], T]) -> tuple[T | None, str]:
 def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
     """Return a name by which `replay` can repeat the run of a setting on a member's data.
 
-    The run covers one block, a batch of trials. The name consists of "f", ten hexadecimal digits of
-    a digest, "n" and the number of records.
-
-    Parameters
-    ----------
-    member : str
-        Label of the member.
-    n : int
-        Number of records.
-    setting : Setting
-        Estimator with a budget.
-    index : int
-        Number of the block within its cell.
-
-    Returns
-    -------
-    str
+    The run covers one block, a batch of trials, whose number within its cell is `index`. `member`
+    is the label of the member. The name consists of "f", ten hexadecimal digits of a digest, "n"
+    and the number of records.
     """
     return f"f{digest(member, n, setting.name, index)[:10]}n{n}"
 
@@ -278,19 +254,8 @@ def replay(task: BlockTask, name: str) -> Estimate | None:
     """Repeat the run that `replay_name` named, without catching its exceptions.
 
     The run is an estimator with a budget (a setting), on one distribution's data in one block of
-    trials.
-
-    Parameters
-    ----------
-    task : BlockTask
-        Block of trials in which the run is searched.
-    name : str
-        Name of the run, as returned by `replay_name`.
-
-    Returns
-    -------
-    Estimate or None
-        Estimates of all trials; None if the block holds no run of this name.
+    trials. The estimates of all trials are returned, or None if the block `task` holds no run of
+    this name.
     """
     for label, law, setting in task.keys:
         if replay_name(label, task.n, setting, task.index) == name:

@@ -29,26 +29,10 @@ def expand_entry(
 ) -> list[tuple[Mapping[str, Any], tuple[str, ...]]]:
     """Expand an entry into one specification for each combination of its listed values.
 
-    A parameter is expanded if it takes a single value but the entry gives a list of values.
-
-    Parameters
-    ----------
-    name : str
-        Name of the entry, for messages.
-    spec : mapping
-        Kind and parameters of the entry.
-    kinds : iterable of type
-        Base classes whose registries are searched for the kind, in this order.
-
-    Returns
-    -------
-    list of (mapping, tuple of str)
-        Specifications, each with the names of the expanded parameters.
-
-    Raises
-    ------
-    ConfigError
-        If a list is empty, or more than 10,000 specifications result.
+    A parameter is expanded if it takes a single value but the entry gives a list of values. Each
+    specification comes with the names of the expanded parameters. `kinds` are the base classes
+    whose registries are searched for the kind, in this order. A ConfigError is raised if a list is
+    empty, or more than 10,000 specifications result. The message names the entry.
     """
     kind_class = next(filter(None, (kind.find(spec) for kind in kinds)), None)
     # A class that is no dataclass has no such fields; building it raises an error later.

@@ -30,31 +30,16 @@ JEFFREYS_INTERVAL = "Jeffreys' 95 per cent intervals of the share"
 
 @dataclass(frozen=True)
 class Metric:
-    """Column of a summary: a statistic over the trials of one measurement.
+    """Column of a summary: a statistic over the trials of one measurement."""
 
-    Parameters
-    ----------
-    of : str
-        Name of the measurement: a key of `Block.values`, or ``signed`` for errors with their sign.
-    words : str
-        Label of the axis in figures.
-    statistic : {'quantile', 'rate', 'mean', 'rms', 'sd', 'trimmed_mean'}
-        Statistic over the trials. ``rate`` is the share of trials with an event, for example a
-        miss.
-    q : float
-        Level of the quantile, in [0, 1]; 0.9 by default. Other statistics ignore it.
-    interval : str, optional
-        Description of the confidence interval in the summary; None (the default) if there is none.
-    share : bool
-        If True, values are in [0, 1] and the axis is linear. False by default.
-    """
-
-    of: str
-    words: str
+    of: str  # Measurement: a key of `Block.values`, or ``signed`` for errors with their sign.
+    words: str  # Label of the axis in figures.
+    # Over the trials; ``rate`` is the share with an event, for example a miss.
     statistic: Literal["quantile", "rate", "mean", "rms", "sd", "trimmed_mean"] = "quantile"
-    q: float = 0.9
+    q: float = 0.9  # Level of the quantile, in [0, 1]; other statistics ignore it.
+    # Description of the confidence interval in the summary, if there is one.
     interval: str | None = None
-    share: bool = False
+    share: bool = False  # True if values are in [0, 1] and the axis is linear.
 
     @property
     def resampled(self) -> bool:
@@ -118,27 +103,13 @@ MetricName = Annotated[str, AfterValidator(_check_metric)]
 
 @dataclass(frozen=True)
 class Variable:
-    """Variable x of a power law y ~ x^s, in which the exponent s is fitted to measured y.
+    """Variable x of a power law y ~ x^s, in which the exponent s is fitted to measured y."""
 
-    Parameters
-    ----------
-    column : str
-        Column of results with the quantity from which x is computed.
-    x : callable
-        Function that maps an array of these quantities to an array of x.
-    base : str
-        Formula of x in plain text.
-    axis : str
-        Label of the axis in LaTeX: x if `shows_x`, otherwise the quantity.
-    shows_x : bool
-        If True, figures show x instead of the quantity. False by default.
-    """
-
-    column: str
-    x: Callable[[Floats], Floats]
-    base: str
-    axis: str
-    shows_x: bool = False
+    column: str  # Column of results with the quantity from which x is computed.
+    x: Callable[[Floats], Floats]  # Maps an array of these quantities to an array of x.
+    base: str  # Formula of x in plain text.
+    axis: str  # Label of the axis in LaTeX: x if `shows_x`, otherwise the quantity.
+    shows_x: bool = False  # True if figures show x instead of the quantity.
 
 
 def _inverse_variable(symbol: Symbol) -> Variable:

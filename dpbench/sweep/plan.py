@@ -114,28 +114,15 @@ class Part(Selection):
 
 @dataclass(frozen=True)
 class Cell:
-    """Family at one sample size n, with all settings that run on its data.
-
-    Parameters
-    ----------
-    family_label, family : str, Family
-        Label of the family of distributions, and the family.
-    n : int
-        Number of records of a dataset.
-    members : tuple of (str, Distribution)
-        Labels and distributions of the family at this n.
-    settings : tuple of Setting
-        Estimators with budgets.
-    trials : int
-        Smallest number of trials to run.
-    """
+    """Family at one sample size n, with all settings that run on its data."""
 
     family_label: str
     family: Family
     n: int
+    # Labels and distributions of the family at this n.
     members: tuple[tuple[str, Distribution], ...]
-    settings: tuple[Setting, ...]
-    trials: int
+    settings: tuple[Setting, ...]  # Estimators with budgets.
+    trials: int  # Smallest number of trials to run.
 
     @property
     def blocks(self) -> int:
@@ -186,24 +173,11 @@ class Sweep:
     parts: Annotated[Mapping[str, Part], labelled_entries(Part, least=1, title="a part")]
 
     def estimator(self, label: str, family: str) -> Estimator:
-        """Return the estimator that runs on a family.
+        """Return the estimator that runs on a family; both are given by their labels.
 
         If the entry of the estimator lacks the moment order k or the number m of records of a
-        person, the family's value is used.
-
-        Parameters
-        ----------
-        label, family : str
-            Labels of the estimator and of the family.
-
-        Returns
-        -------
-        Estimator
-
-        Raises
-        ------
-        ConfigError
-            If the estimator needs k, and neither its entry nor the family has a value.
+        person, the family's value is used. A ConfigError is raised if the estimator needs k, and
+        neither its entry nor the family has a value.
         """
         variant = self.estimators[label]
         spec, where = variant.value, f"sweep.estimators.{variant.name}"
@@ -224,23 +198,10 @@ class Sweep:
     def select_rows(
         self, selection: Selection, table: pd.DataFrame, where: str = ""
     ) -> pd.Series[bool]:
-        """Return a mask of the rows of a table that a selection includes.
+        """Return a mask of the rows of a table of results that a selection includes.
 
-        Parameters
-        ----------
-        selection, table : Selection, DataFrame
-            Selected families, estimators and budgets; and table of results.
-        where : str
-            Place of the selection in the configuration; error messages begin with it.
-
-        Returns
-        -------
-        Series of bool
-
-        Raises
-        ------
-        ConfigError
-            If the selection names something that the sweep does not have.
+        A ConfigError is raised if the selection names something that the sweep does not have. The
+        message begins with `where`, the place of the selection in the configuration.
         """
         budgets = select_labels(selection.budgets, self.budgets, f"{where}.budgets")
         in_budgets = table["privacy"] == "none"
@@ -260,19 +221,8 @@ def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd
 
     A key is a member (a distribution of a family) and a setting (an estimator with a budget) at one
     n. A row holds the key and its parameters. The rows of a cell are in the order of
-    `BlockTask.keys`.
-
-    Parameters
-    ----------
-    sweep, cells : Sweep, sequence of Cell
-        Configuration and cells of the sweep.
-    bounds : bool
-        If False, leave out the columns ``lower_bound`` and ``bound_name``, because computing one
-        bound may take 0.2 s. True by default.
-
-    Returns
-    -------
-    DataFrame
+    `BlockTask.keys`. If `bounds` is False, the columns ``lower_bound`` and ``bound_name`` are left
+    out, because computing one bound may take 0.2 s.
     """
     families, estimators = swept_columns(sweep.families.values(), sweep.estimators.values())
     rows = []
@@ -307,18 +257,7 @@ def key_table(sweep: Sweep, cells: Sequence[Cell], *, bounds: bool = True) -> pd
 
 
 def lower_bound(sweep: Sweep, row: Mapping[Hashable, Any]) -> float:
-    """Return the lower bound on the error for the family, estimator and budget of a row.
-
-    Parameters
-    ----------
-    sweep, row : Sweep, mapping
-        Configuration of the sweep, and one row of its `key_table`.
-
-    Returns
-    -------
-    float
-        NaN if no bound is known.
-    """
+    """Return the lower bound on the error for a row of `key_table`; NaN if no bound is known."""
     budgets = (variant.value for variant in sweep.budgets.values())
     budget = next((b for b in budgets if rows_of_budget(row, b)), NonPrivate())
     estimator = sweep.estimator(row["estimator"], row["family"])
@@ -343,23 +282,8 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
     A cell is a family at one sample size n, with the settings that run on its data. A member is a
     distribution of the family, and a setting is an estimator with a budget. Parts of the sweep with
     the same family and n share a cell. The cell runs the settings of all these parts, with their
-    largest number of trials.
-
-    Parameters
-    ----------
-    sweep : Sweep
-        Configuration of the sweep.
-    trials : int, optional
-        Number of trials of every cell; by default the parts determine it.
-
-    Returns
-    -------
-    list of Cell
-
-    Raises
-    ------
-    ConfigError
-        If a cell cannot be run, an estimator runs in no part, or the sweep is too large.
+    largest number of trials. If `trials` is given, all cells have this number. A ConfigError is
+    raised if a cell cannot be run, an estimator runs in no part, or the sweep is too large.
     """
     # Settings by name, because a setting of several parts runs once.
     settings: dict[tuple[str, int, str], dict[str, Setting]] = {}
@@ -395,25 +319,11 @@ def make_cells(sweep: Sweep, *, trials: int | None = None) -> list[Cell]:
 
 
 def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], trials: int) -> Cell:
-    """Return the cell of one family at one sample size n.
+    """Return the cell of one family at one sample size n, with at least one setting.
 
     A cell holds the family's distributions, and the settings that run on their data. If the
-    distributions depend on a budget, the budget of the first setting is used.
-
-    Parameters
-    ----------
-    label, family : str, Family
-        Label of the family, and the family.
-    n : int
-        Number of records of a dataset.
-    settings : tuple of Setting
-        Estimators with budgets, at least one.
-    trials : int
-        Smallest number of trials to run.
-
-    Returns
-    -------
-    Cell
+    distributions depend on a budget, the budget of the first setting is used. `trials` is the
+    smallest number of trials to run.
     """
     members = family.members(label, n, settings[0].budget)
     return Cell(label, family, n, tuple(members.items()), settings, trials)
@@ -422,18 +332,8 @@ def cell_at(label: str, family: Family, n: int, settings: tuple[Setting, ...], t
 def largest_n(family: Family, n: int, setting: Setting) -> int:
     """Return the largest n at which a family can be drawn and a setting can run.
 
-    Parameters
-    ----------
-    family, setting : Family, Setting
-        Family of distributions, and estimator with a budget.
-    n : int
-        Sample size for which the family makes its distributions. The default choice is
-        `MAX_RECORDS`, dpbench's limit on n. `n` is used only if the family cannot be drawn, or the
-        setting cannot run, at this limit.
-
-    Returns
-    -------
-    int
+    The family makes its distributions for `MAX_RECORDS`, dpbench's limit on n. If the family cannot
+    be drawn, or the setting cannot run, at this limit, they are made for `n`.
     """
     members_at_limit = family.members("", MAX_RECORDS, setting.budget).values()
     if all(_largest_n(member, MAX_RECORDS, setting) >= MAX_RECORDS for member in members_at_limit):

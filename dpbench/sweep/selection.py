@@ -39,19 +39,7 @@ KEY = ["distribution", "family", "k", "estimator", *BUDGET, "n", "d"]
 
 
 def rows_of_budget(table: pd.DataFrame | Mapping[Any, Any], budget: Budget) -> Any:
-    """Return a mask of the rows with the given budget; for a single row return True or False.
-
-    Parameters
-    ----------
-    table : DataFrame or mapping
-        Table of results, or one row.
-    budget : Budget
-        Budget to select.
-
-    Returns
-    -------
-    Series of bool or bool
-    """
+    """Return a mask of the rows with the given budget; for a single row return True or False."""
     mask = table["privacy"] == budget.label
     for name, amount in budget.named_amounts.items():
         mask &= table[name] == amount
@@ -63,24 +51,12 @@ class Variant(Generic[T]):
     """Variant of a configuration entry, with one value for each parameter.
 
     An entry that lists several values for a parameter has one variant for each value.
-
-    Parameters
-    ----------
-    name : str
-        Name of the entry.
-    value : object
-        Object that the variant describes: a family, a budget, an estimator, or the specification
-        of an estimator.
-    parameters : mapping
-        Parameters of the object by name, including defaults.
-    swept : tuple of str
-        Parameters for which the entry gives a list of values.
     """
 
-    name: str
-    value: T
-    parameters: Mapping[str, Any]
-    swept: tuple[str, ...] = ()
+    name: str  # Name of the entry.
+    value: T  # A family, a budget, an estimator, or the specification of an estimator.
+    parameters: Mapping[str, Any]  # Parameters of the object by name, including defaults.
+    swept: tuple[str, ...] = ()  # Parameters for which the entry gives a list of values.
 
     def label(self, *without: str) -> str:
         """Return the label: the entry's name, then the names and values of swept parameters.
@@ -101,19 +77,10 @@ def swept_columns(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Map each swept parameter to the column of the results table that holds its values.
 
-    A parameter is swept if an entry of the sweep gives a list of values for it.
-
-    Parameters
-    ----------
-    families, estimators : iterable of Variant
-        Variants of the sweep's families and estimators.
-
-    Returns
-    -------
-    tuple of two dict of str to str
-        Column names keyed by parameter: one dict for families, one for estimators. A parameter of
-        families is left out if it is in `KEY`, because every table has the columns in `KEY`. An
-        estimator's parameter ``p`` has the column ``estimator_p`` if a column ``p`` exists already.
+    A parameter is swept if an entry of the sweep gives a list of values for it. The columns of
+    families come first, then those of estimators. A parameter of families is left out if it is in
+    `KEY`, because every table has the columns in `KEY`. An estimator's parameter ``p`` has the
+    column ``estimator_p`` if a column ``p`` exists already.
     """
     family_columns = {p: p for variant in families for p in variant.swept if p not in KEY}
     taken, estimator_parameters = (
@@ -170,25 +137,9 @@ def select_labels(
 ) -> list[str]:
     """Return the labels of one section that a selection includes, in the section's order.
 
-    A section is the families, the estimators or the budgets of a sweep.
-
-    Parameters
-    ----------
-    choice : list of str, mapping or None
-        One field of a `Selection`; None selects all.
-    section : mapping of str to Variant
-        Variants of the section, keyed by label.
-    where : str
-        Place of the choice in the configuration; error messages begin with it.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    ConfigError
-        If a name or a value matches nothing.
+    A section is the families, the estimators or the budgets of a sweep. The choice is one field of
+    a `Selection`; None selects all. A ConfigError is raised if a name or a value matches nothing.
+    The message begins with `where`, the place of the choice in the configuration.
     """
     if choice is None:
         return list(section)

@@ -22,21 +22,11 @@ TRIALS = 4
 
 @dataclass(frozen=True)
 class Case:
-    """Estimator, budget and dataset of a check.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        Estimator to check.
-    budget : Budget
-        Privacy budget of each run.
-    data : ndarray of shape (n,) or (n, d)
-        Records.
-    """
+    """Estimator, budget and dataset of a check."""
 
     estimator: Estimator
     budget: Budget
-    data: Floats
+    data: Floats  # (n,) numbers, or (n, d) vectors.
 
     @property
     def release_budget(self) -> Budget | None:
@@ -49,23 +39,9 @@ class Case:
         return AssertionError(f"{type(self.estimator).__name__} {where}: {failure}")
 
     def run(self, values: Floats, ledger: Ledger | None = None) -> Estimate:
-        """Run the estimator on datasets, one for each trial.
+        """Run the estimator on datasets, one for each trial; its errors become AssertionErrors.
 
-        Parameters
-        ----------
-        values : ndarray of shape (trials, n) or (trials, n, d)
-            Datasets of n records, numbers or vectors of d coordinates.
-        ledger : Ledger, optional
-            Ledger of the budget; by default a new ledger with a fixed seed.
-
-        Returns
-        -------
-        Estimate
-
-        Raises
-        ------
-        AssertionError
-            If the estimator raises an error.
+        The ledger is by default a new one with a fixed seed.
         """
         ledger = Ledger(self.budget, fresh_rng()) if ledger is None else ledger
         try:
@@ -97,19 +73,7 @@ def fresh_rng() -> np.random.Generator:
 
 
 def raises_value_error(function: Callable[..., object], *arguments: Any, **options: Any) -> bool:
-    """Return whether a call raises ValueError.
-
-    Parameters
-    ----------
-    function : callable
-        Function to call.
-    *arguments, **options
-        Arguments of the function.
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether a call raises ValueError."""
     try:
         function(*arguments, **options)
     except ValueError:
@@ -118,17 +82,7 @@ def raises_value_error(function: Callable[..., object], *arguments: Any, **optio
 
 
 def is_close(left: Floats, right: Floats) -> bool:
-    """Return whether two arrays agree up to rounding.
-
-    Parameters
-    ----------
-    left, right : ndarray
-        Arrays of equal shape. NaN agrees with NaN.
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether two arrays of equal shape agree up to rounding; NaN agrees with NaN."""
     return np.allclose(
         left, right, rtol=ROUNDING, atol=1e-11 * max(1.0, largest(left)), equal_nan=True
     )

@@ -142,19 +142,8 @@ def check_caller_array(case: Case) -> None:
 def check_equivariance(case: Case, how: str, factor: float = 1.0, shift: float = 0.0) -> None:
     """Check that the estimate is equivariant under the map factor * x + shift of the records.
 
-    Parameters
-    ----------
-    case : Case
-        Estimator, budget and dataset.
-    how : str
-        Verb for the message: ``move`` or ``grow``.
-    factor, shift : float
-        Factor and shift of the map, by default 1 and 0.
-
-    Raises
-    ------
-    AssertionError
-        If the estimate is not equivariant.
+    If it is not, an AssertionError is raised, whose message has the verb `how`: ``move`` or
+    ``grow``.
     """
     original, mapped = case.run(case.batch), case.run(factor * case.batch + shift)
     for a, b in ((original.value, mapped.value), (original.before_noise, mapped.before_noise)):

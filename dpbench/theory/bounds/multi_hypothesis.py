@@ -169,19 +169,9 @@ def _stage_probabilities(chain: Chain, n: int, budget: PureDP | ZCDP) -> Floats:
 def _largest_error(chain: Chain, p: Floats, k: float) -> float:
     """Return W D/2, the error at which a release fails, for k-th moments of at most 1.
 
-    Parameters
-    ----------
-    chain : Chain
-        Distributions with means at distance D.
-    p : ndarray of shape (stages,)
-        Probability P_s that a record belongs to a stage.
-    k : float
-        Order of the moment: the largest of all E|X - mean|^k is 1.
-
-    Returns
-    -------
-    float
-        Error in the unit of the data; 0 if records are never different from 0.
+    The means of the chain's distributions are at distance D, and P_s in `p` is the probability that
+    a record belongs to stage s. The largest of all E|X - mean|^k is 1. The error is in the unit of
+    the data; it is 0 if records are never different from 0.
     """
     if not np.all(p > 0):
         return 0.0

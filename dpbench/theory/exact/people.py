@@ -56,21 +56,11 @@ ERROR_POINTS = 800  # steps of the integral of a mean error
 
 
 class _Contributions(NamedTuple):
-    """Moments of the contribution S and the weight w of a person, in units of h.
+    """Moments of the contribution S and the weight w of a person, in units of h."""
 
-    Parameters
-    ----------
-    ratio : float
-        E S/E w.
-    weight : float
-        E w.
-    variance : float
-        E (S - ratio w)^2.
-    """
-
-    ratio: float
-    weight: float
-    variance: float
+    ratio: float  # E S/E w
+    weight: float  # E w
+    variance: float  # E (S - ratio w)^2
 
 
 def _weights(e: BoundedContributionMean, numbers: Floats) -> tuple[Floats, Floats]:
