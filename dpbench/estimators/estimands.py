@@ -15,24 +15,12 @@ __all__ = ["COVARIANCE", "MEAN", "REGRESSION", "TABLE", "Estimand", "least_squar
 
 
 class Estimand:
-    """The mean of a record, the base class of all estimands.
+    """The mean of a record, and the base class of all estimands."""
 
-    Attributes
-    ----------
-    name : str
-        Name in messages and on pages.
-    degree : int
-        The estimand of the records c x is c^degree times the estimand of the records x.
-    measured : bool
-        True if a distribution of records gives the estimand a value, so that a sweep has errors.
-    centred : bool
-        True if the estimand is defined for vectors of mean 0 and a known covariance only.
-    """
-
-    name = "mean"
-    degree = 1
-    measured = True
-    centred = False
+    name = "mean"  # in messages and on pages
+    degree = 1  # the estimand of records c x is c^degree times the estimand of records x
+    measured = True  # a distribution gives the estimand a value, so that a sweep has errors
+    centred = False  # defined for vectors of mean 0 and a known covariance only
 
     def __str__(self) -> str:
         return self.name
@@ -63,7 +51,7 @@ class Estimand:
         return np.asarray(self._summand(right) - self._summand(left)).ravel()
 
     def _summand(self, record: Floats) -> Floats:
-        """Return what a record adds to the sum from which the estimand is computed."""
+        """Return the term of a record in the sum from which the estimand is computed."""
         return record
 
 

@@ -24,7 +24,7 @@ BAR_WIDTH = 1.0  # points
 
 @dataclass(frozen=True)
 class Curve:
-    """What a line shows: measured values, a lower bound, or a theory or other line to compare.
+    """Meaning of a line: measured values, a lower bound, or a theory or other line to compare.
 
     `ends` are the ends of the intervals of its points, (2, points), which `band` draws as an area,
     or as bars if `bars` is True. Both are None without intervals.

@@ -89,13 +89,12 @@ def exact(
         known. Infinite if FriendlyCore on bucket means releases a value at most nine times in ten.
         Infinite, too, if at least a tenth of the private centres of `GaussianScoreMean` are wrong.
     """
-    if isinstance(budget, NonPrivate) or not estimator.supports(budget):
-        return NAN
     original, original_setting = estimator, ReleaseSetting(n, law.d, budget)
-    reduce = REDUCTIONS.get(type(estimator))
+    known = not isinstance(budget, NonPrivate) and estimator.supports(budget)
+    reduce = REDUCTIONS.get(type(estimator)) if known else None
     reduced = reduce(estimator, law, original_setting) if reduce else None
     estimator, setting = reduced or (estimator, original_setting)
-    if not estimator.supports(setting.budget):
+    if not known or not estimator.supports(setting.budget):
         return NAN
     if type(estimator) in EXACT:  # all others are a clip with noise, or not known
         return EXACT[type(estimator)](metric, estimator, law, setting)
