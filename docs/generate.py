@@ -15,7 +15,6 @@ from unittest.mock import patch
 import yaml
 
 from docs.docstring_to_rst import docstring_to_rst, escape, table
-from dpbench.analysis.study import Figure
 from dpbench.app import commands
 from dpbench.bibliography import bibliography, split_links
 from dpbench.cli import main as cli
@@ -27,6 +26,7 @@ from dpbench.estimators.estimands import MEAN
 from dpbench.jobs import describe
 from dpbench.jobs.sweep_header import read_header
 from dpbench.privacy import Budget
+from dpbench.report.study import Figure
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.study import Study
 from dpbench.registry import validated
 from dpbench.report.drawing.axes import set_horizontal_ticks
 from dpbench.report.drawing.curves import draw_bound, mark_guide
@@ -28,6 +27,7 @@ from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.metrics import METRICS, MetricName
 from dpbench.sweep.selection import rows_of_budget
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME

@@ -14,7 +14,6 @@ import pandas as pd
 
 from dpbench.analysis.claims import shown_verdicts
 from dpbench.analysis.fallback import FALLBACK_NOTE
-from dpbench.analysis.study import Figure
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.names import display_name, number_text
 from dpbench.output.verdicts import EARLY
@@ -26,6 +25,7 @@ from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.labels import Labels, parameter_text
 from dpbench.report.result import Result
+from dpbench.report.study import Figure
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import Variant
 

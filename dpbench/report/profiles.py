@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import DATA_KEY, profile, scores
-from dpbench.analysis.study import Study
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.curves import draw_curve, mark_guide
 from dpbench.report.drawing.style import Axes, line_styles
 from dpbench.report.figures import NamedLooks, Panel, SelectingFigure
 from dpbench.report.labels import Labels
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET
 
 __all__ = ["Profile", "shares"]

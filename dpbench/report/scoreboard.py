@@ -19,12 +19,12 @@ from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.analysis.study import Study
 from dpbench.output.names import NOTIONS
 from dpbench.output.terminal import fit_columns, format_count, shorten, table
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.package import conf_folder
 from dpbench.privacy.symbols import budget_text
+from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET
 
 __all__ = ["render"]

@@ -11,7 +11,6 @@ from markupsafe import Markup
 from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts, region, shown_verdicts
 from dpbench.analysis.factors import EXACT
 from dpbench.analysis.oracle import MAX_N
-from dpbench.analysis.study import gather_entries
 from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
 from dpbench.report.labels import exponent_text, metric_text
 from dpbench.report.page_run import RunFolder, as_mapping, worst_tone
@@ -25,6 +24,7 @@ from dpbench.report.page_tables import (
     row_budget,
 )
 from dpbench.report.sections.base import Section, section
+from dpbench.report.study import gather_entries
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
