@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpbench.report.drawing.curves import shown_by
+from dpbench.report.drawing.interactive import shown_by
 from dpbench.report.drawing.style import FREE
 from dpbench.report.panel_split import MAX_CURVES
 from dpbench.report.result import Result

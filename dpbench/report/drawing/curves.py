@@ -1,49 +1,22 @@
 """Curves of figures: measured values with intervals, lower bounds, and lines of theory.
 
-A line that is drawn here carries a `Curve`, from which a program can tell what the line shows.
+A line that is drawn here carries a `Curve` of `dpbench.report.drawing.interactive`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpbench.arrays import Floats
+from dpbench.report.drawing.interactive import Curve, mark, shown_by
 from dpbench.report.drawing.style import BAND, BOUND, NOTE, Axes
 
-__all__ = [
-    "Curve", "draw_below", "draw_bound", "draw_curve", "draw_guide", "mark_guide", "shown_by",
-]  # fmt: skip
+__all__ = ["draw_below", "draw_bound", "draw_curve", "draw_guide", "mark_guide"]
 
 MAX_MARKERS = 15  # markers on a curve
 BAR_WIDTH = 1.0  # points
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Meaning of a line: measured values, a lower bound, or a theory or other line to compare.
-
-    `ends` are the ends of the intervals of its points, (2, points), which `band` draws as an area,
-    or as bars if `bars` is True. Both are None without intervals.
-    """
-
-    role: Literal["curve", "bound", "guide"]
-    ends: Floats | None = None
-    band: Any = None
-    bars: bool = False
-
-
-def shown_by(line: Any) -> Curve | None:
-    """Return what a line of matplotlib shows; None for a line that was not drawn here."""
-    shown: Curve | None = vars(line).get("shows")
-    return shown
-
-
-def _mark(line: Any, curve: Curve) -> None:
-    vars(line)["shows"] = curve
 
 
 def draw_curve(
@@ -95,7 +68,7 @@ def draw_curve(
         (line,) = ax.plot(x, y, label=label, **more)
         if ends is not None and not np.all(np.isnan(ends)):  # an empty area would give a range
             band = ax.fill_between(x, *ends, color=look["color"], **BAND)
-    _mark(line, Curve("curve", ends if band else None, band, bars))
+    mark(line, Curve("curve", ends if band else None, band, bars))
 
 
 def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
@@ -132,7 +105,7 @@ def draw_bound(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str) -> None:
         Text in the legend.
     """
     (line,) = ax.plot(x, y, label=label, **_widen(BOUND))
-    _mark(line, Curve("bound"))
+    mark(line, Curve("bound"))
 
 
 def draw_guide(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
@@ -155,7 +128,7 @@ def draw_guide(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, look: dict[s
 
 def mark_guide(line: Any) -> None:
     """Mark a line as a theory, or as another line for comparison."""
-    _mark(line, Curve("guide"))
+    mark(line, Curve("guide"))
 
 
 def _widen(look: dict[str, Any]) -> dict[str, Any]:

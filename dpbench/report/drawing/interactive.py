@@ -1,20 +1,21 @@
 """Describe a finished figure by numbers and plain text, for a page that draws it interactively.
 
 The description of a figure is a mapping that JSON can hold. It is read from matplotlib's axes, so
-that no kind of figure has code of its own. `dpbench.report.drawing.curves` says what lines show.
+that no kind of figure has code of its own. `dpbench.report.drawing.curves` marks lines
+with what they show.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dpbench.arrays import Floats
-from dpbench.report.drawing.curves import shown_by
 from dpbench.report.drawing.unicode_math import unicode_text
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 else:  # drawing libraries are imported with the first figure
     Axes = Axis = Collection = Figure = Line2D = Patch = Text = Any
 
-__all__ = ["describe", "write_description"]
+__all__ = ["Curve", "describe", "mark", "shown_by", "write_description"]
 
 # Significant digits, more than a page shows: of the points of lines, and of axes.
 POINT_DIGITS, AXIS_DIGITS = 5, 9
@@ -36,6 +37,31 @@ POINT_DIGITS, AXIS_DIGITS = 5, 9
 
 class _CannotDescribeError(Exception):
     """A figure contains something that has no description."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Meaning of a line: measured values, a lower bound, or a theory or other line to compare.
+
+    `ends` are the ends of the intervals of its points, (2, points), which `band` draws as an area,
+    or as bars if `bars` is True. Both are None without intervals.
+    """
+
+    role: Literal["curve", "bound", "guide"]
+    ends: Floats | None = None
+    band: Any = None
+    bars: bool = False
+
+
+def shown_by(line: Any) -> Curve | None:
+    """Return what a line of matplotlib shows; None if the line is not marked."""
+    shown: Curve | None = vars(line).get("shows")
+    return shown
+
+
+def mark(line: Any, curve: Curve) -> None:
+    """Let a line of matplotlib carry what it shows."""
+    vars(line)["shows"] = curve
 
 
 def describe(canvas: Figure) -> dict[str, Any] | None:

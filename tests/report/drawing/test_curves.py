@@ -12,8 +12,8 @@ from dpbench.report.drawing.curves import (
     draw_curve,
     draw_guide,
     mark_guide,
-    shown_by,
 )
+from dpbench.report.drawing.interactive import shown_by
 from dpbench.report.drawing.style import THEORY, line_styles, panels, style
 
 X = np.geomspace(1, 1e4, 40)
