@@ -18,17 +18,8 @@ def main(words: Sequence[str]) -> int:
     """Install each named library, by default all, into a new virtual environment of its own.
 
     The environment variable ``PYTHON`` names the Python interpreter of these environments. By
-    default the running interpreter is used.
-
-    Returns
-    -------
-    int
-        Exit code: 1 if an installation failed, else 0.
-
-    Raises
-    ------
-    ConfigError
-        If there is no library of a given name.
+    default the running interpreter is used. The exit code is 1 if an installation failed, else 0.
+    If there is no library of a given name, a ConfigError is raised.
     """
     names, _ = read_words("libraries", words, "[NAME ...]", NoKeys)
     unknown = sorted(set(names) - set(REQUIREMENTS))

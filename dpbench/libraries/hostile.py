@@ -18,21 +18,11 @@ MAX_CORRECT_ERROR = 40.0
 
 
 class HostileColumn(NamedTuple):
-    """Adversarial column of records, with its expected mean and its declared size.
+    """Adversarial column of records, with its expected mean and its declared size."""
 
-    Parameters
-    ----------
-    column : ndarray of shape (n,)
-        Records.
-    mean : float
-        Mean of the clipped records that are not NaN; NaN for an empty column.
-    size : int, optional
-        Number of records declared to the library; by default the true number.
-    """
-
-    column: NDArray[Any]
-    mean: float
-    size: int | None = None
+    column: NDArray[Any]  # records, of shape (n,)
+    mean: float  # of the clipped records that are not NaN; NaN for an empty column
+    size: int | None = None  # number of records declared to the library; None: the true number
 
 
 CASES = ("nan", "infinity", "huge", "integers", "constant", "one_record", "empty", "wrong_size")
@@ -41,20 +31,9 @@ CASES = ("nan", "infinity", "huge", "integers", "constant", "one_record", "empty
 def hostile_column(case: str, n: int, lower: float, upper: float) -> HostileColumn:
     """Return an adversarial column of records; most of them lie within [lower, upper].
 
-    Parameters
-    ----------
-    case : str
-        Name of the column, listed in `CASES`. ``nan``, ``infinity`` and ``huge`` (1e300) contain
-        one record of this value. ``wrong_size`` declares twice the true number of records.
-    n : int
-        Number of records, except for ``one_record`` and ``empty``.
-    lower, upper : float
-        Bounds given to the library.
-
-    Returns
-    -------
-    HostileColumn
-        The records, their expected mean, and the declared size.
+    The case is one of `CASES`. ``nan``, ``infinity`` and ``huge`` (1e300) contain one record of
+    this value. ``wrong_size`` declares twice the true number of records. The column has n records,
+    except for ``one_record`` and ``empty``.
     """
     records = np.resize([0.75 * lower + 0.25 * upper, 0.25 * lower + 0.75 * upper], n)
     values = {"nan": np.nan, "infinity": np.inf, "huge": 1e300}
@@ -77,22 +56,12 @@ def hostile_column(case: str, n: int, lower: float, upper: float) -> HostileColu
 def classify(releases: Releases, mean: float, unit: float) -> str:
     """Return the class of a library's response to a column of records, such as ``wrong``.
 
-    Parameters
-    ----------
-    releases : Releases
-        Releases of the column's mean.
-    mean : float
-        Expected mean; if it is NaN, every finite number counts as an answer.
-    unit : float
-        Unit of errors, width/(n epsilon) for n records in an interval of length width.
-
-    Returns
-    -------
-    str
-        ``refused`` if every release raised an exception. Otherwise ``NaN`` if some release is not
-        finite. Otherwise ``wrong`` if some release is farther from the mean than
-        `MAX_CORRECT_ERROR` (40) units. Otherwise ``at times refused`` if some release raised an
-        exception, else ``answered``.
+    The class is ``refused`` if every release raised an exception. Otherwise it is ``NaN`` if some
+    release is not finite. Otherwise it is ``wrong`` if some release is farther from the expected
+    mean than `MAX_CORRECT_ERROR` (40) units. A unit is width/(n epsilon) for n records in an
+    interval of length width. If the expected mean is NaN, every finite number counts as an answer.
+    Otherwise the class is ``at times refused`` if some release raised an exception, else
+    ``answered``.
     """
     if releases.raised.all():
         return "refused"

@@ -56,25 +56,12 @@ class LibrariesJob(FolderJob):
     because the noise of other libraries cannot be seeded. The exit code is 1 if a library crashed,
     a claim is inconsistent, or an audit or replay has an unexpected verdict. Libraries that are not
     installed do not change the exit code.
-
-    Parameters
-    ----------
-    options : RunOptions
-        Seed and folder of the run.
-    config : mapping
-        The whole configuration.
-    sweep : LibrarySweep
-        Checked configuration of the sweep.
-    cells : list of Cell
-        Combinations of distribution and n, in the order of the sweep's families.
-    audits : list of AuditTask
-        Audits of the libraries.
     """
 
     sweeps: ClassVar[type[Any]] = LibrarySweep
     sections = ("failures", "verdicts", "means", "claims", "privacy", "replay", "figures", "origin")
     sweep: LibrarySweep
-    cells: list[Cell]
+    cells: list[Cell]  # one for each distribution and n, in the order of the sweep's families
     audits: list[AuditTask]
     rooms = ("audit", "theory")
     unit: ClassVar[str] = "cells"

@@ -98,30 +98,12 @@ def releases_within(
     rng: np.random.Generator,
     size: int | None = None,
 ) -> Releases:
-    """Release the mean of one column repeatedly, up to a number of releases or a time limit.
+    """Release the mean of one column up to `trials` times, within a time limit in seconds.
 
-    Parameters
-    ----------
-    estimator : Estimator
-        Library, or estimator of dpbench.
-    column : ndarray of shape (n,)
-        Records.
-    budget : Budget
-        Budget of each release.
-    trials : int
-        Largest number of releases.
-    seconds : float
-        Time limit; the first release, which includes start-up, does not count. At least
-        `MIN_RELEASES` (3) releases are made, but never more than `trials`.
-    rng : Generator
-        Source of noise for an estimator of dpbench; libraries draw their own.
-    size : int, optional
-        Number of records declared to the library; by default the true number.
-
-    Returns
-    -------
-    Releases
-        The releases, and the time of each.
+    The first release does not count for the time limit, because it includes start-up. At least
+    `MIN_RELEASES` (3) releases are made, but never more than `trials`. The generator is the source
+    of noise for an estimator of dpbench; libraries draw their own. `size` is the number of records
+    declared to the library, by default the true number.
     """
     batches: list[Releases] = []
     released, elapsed, count = 0, 0.0, 1
@@ -152,26 +134,12 @@ def cell_rows(
     """Measure each estimator on each distribution of a cell, and yield a table row with errors.
 
     A cell has a family of distributions, one n, and settings. A setting is an estimator with a
-    budget. If the process of a library ends, the row has the error message and no releases.
+    budget. `skip` has the reason for leaving out a setting, by its label. The columns of records
+    and the noise of dpbench follow from the seed.
 
-    Parameters
-    ----------
-    cell : Cell
-        Distributions, n, and pairs of an estimator and a budget.
-    settings : LibrarySettings
-        Interval of the records, and time limit.
-    seed : int
-        Seed of the columns of records and of the noise of dpbench.
-    skip : mapping of str to str
-        Reasons for leaving out settings, keyed by the label of the setting.
-
-    Yields
-    ------
-    row : dict
-        Row of ``libraries.csv``.
-    errors : ndarray of shape (releases,)
-        Releases minus the mean of the column, in units of width/(n epsilon). Here width is the
-        length of the interval.
+    The row belongs to ``libraries.csv``. Its errors, of shape (releases,), are releases minus the
+    mean of the column, in units of width/(n epsilon). Here width is the length of the interval of
+    the records. If the process of a library ends, the row has the error message and no releases.
     """
     for member, law in cell.members:
         rng = stream("column", seed, canonical(law), cell.n)
@@ -237,21 +205,11 @@ def _row(
 
 
 def claim_rows(claims: Mapping[str, LibraryClaim], rows: Sequence[RowWithErrors]) -> pd.DataFrame:
-    """Test each claim for each library on each distribution, and return the verdicts.
+    """Test each claim for each library on each distribution, and return the rows of ``claims.csv``.
 
-    A claim compares the measured error or bias with a formula, averaged over n and epsilon.
-
-    Parameters
-    ----------
-    claims : mapping of str to LibraryClaim
-        Claims, keyed by the measured quantity: ``error`` or ``bias``.
-    rows : sequence of (row, errors)
-        Results of `cell_rows`: table rows, each with the errors of its releases.
-
-    Returns
-    -------
-    DataFrame
-        Rows of ``claims.csv``.
+    A claim compares the measured error or bias with a formula, averaged over n and epsilon. The key
+    of a claim is the measured quantity, ``error`` or ``bias``. The rows are the results of
+    `cell_rows`.
     """
     groups: dict[tuple[str, str], list[RowWithErrors]] = {}
     for row, errors in rows:
@@ -301,23 +259,8 @@ def _claim(name: str, claim: LibraryClaim, group: Sequence[RowWithErrors]) -> Ro
 def hostile_rows(label: str, setting: Setting, settings: LibrarySettings, seed: int) -> list[Row]:
     """Return one table row for each adversarial column of records, with the estimator's response.
 
-    The response is a class such as ``refused``, see `classify`.
-
-    Parameters
-    ----------
-    label : str
-        Label of the estimator.
-    setting : Setting
-        Estimator and budget.
-    settings : LibrarySettings
-        Interval, time limit, number of records and of releases.
-    seed : int
-        Seed of the noise of dpbench.
-
-    Returns
-    -------
-    list of dict
-        Rows of ``hostile.csv``.
+    The rows are those of ``hostile.csv``. The response is a class such as ``refused``, see
+    `classify`. The noise of dpbench follows from the seed.
     """
     rows, n = [], settings.hostile.n
     unit = (settings.upper - settings.lower) / (n * setting.budget.amounts[0])

@@ -61,24 +61,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Family:
-    """Family of datasets that differ in one record.
+    """Family of datasets that differ in one record."""
 
-    Attributes
-    ----------
-    name : str
-        Values of the other records, and index of the record that differs.
-    datasets : list of ndarray of shape (n, d)
-        Datasets of the family.
-    places : list of ndarray of shape (d,)
-        Value of the record that differs, for each dataset; empty if the dataset lacks the record.
-    within : list of bool
-        For each dataset, True if the record that differs is within the bounds, or missing.
-    relation : {'replace', 'add_remove'}
-        Neighbouring relation.
-    """
-
-    name: str
-    datasets: list[Floats]
+    name: str  # values of the other records, and index of the record that differs
+    datasets: list[Floats]  # each of shape (n, d)
+    # For each dataset: value of the record that differs, of shape (d,), empty if it is missing; and
+    # whether this record is within the bounds, or missing.
     places: list[Floats]
     within: list[bool]
     relation: Relation
@@ -90,17 +78,9 @@ class Family:
                 yield first, second
 
     def text(self, one: int, other: int) -> str:
-        """Return the description of a pair of neighbouring datasets.
+        """Return the description of the pair of neighbouring datasets with two indices.
 
-        Parameters
-        ----------
-        one, other : int
-            Indices of the two datasets.
-
-        Returns
-        -------
-        str
-            Name of the family, and the two values of the record that differs.
+        The text has the name of the family, and the two values of the record that differs.
         """
         values = (
             ",".join(f"{x:g}" for x in self.places[index]) or "none" for index in (one, other)
@@ -113,27 +93,12 @@ def families(
 ) -> Iterator[Family]:
     """Yield families of datasets that expose mistakes of a query; a family differs in one record.
 
-    The first or the last record differs. Its values are both bounds, the middle, a value just
-    beyond the bounds, and values far beyond. If records have two coordinates, a feature and a
-    target, each coordinate takes both bounds and one value far beyond. The other records are at the
-    lower bound, at the upper bound, or alternate. For a query that skips NaN, the record that
-    differs may be NaN. Further families of such a query have NaN in all other records, or in two of
-    every three.
-
-    Parameters
-    ----------
-    query : str
-        Name of the query.
-    n : int
-        Number of records; under add/remove the first dataset has n - 1.
-    low, high : float
-        Bounds on the records.
-    relation : {'replace', 'add_remove'}
-        Neighbouring relation; replacement by default.
-
-    Yields
-    ------
-    Family
+    The first or the last of n records differs. Under add/remove the first dataset lacks it. The
+    values of the record are both bounds, the middle, a value just beyond the bounds, and values far
+    beyond. If records have two coordinates, a feature and a target, each coordinate takes both
+    bounds and one value far beyond. The other records are at the lower bound, at the upper bound,
+    or alternate. For a query that skips NaN, the record that differs may be NaN. Further families
+    of such a query have NaN in all other records, or in two of every three.
     """
     width, skips_nan = 2 if query in REGRESSIONS else 1, query.startswith("nan")
     beyond = (
@@ -230,15 +195,8 @@ class _LargestMoves:
     ) -> None:
         """Compare the mechanisms' inputs on all neighbouring datasets of a family.
 
-        Parameters
-        ----------
-        family : Family
-            Datasets.
-        runs : sequence of (steps, error)
-            Recorded calls of mechanisms on each dataset, and the error message of the run, ""
-            without error.
-        where : str
-            Prefix for the description of a pair of neighbours.
+        A run has the recorded calls of mechanisms on one dataset, and the error message, "" without
+        error. `where` is the prefix for the description of a pair of neighbours.
         """
         tapes = [[_make_step(step) for step in steps] for steps, _ in runs]
         messages = [message for _, message in runs]

@@ -94,25 +94,15 @@ def overview(
     audit: pd.DataFrame,
     controls: Collection[str] = (),
 ) -> pd.DataFrame:
-    """Return one row for each estimator with all its results.
+    """Return one row for each estimator with all its results, as text; "" stands for no result.
 
     Errors, bias and median time are for one pair (n, epsilon) of each estimator: the pair that was
     run on most distributions.
 
-    Parameters
-    ----------
-    status : DataFrame
-        Version of each estimator, or the reason why it did not run: columns ``estimator`` and
-        ``version``.
-    rows, hostile, audit : DataFrame
-        Rows of ``libraries.csv``, ``hostile.csv`` and ``audit.csv``.
-    controls : collection of str
-        Labels of estimators that are wrong on purpose; their rows are the last.
-
-    Returns
-    -------
-    DataFrame
-        Cells as text, "" without a result. The column ``control`` is `ON_PURPOSE` for controls.
+    `status` has the columns ``estimator`` and ``version``, the version or the reason why the
+    estimator did not run. The other tables are those of ``libraries.csv``, ``hostile.csv`` and
+    ``audit.csv``. `controls` has the labels of estimators that are wrong on purpose. Their rows are
+    the last, with `ON_PURPOSE` in the column ``control``.
     """
     bounds = select_strongest(audit).set_index("estimator") if len(audit) else audit
     summaries = []
@@ -178,20 +168,10 @@ def _format_error(rows: pd.DataFrame) -> str:
 def render(table: pd.DataFrame, claims: pd.DataFrame, verdicts: pd.DataFrame) -> str:
     """Return the printed report of a sweep of libraries.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Results of each estimator, from `overview`.
-    claims : DataFrame
-        Rows of ``claims.csv``.
-    verdicts : DataFrame
-        Verdict on each library, from `dpbench.libraries.trust.judge_libraries`.
-
-    Returns
-    -------
-    str
-        A sentence on each library, the tables, a line for each library that did not run and for
-        each claim that is not consistent with the measurements, and the tables of controls.
+    The arguments are the tables of `overview`, of ``claims.csv``, and of
+    `dpbench.libraries.trust.judge_libraries`. The report has a sentence on each library, then the
+    tables. A line follows for each library that did not run, and for each claim that is not
+    consistent with the measurements. The tables of controls are the last.
     """
     missing = table[table["n"] == ""]
     cases = [name for name in CASES if name in table]
@@ -295,16 +275,8 @@ def _views(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
 def figure(table: pd.DataFrame, rows: pd.DataFrame) -> Canvas:
     """Draw errors with lower bounds, times of a release, and responses to adversarial columns.
 
-    Parameters
-    ----------
-    table : DataFrame
-        Results of each estimator, from `overview`; libraries that did not run are left out.
-    rows : DataFrame
-        Rows of ``libraries.csv``.
-
-    Returns
-    -------
-    Canvas
+    `table` is the result of `overview`, and `rows` are those of ``libraries.csv``. Libraries that
+    did not run are left out.
     """
     table = table[table["n"] != ""]
     labels = list(table["estimator"])
@@ -386,18 +358,8 @@ def benchmarks(rows: pd.DataFrame, width: float) -> Canvas:
 
     The figure shows the distribution that was run with most values of n and epsilon. The left panel
     varies n, at the epsilon that was run with most values of n. The right panel varies epsilon, at
-    the n that was run with most values of epsilon.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of ``libraries.csv``.
-    width : float
-        Width of the records' interval, which converts errors to the unit of the records.
-
-    Returns
-    -------
-    Canvas
+    the n that was run with most values of epsilon. `rows` are those of ``libraries.csv``. The
+    `width` of the records' interval converts errors to the unit of the records.
     """
     law = rows.groupby("distribution", sort=False)[["n", "epsilon"]].nunique().sum(axis=1).idxmax()
     law_rows = rows[rows["distribution"] == law]

@@ -38,20 +38,10 @@ def judge_libraries(
 ) -> pd.DataFrame:
     """Return the verdict on each library, and a sentence with the row that decides it.
 
-    Parameters
-    ----------
-    libraries : mapping of str to str
-        Library of each estimator that ran, keyed by the estimator's label. Estimators of dpbench
-        are left out.
-    tables : mapping of str to DataFrame
-        Tables ``overview``, ``audit`` and ``claims`` of the run, and ``replay`` if there is one.
-    controls : collection of str
-        Labels of estimators that are wrong on purpose.
-
-    Returns
-    -------
-    DataFrame
-        Columns `COLUMNS`, one row for each library.
+    `libraries` has the library of each estimator that ran, by the estimator's label, without the
+    estimators of dpbench. `tables` has ``overview``, ``audit`` and ``claims`` of the run, and
+    ``replay`` if there is one. `controls` has the labels of estimators that are wrong on purpose.
+    The result has one row for each library, with the columns `COLUMNS`.
     """
     versions = tables["overview"].set_index("estimator")["version"]
     audits = select_strongest(tables["audit"]) if len(tables["audit"]) else tables["audit"]

@@ -88,19 +88,7 @@ class PlanNumbers:
     def error(self, lower: float, upper: float) -> Error:
         """Return the error of the clipped mean with noise at the clip [lower, upper].
 
-        Parameters
-        ----------
-        lower, upper : float
-            Ends of the clip, in the unit of the records.
-
-        Returns
-        -------
-        Error
-
-        Raises
-        ------
-        ConfigError
-            If `lower` is not below `upper`.
+        The ends and the error are in the unit of the records.
         """
         if not lower < upper:
             raise ConfigError(f"upper: {upper}: must exceed lower, {lower}")
@@ -162,24 +150,11 @@ class PlanNumbers:
     def records(self, alpha: float) -> int:
         """Return the smallest number of records at which 9 of 10 releases err by at most `alpha`.
 
-        For each number n of records, the error is computed at the best clip for this n. The search
-        interpolates and bisects. The error may increase with n, for example for Bernoulli averages
-        with little noise, or if n is small. The error may then cross `alpha` at several n, and the
-        result is one of them.
-
-        Parameters
-        ----------
-        alpha : float
-            Absolute error, in the unit of the records.
-
-        Returns
-        -------
-        int
-
-        Raises
-        ------
-        ConfigError
-            If no number of records suffices.
+        `alpha` is an absolute error, in the unit of the records. For each number n of records, the
+        error is computed at the best clip for this n. The search interpolates and bisects. The
+        error may increase with n, for example for Bernoulli averages with little noise, or if n is
+        small. The error may then cross `alpha` at several n, and the result is one of them. If no
+        number of records suffices, a ConfigError is raised.
         """
         _check_amount("alpha", alpha)
 
@@ -201,22 +176,9 @@ class PlanNumbers:
     def privacy(self, alpha: float) -> Budget:
         """Return the smallest budget for which nine in ten releases err by at most `alpha`.
 
-        Only the first amount of the budget (epsilon, rho or mu) changes. The amount is found to a
-        relative precision of 1e-4.
-
-        Parameters
-        ----------
-        alpha : float
-            Absolute error, in the unit of the records.
-
-        Returns
-        -------
-        Budget
-
-        Raises
-        ------
-        ConfigError
-            If no amount up to 10,000 suffices.
+        `alpha` is an absolute error, in the unit of the records. Only the first amount of the
+        budget (epsilon, rho or mu) changes. The amount is found to a relative precision of 1e-4. If
+        no amount up to 10,000 suffices, a ConfigError is raised.
         """
         name, *_ = self.budget.named_amounts
 
@@ -293,17 +255,8 @@ class PlanNumbers:
     def plot(self, ax: Axes, against: Literal["n", "width"] = "n") -> Axes:
         """Draw the error and its parts (sampling, bias and noise) on `ax`.
 
-        Parameters
-        ----------
-        ax : Axes
-            Axes to draw on.
-        against : {'n', 'width'}
-            Horizontal axis: the number of records, each with its best clip (default), or the width
-            of the clip.
-
-        Returns
-        -------
-        Axes
+        The horizontal axis is the number of records, each with its best clip, or the width of the
+        clip.
         """
         from dpbench.planner import figure
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dpbench.app import App, Command
 from dpbench.output.help_page import help_page
 
-# Kinds of distributions of `dpbench.planner.question.LAW_NAMES`, which is slow to load.
+# Kinds of distributions of `dpbench.planner.question.LAW_NAMES`.
 LAWS = ("bernoulli", "gaussian", "log_normal", "pareto", "student_t", "two_point")
 
 USAGE = """\

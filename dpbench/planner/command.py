@@ -41,10 +41,7 @@ class Options(Question):
 def main(words: Sequence[str]) -> int:
     """Print how to release a private mean, write the figure of errors, and return 0.
 
-    Raises
-    ------
-    ConfigError
-        If a key or value cannot be used, or the figure cannot be written.
+    If a key or value cannot be used, or the figure cannot be written, a ConfigError is raised.
     """
     keys = [word.partition("=")[0].partition(".")[0] for word in words]
     if "estimator" in keys:

@@ -48,26 +48,10 @@ def best_cap(
     The prediction uses public knowledge only: a distribution of the numbers of records, the
     variances within and between people, n and the budget. It draws no random numbers.
 
-    Parameters
-    ----------
-    estimator : BoundedContributionMean
-        Estimator with the public interval and the weights of people. Its `cap` is not used.
-    law : UserMeans
-        Assumed distribution of people: Gaussian records, with Gaussian effects of people or none,
-        or records with two values inside the interval. The numbers of records may differ.
-    n : int
-        Number of people.
-    budget : Budget
-        Privacy budget, for all records of a person.
-
-    Returns
-    -------
-    CapChoice
-
-    Raises
-    ------
-    ConfigError
-        If no error is known for this distribution, if it is no `UserMeans`, or if n is below 1.
+    The public interval and the weights come from `estimator`; its own cap is not used. `law` has
+    Gaussian records, with Gaussian effects of people or none, or records with two values inside
+    the interval; the numbers of records may differ. n counts people, and the budget covers all
+    records of a person. A `ConfigError` says if no error is known for this distribution.
 
     Examples
     --------

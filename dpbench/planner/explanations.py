@@ -40,21 +40,8 @@ def describe_object(described: Any) -> str:
 def data_code(n: int, clip: Clip, law: Distribution | None = None, *, binary: bool = False) -> str:
     """Return Python code that defines the array `data`.
 
-    Parameters
-    ----------
-    n : int
-        Number of records.
-    clip : pair of float
-        Range of the placeholder for the user's records.
-    law : Distribution, optional
-        Distribution of the records. If it is a data file, the code reads the file. By default, and
-        for any other distribution, `data` is a random placeholder of at most a million records.
-    binary : bool, default False
-        Whether the records are 0 or 1.
-
-    Returns
-    -------
-    str
+    If the distribution `law` is a data file, the code reads the file. Otherwise `data` is a random
+    placeholder of at most a million records in the range `clip`, or of records 0 and 1 if `binary`.
     """
     if isinstance(law, Empirical) and law.column is not None:
         path = law.path if Path(law.path).exists() else str(SHIPPED / law.path)
@@ -75,21 +62,7 @@ def format_records(n: int) -> str:
 
 
 def release_code(candidate: Candidate, budget: Budget, data: str) -> str:
-    """Return Python code that releases the mean of an array `data`.
-
-    Parameters
-    ----------
-    candidate : Candidate
-        Estimator, with the centre and unit by which it standardises the records.
-    budget : Budget
-        Privacy budget of the release.
-    data : str
-        Code that defines `data`, see `data_code`.
-
-    Returns
-    -------
-    str
-    """
+    """Return Python code that releases the mean of an array, which the code `data` defines."""
     estimator: Any = candidate.estimator
     kind, values = (
         type(estimator).__name__,
@@ -122,21 +95,8 @@ print({printed})"""
 def opendp_code(clip: Clip, n: int, budget: Budget, data: str) -> str | None:
     """Return OpenDP 0.16 code of a clipped mean with Laplace noise.
 
-    Parameters
-    ----------
-    clip : pair of float
-        Ends of the clip.
-    n : int
-        Number of records, public.
-    budget : Budget
-        Privacy budget of the release.
-    data : str
-        Code that defines `data`, see `data_code`.
-
-    Returns
-    -------
-    str or None
-        None if n is private or the budget is not pure DP.
+    The code `data` defines the records, and their number is public. The result is None if the
+    number is private or the budget is not pure DP.
     """
     if not isinstance(budget, PureDP) or budget.neighbours != "replace":
         return None

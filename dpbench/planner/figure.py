@@ -31,22 +31,7 @@ PARTS = {
 def against_n(problem: Problem, n: int, budget: Budget, ax: Axes) -> Axes:
     """Draw the error and its parts (sampling, bias and noise) against the number of records.
 
-    Each number of records has its best clip.
-
-    Parameters
-    ----------
-    problem : Problem
-        Public knowledge about the records.
-    n : int
-        Planned number of records; the axis is centred at it.
-    budget : Budget
-        Privacy budget.
-    ax : Axes
-        Axes to draw on.
-
-    Returns
-    -------
-    Axes
+    Each number of records has its best clip. The axis is centred at the planned number `n`.
     """
     sizes = np.unique(np.geomspace(max(n / SPAN, 10), n * SPAN, POINTS).astype(int))
     errors = [
@@ -58,24 +43,8 @@ def against_n(problem: Problem, n: int, budget: Budget, ax: Axes) -> Axes:
 def against_width(problem: Problem, n: int, budget: Budget, clip: Clip, ax: Axes) -> Axes:
     """Draw the error and its parts (sampling, bias and noise) against the width of the clip.
 
-    The method `scale_clip` of the problem gives the clip of each width.
-
-    Parameters
-    ----------
-    problem : Problem
-        Public knowledge about the records.
-    n : int
-        Number of records.
-    budget : Budget
-        Privacy budget.
-    clip : pair of float
-        Planned clip, which is marked.
-    ax : Axes
-        Axes to draw on.
-
-    Returns
-    -------
-    Axes
+    The method `scale_clip` of the problem gives the clip of each width. The planned `clip` is
+    marked.
     """
     shares = np.geomspace(MIN_WIDTH_RATIO, MAX_WIDTH_RATIO, 3 * POINTS)
     clips = {problem.scale_clip(clip, float(share)) for share in shares}
@@ -122,31 +91,12 @@ def _draw_parts(
 def write(
     problem: Problem, n: int, budget: Budget, clip: Clip, folder: Path, width: Width = "page"
 ) -> list[Path]:
-    """Write the figure of a plan, ``plan.pdf`` and ``plan.png``.
+    """Write the figure of a plan, ``plan.pdf`` and ``plan.png``, and return the written files.
 
     The left panel shows the error against the number of records (`against_n`). The right panel
     shows it against the width of the clip (`against_width`). If public bounds fix the clip, there
-    is no right panel. A grey line in each panel marks the planned number or width.
-
-    Parameters
-    ----------
-    problem : Problem
-        Public knowledge about the records.
-    n : int
-        Number of records.
-    budget : Budget
-        Privacy budget.
-    clip : pair of float
-        Planned clip.
-    folder : Path
-        Existing folder to write to.
-    width : Width
-        Width of the figure, see `dpbench.report.drawing.style.style`. ``page`` by default.
-
-    Returns
-    -------
-    list of Path
-        Written files.
+    is no right panel. A grey line in each panel marks the planned number or width. The folder must
+    exist.
     """
     with style(width):
         fixed_clip = isinstance(problem, BoundedRecords)

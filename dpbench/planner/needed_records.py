@@ -57,22 +57,12 @@ QUIET_SECONDS, SECONDS_BETWEEN_LINES = 2.0, 5.0  # until the first line of progr
 
 
 class SearchedRecords(NamedTuple):
-    """Smallest n for an error, as found by a search.
-
-    Parameters
-    ----------
-    n : float
-        Smallest n; NaN if the search did not find it.
-    low, high : float
-        Ends of its 95% interval; NaN if the search did not find it.
-    trials : int
-        Simulated releases at each n of the curve from which the number is read off.
-    """
+    """Smallest n for an error with its 95% interval; all three are NaN if the search fails."""
 
     n: float
     low: float
     high: float
-    trials: int
+    trials: int  # releases at each n of the curve from which the smallest n is read off
 
 
 class ReachedError(NamedTuple):
@@ -89,34 +79,18 @@ class ReachedError(NamedTuple):
 class EstimatorPlan:
     """Search for the number of records that one estimator needs.
 
-    Parameters
-    ----------
-    sweep : Sweep
-        Sweep with one family, one estimator, at most one budget, and one part with any n.
-    options : RunOptions
-        Seed, processes and origin of the simulation.
-    trials : int, optional
-        Releases at each n of the search. By default the number follows from the cost of a release,
-        from 1,000 to 4,000.
-    n_max : int, optional
-        Largest n to try. By default at most some seconds are spent at one n.
-    report : callable
-        Function that prints a line of progress.
-    started, next_report, seconds_per_value : float
-        State of the progress.
-    tried : dict of int to ReachedError
-        Error at each n that was run, by n.
+    The sweep has one family, one estimator, at most one budget, and one part with any n.
     """
 
     sweep: Sweep
     options: RunOptions
-    trials: int | None
-    n_max: int | None
-    report: Callable[[str], None]
+    trials: int | None  # at each n of the search; None: by the cost of a release, 1,000 to 4,000
+    n_max: int | None  # largest n to try; None: some seconds at one n at most
+    report: Callable[[str], None]  # prints a line of progress
     started: float = field(default_factory=time.monotonic)
     next_report: float = field(default_factory=lambda: time.monotonic() + QUIET_SECONDS)
     seconds_per_value: float = 0.0  # measured at the last n; 0 before the first
-    tried: dict[int, ReachedError] = field(default_factory=dict)
+    tried: dict[int, ReachedError] = field(default_factory=dict)  # every n that was run
 
     @cached_property
     def cell(self) -> Cell:
@@ -156,19 +130,7 @@ class EstimatorPlan:
     def find_records(self, alpha: float) -> SearchedRecords:
         """Find the smallest n at which nine of ten releases err by at most `alpha`.
 
-        Parameters
-        ----------
-        alpha : float
-            Largest acceptable error.
-
-        Returns
-        -------
-        SearchedRecords
-
-        Raises
-        ------
-        ConfigError
-            If the estimator raises an exception.
+        If the estimator raises an exception, a ConfigError is raised.
         """
         cell, (least, largest) = self.cell, self.sizes
         variance = max(member.variance for _, member in cell.members)
@@ -219,19 +181,8 @@ class EstimatorPlan:
     def error_at(self, n: int) -> ReachedError:
         """Return the 0.9 quantile of the error at `n` records, on the worst member of the family.
 
-        Parameters
-        ----------
-        n : int
-            Number of records.
-
-        Returns
-        -------
-        ReachedError
-
-        Raises
-        ------
-        ConfigError
-            If `n` does not suit the estimator, or the estimator raises an exception.
+        If `n` does not suit the estimator, or the estimator raises an exception, a ConfigError is
+        raised.
         """
         cell, trials = self.cell, self._trials_at(n)
         least, most = self.sizes[0], largest_n(cell.family, cell.n, cell.settings[0])
@@ -330,20 +281,9 @@ def error_lines(reached: ReachedError, working: int = 1) -> Iterator[str]:
 
 
 def records_lines(plan: EstimatorPlan, alpha: float, found: SearchedRecords) -> Iterator[str]:
-    """Yield the lines of sentences about the number of records that an error needs.
+    """Yield the lines of sentences about the number of records for an error of at most `alpha`.
 
-    Parameters
-    ----------
-    plan : EstimatorPlan
-        Estimator, distribution and budget.
-    alpha : float
-        Error to reach.
-    found : SearchedRecords
-        Result of the plan's search for this error.
-
-    Yields
-    ------
-    str
+    `found` is the result of the plan's search for this error.
     """
     least, largest = plan.sizes
     if np.isfinite(found.n):

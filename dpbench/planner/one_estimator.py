@@ -69,26 +69,11 @@ class EntryWords:
     def overrides(self, key: str, name: str) -> list[str]:
         """Return the overrides that compose one entry of a sweep, as in Hydra's grammar.
 
-        A file gives the parameters that the words leave out. A distribution that `plan` knows
-        without files, and whose parameters the words give, is built without its file, so that both
-        uses of `plan` mean the same distribution. The scale in a shipped file is left out, because
-        it fits the shipped distributions only.
-
-        Parameters
-        ----------
-        key : {'estimator', 'law'}
-            Entry to compose.
-        name : str
-            Name of a file or a kind.
-
-        Returns
-        -------
-        list of str
-
-        Raises
-        ------
-        ConfigError
-            If the name is no label.
+        The key is ``estimator`` or ``law``, and the name is that of a file or a kind. A file gives
+        the parameters that the words leave out. A distribution that `plan` knows without files, and
+        whose parameters the words give, is built without its file, so that both uses of `plan` mean
+        the same distribution. The scale in a shipped file is left out, because it fits the shipped
+        distributions only.
         """
         check = check_entry_name(key, name)
         place, parameters = f"sweep.{GROUPS[key]}.{check}", self.parameters[key]
@@ -114,23 +99,9 @@ class EntryWords:
 
 
 def check_entry_name(key: str, name: str) -> str:
-    """Return the name of an estimator or distribution, if it may be a label.
+    """Return the name of an estimator or distribution; raise ConfigError if it is no label.
 
-    Parameters
-    ----------
-    key : {'estimator', 'law'}
-        Key that gave the name, for the message.
-    name : str
-        Name to check.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ConfigError
-        If the name is no label.
+    The message names the key that gave the name, ``estimator`` or ``law``.
     """
     try:
         return check_label(name)
@@ -209,29 +180,9 @@ def prepare_estimator_plan(
 ) -> EstimatorPlan:
     """Build the search for the number of records that one estimator needs.
 
-    Parameters
-    ----------
-    words : EntryWords
-        Estimator, distribution and plug-ins.
-    budget : Budget
-        Privacy budget.
-    seed : int
-        Seed of all random streams.
-    trials : int, optional
-        Releases at each n; see `EstimatorPlan`.
-    n_max : int, optional
-        Largest n to try; see `EstimatorPlan`.
-    report : callable
-        Function that prints a line of progress.
-
-    Returns
-    -------
-    EstimatorPlan
-
-    Raises
-    ------
-    ConfigError
-        If a word cannot be used, or the estimator cannot run on the distribution with the budget.
+    `trials`, `n_max` and `report` are those of `EstimatorPlan`. The seed is that of all random
+    streams. If a word cannot be used, or the estimator cannot run on the distribution with the
+    budget, a ConfigError is raised.
     """
     budget_key = next(iter(budget.named_amounts))
     law_name = _law_name(words)

@@ -33,18 +33,9 @@ NEIGHBOURS = {
 class ReleasePlan(PlanNumbers):
     """Plan of a clipped mean with noise for one problem, as returned by `plan`.
 
-    Parameters
-    ----------
-    problem : KnownDistribution, BoundedRecords or BoundedMoment
-        Public knowledge about the records.
-    n : int
-        Number of records.
-    budget : Budget
-        Privacy budget of the release.
-    law : Distribution, optional
-        Distribution of the records, if it is known.
-    alpha : float, optional
-        Largest acceptable absolute error of a release, in the unit of the records.
+    `problem` is the public knowledge about the `n` records. `law` is their distribution, if it is
+    known. `alpha` is the largest acceptable absolute error of a release, in the unit of the
+    records.
     """
 
     def __str__(self) -> str:
@@ -55,16 +46,8 @@ class ReleasePlan(PlanNumbers):
 def page_lines(plan: PlanNumbers, data: str | None = None) -> Iterator[str]:
     """Yield the lines of a printed plan: errors, needed records, estimators and Python code.
 
-    Parameters
-    ----------
-    plan : PlanNumbers
-        The plan.
-    data : str, optional
-        File whose values are the distribution of the records.
-
-    Yields
-    ------
-    str
+    `data` is the file whose values are the distribution of the records, if there is one. The page
+    then warns that a plan from the protected records is not private.
     """
     budget = budget_text(plan.budget, "name")
     yield f"{format_records(plan.n)}, {budget}; {NEIGHBOURS[plan.budget.neighbours]}"

@@ -89,22 +89,14 @@ def _quantile(values: Floats, weights: Floats, noise: Noise | None, q: float) ->
 class KnownDistribution:
     """Known distribution of a scalar record, given as atoms.
 
-    Parameters
-    ----------
-    values, weights : ndarray of shape (m,)
-        Increasing points and their probabilities.
-    target : float
-        Estimand: mean of the distribution, or of its uncontaminated part.
-    sd : float
-        Standard deviation of the distribution; may be infinite.
-    low, high : float
-        Bounds of every clip, in the unit of the records; unbounded by default.
+    The estimand is the mean of the distribution, or of its uncontaminated part. The bounds `low`
+    and `high` hold for every clip.
     """
 
-    values: Floats
-    weights: Floats
+    values: Floats  # increasing points, shape (m,)
+    weights: Floats  # their probabilities
     target: float
-    sd: float
+    sd: float  # may be infinite
     low: float = -np.inf
     high: float = np.inf
 
@@ -112,19 +104,7 @@ class KnownDistribution:
     def discretise(
         cls, law: Distribution, low: float = -np.inf, high: float = np.inf
     ) -> KnownDistribution:
-        """Discretise a distribution into at most `MAX_MERGED_ATOMS` atoms by merging neighbours.
-
-        Parameters
-        ----------
-        law : Distribution
-            Scalar distribution.
-        low, high : float
-            Bounds of every clip.
-
-        Returns
-        -------
-        KnownDistribution
-        """
+        """Discretise a distribution into at most `MAX_MERGED_ATOMS` atoms by merging neighbours."""
         atoms_of_law = atoms(law)
         assert atoms_of_law is not None
         likely = atoms_of_law[1] > MIN_ATOM_PROBABILITY
@@ -150,18 +130,8 @@ class KnownDistribution:
         """Return a clip that is `share` times as wide as `clip`.
 
         The returned clip has equal probabilities beyond its two ends. An end that would lie outside
-        the bounds `low` and `high` is moved to the bound.
-
-        Parameters
-        ----------
-        clip : pair of float
-            Clip to compare with.
-        share : float
-            Factor of the width; for a too large factor the widest clip is returned.
-
-        Returns
-        -------
-        pair of float
+        the bounds `low` and `high` is moved to the bound. If `share` is too large, the widest clip
+        is returned.
         """
         width = share * (clip[1] - clip[0])
 
@@ -185,21 +155,7 @@ class KnownDistribution:
         return average, float(self.weights @ clipped) - self.target, added_bias
 
     def error(self, clip: Clip, n: int, budget: Budget) -> Error:
-        """Return the error of the noisy mean of n records clipped to [a, b].
-
-        Parameters
-        ----------
-        clip : pair of float
-            Ends a and b of the clip.
-        n : int
-            Number of records.
-        budget : Budget
-            Privacy budget.
-
-        Returns
-        -------
-        Error
-        """
+        """Return the error of the noisy mean of n records clipped to [a, b], the ends of `clip`."""
         (values, weights), bias, added_bias = self._parts(clip, n, budget)
         centred, sign = values - self.target - bias, 1 if bias >= 0 else -1
         quantile = self._release(clip, n, budget)
@@ -217,19 +173,6 @@ class KnownDistribution:
 
         Clipping biases the mean at both ends of the clip. The two biases are added here, although
         they have opposite signs. The result is the field `q90_without_cancellation` of `Error`.
-
-        Parameters
-        ----------
-        clip : pair of float
-            Ends a and b of the clip.
-        n : int
-            Number of records.
-        budget : Budget
-            Privacy budget.
-
-        Returns
-        -------
-        float
         """
         (values, weights), bias, added_bias = self._parts(clip, n, budget)
         quantile = self._release(clip, n, budget)
@@ -266,17 +209,6 @@ class KnownDistribution:
         """Return the clip that minimises the 0.9 quantile of the error with added biases.
 
         The biases at the two ends are added, see `q90_without_cancellation`.
-
-        Parameters
-        ----------
-        n : int
-            Number of records.
-        budget : Budget
-            Privacy budget.
-
-        Returns
-        -------
-        pair of float
         """
 
         def cost(log_outside: float) -> float:
@@ -307,17 +239,7 @@ class BoundedRecords(KnownDistribution):
 
     @classmethod
     def between(cls, low: float, high: float) -> BoundedRecords:
-        """Return the problem with arbitrary records between `low` and `high`.
-
-        Parameters
-        ----------
-        low, high : float
-            Public bounds of the records.
-
-        Returns
-        -------
-        BoundedRecords
-        """
+        """Return the problem with arbitrary records between the public bounds `low` and `high`."""
         return cls(
             np.array([low, high]), np.full(2, 0.5), (low + high) / 2, (high - low) / 2, low, high
         )
@@ -338,20 +260,11 @@ class BoundedMoment:
     attains all of them. The average of the clipped records is taken as normal. If the noise is far
     below the sampling error (for k = 2 from about epsilon = 20), the clip keeps rare records that
     one dataset in ten contains. Errors may then exceed the bound by half.
-
-    Parameters
-    ----------
-    k : float
-        Order of the moment.
-    scale : float
-        Bound on (E|X - mu|^k)^(1/k), in the unit of the records.
-    low, high : float
-        Public bounds on mu.
     """
 
     k: float
-    scale: float
-    low: float
+    scale: float  # in the unit of the records
+    low: float  # public bounds on mu
     high: float
 
     @property
@@ -369,19 +282,7 @@ class BoundedMoment:
         return self.middle - half, self.middle + half
 
     def scale_clip(self, clip: Clip, share: float) -> Clip:
-        """Return the clip around the middle of the bounds that is `share` times as wide as `clip`.
-
-        Parameters
-        ----------
-        clip : pair of float
-            Clip to compare with.
-        share : float
-            Factor of the width.
-
-        Returns
-        -------
-        pair of float
-        """
+        """Return the clip around the bounds' middle that is `share` times as wide as `clip`."""
         half = share * (clip[1] - clip[0]) / 2
         return self.middle - half, self.middle + half
 

@@ -63,10 +63,7 @@ def _list_given_keys(question: Question, *names: str) -> list[str]:
 def build_budget(question: Question) -> Budget:
     """Return the privacy budget that a question gives.
 
-    Raises
-    ------
-    ConfigError
-        If the question gives no budget, several, or one that cannot be used.
+    If the question gives no budget, several, or one that cannot be used, a ConfigError is raised.
     """
     given_keys = _list_given_keys(question, *BUDGETS)
     if len(given_keys) != 1:
@@ -89,12 +86,8 @@ def build_law(question: Question) -> Distribution | None:
     """Return the distribution of the records that the user gave; None if there is none.
 
     The key `law` gives it as a name, a mapping or an object. The keys `data` and `column` give a
-    file and the column whose values are the distribution.
-
-    Raises
-    ------
-    ConfigError
-        If a key cannot be used.
+    file and the column whose values are the distribution. If a key cannot be used, a ConfigError is
+    raised.
     """
     if question.column is not None and question.data is None:
         raise ConfigError(f"column: {question.column!r}: goes with data; give the file, too")
@@ -223,10 +216,7 @@ def plan(**question: Any) -> ReleasePlan:
 def answer_question(question: Question) -> ReleasePlan:
     """Return the plan for a question, which holds the arguments of `plan`.
 
-    Raises
-    ------
-    ConfigError
-        If arguments are missing, contradict each other or cannot be used.
+    If arguments are missing, contradict each other or cannot be used, a ConfigError is raised.
     """
     law = build_law(question)
     budget = build_budget(question)

@@ -38,29 +38,16 @@ MAX_DRAWN_RECORDS = 1_000_000  # beyond it counts of atoms are drawn instead of 
 class Candidate:
     """Estimator that applies to a problem, with its entry in `dpbench.estimators.catalogue`.
 
-    Parameters
-    ----------
-    name : str
-        Name of the estimator in the catalogue.
-    use : Use
-        The catalogue's entry: the records and parameters with which the estimator is used.
-    assumes : str
-        Assumption about the records, in words.
-    estimator : Estimator
-        Estimator of the mean of (records - centre)/unit.
-    centre, unit : float
-        Public centre and unit of the standardisation; 0 and 1 by default.
-    binary : bool
-        Whether the records are 0 or 1.
+    The estimator releases the mean of (records - centre)/unit. The centre and the unit are public.
     """
 
     name: str
-    use: Use
-    assumes: str
+    use: Use  # records and parameters with which the estimator is used
+    assumes: str  # assumption about the records, in words
     estimator: est.Estimator
     centre: float = 0.0
     unit: float = 1.0
-    binary: bool = False
+    binary: bool = False  # whether the records are 0 or 1
 
     @property
     def clip(self) -> Clip | None:
@@ -79,32 +66,16 @@ class Candidate:
 class RankedEstimator(NamedTuple):
     """Row of the ranking: an estimator, its assumption, and the 0.9 quantile of its error.
 
-    Parameters
-    ----------
-    estimator : str
-        Name in the catalogue.
-    assumes : str
-        Assumption about the records, in words.
-    q90 : float
-        0.9 quantile of the absolute error, in the unit of the records; infinite if more than a
-        tenth of the trials release nothing.
-    low, high : float
-        Ends of the 95% interval of `q90`; both are `q90` if it is computed.
-    how : {'exact', 'simulated'}
-        Origin of `q90`: computed, or simulated.
-    trials : int
-        Simulated releases per distribution; 0 if `q90` is computed.
-    by : Candidate
-        Estimator, with the centre and unit by which it standardises the records.
+    The quantile is infinite if more than a tenth of the trials release nothing.
     """
 
-    estimator: str
-    assumes: str
-    q90: float
-    low: float
+    estimator: str  # name in the catalogue
+    assumes: str  # assumption about the records, in words
+    q90: float  # in the unit of the records
+    low: float  # ends of the 95% interval of `q90`; both are `q90` if it is computed
     high: float
-    how: str
-    trials: int
+    how: str  # "exact" if `q90` is computed, else "simulated"
+    trials: int  # simulated releases per distribution; 0 if `q90` is computed
     by: Candidate
 
 
@@ -295,26 +266,9 @@ def rank_estimators(
 ) -> list[RankedEstimator]:
     """Return the estimators that apply to a problem, by increasing 0.9 quantile of the error.
 
-    An estimator that has the same errors with the clip and with the bounds has one row, for the
-    bounds.
-
-    Parameters
-    ----------
-    problem : Problem
-        Public knowledge about the records.
-    law : Distribution or None
-        Distribution to draw records from, for a `KnownDistribution`; if None, the atoms of the
-        problem are drawn.
-    clip : pair of float
-        Planned clip.
-    n : int
-        Number of records.
-    budget : Budget
-        Privacy budget.
-
-    Returns
-    -------
-    list of RankedEstimator
+    For a `KnownDistribution` the records are drawn from `law`. If `law` is None, the atoms of the
+    problem are drawn. `clip` is the planned clip. An estimator that has the same errors with the
+    clip and with the bounds has one row, for the bounds.
     """
     rows, data, width = [], _draw_datasets(problem, law, n, budget), clip[1] - clip[0]
 
@@ -359,27 +313,9 @@ def class_limit(
 ) -> tuple[ErrorBound, str]:
     """Return a lower bound on the error of every private estimator, and the class it is proved for.
 
-    The error is the 0.9 quantile of the absolute error at the worst distribution of the class. The
-    class of distributions is given by its name.
-
-    Parameters
-    ----------
-    problem : Problem
-        Public knowledge about the records.
-    law : Distribution, optional
-        Distribution of the records, if it is known. A Gaussian or Bernoulli distribution selects
-        the class of this name.
-    n : int
-        Number of records.
-    budget : Budget
-        Privacy budget.
-
-    Returns
-    -------
-    bound : ErrorBound
-        Lower bound, in the unit of the records.
-    words : str
-        Name of the class.
+    The error is the 0.9 quantile of the absolute error at the worst distribution of the class, in
+    the unit of the records. The class of distributions is given by its name. A Gaussian or
+    Bernoulli `law` selects the class of this name.
     """
     implied = replacement_budget(budget)
     if isinstance(problem, BoundedRecords):

@@ -38,11 +38,8 @@ class Options:
 def main(words: Sequence[str]) -> int:
     """Build the documentation; return the exit code of Sphinx, which treats warnings as errors.
 
-    Raises
-    ------
-    ConfigError
-        If a word cannot be used, or if the archive of scores, the folder ``docs/`` or the extra
-        ``docs`` is missing.
+    A ConfigError is raised if a word cannot be used, or if the archive of scores, the folder
+    ``docs/`` or the extra ``docs`` is missing.
     """
     _, options = read_words("site", words, "", Options)
     root, out = checkout(), Path(options.out)

@@ -115,39 +115,15 @@ class _PlacedFamily(Family):
 
 
 def draw_unit(problem: str, seed: int) -> float:
-    """Draw the unit of a problem's records, a power of two from 1/16 to 16.
-
-    Parameters
-    ----------
-    problem : str
-        Id of the problem.
-    seed : int
-        Seed of the random locations.
-
-    Returns
-    -------
-    float
-    """
+    """Draw the unit of a problem's records, a power of two from 1/16 to 16, from a problem's id."""
     return float(2.0 ** stream("units", seed, problem).integers(-4, 5))
 
 
 def place_family(family: Family, radius: float | None, seed: int, unit: float = 1.0) -> Family:
     """Return the family of distributions, moved to random locations.
 
-    Parameters
-    ----------
-    family : Family
-        Family before the move.
-    radius : float or None
-        Public bound on the norm of the mean; None if no bound is public.
-    seed : int
-        Seed of the random locations.
-    unit : float
-        Factor of the records of real columns, and of the radius; 1 by default.
-
-    Returns
-    -------
-    Family
+    `radius` is the public bound on the norm of the mean, None if no bound is public. `unit` is the
+    factor of the records of real columns, and of the radius.
     """
     return _PlacedFamily(of=family, radius=radius, seed=seed, unit=unit)
 

@@ -35,34 +35,16 @@ def _read(path: Path) -> dict[str, ErrorBound]:
 def reference(suite: str, problem: str) -> ErrorBound:
     """Return the smallest error of a suite's archive on a problem, and the entry that has it.
 
-    Parameters
-    ----------
-    suite : str
-        Name of the suite.
-    problem : str
-        Id of the problem.
-
-    Returns
-    -------
-    ErrorBound
-        The error, an 0.9 quantile in the unit of the problem. It is 1 without a name if the archive
-        has no entry for the problem.
+    The error is an 0.9 quantile in the unit of the problem. It is 1 without a name if the archive
+    has no entry for the problem.
     """
     return _read(archive_path(suite)).get(problem, ErrorBound(1.0))
 
 
 def divide_by_best(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rescale scores, so that the smallest score on every problem is 1.
+    """Rescale the scores of an archive, so that the smallest score on every problem is 1.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Scores of an archive, see `dpbench.suite.table.Scores`.
-
-    Returns
-    -------
-    DataFrame
-        The rows, with the smallest error in ``bound`` and the name of its entry in ``bound_name``.
+    The smallest error goes into ``bound``, and the name of its entry into ``bound_name``.
     """
     rows = rows.reset_index(drop=True)
     best = rows.loc[rows.groupby("problem")["score"].idxmin()].set_index("problem")

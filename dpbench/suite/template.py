@@ -18,21 +18,8 @@ TEMPLATE = Path(__file__).parent / "templates" / "entry.py"
 def write_entry(name: str) -> Path:
     """Write a new entry's file, a template with comments that can be scored as it is.
 
-    Parameters
-    ----------
-    name : str
-        Path of the file, with or without the suffix ``.py``. Its last part names the entry.
-
-    Returns
-    -------
-    Path
-        The new file, which ends in ``.py``.
-
-    Raises
-    ------
-    ConfigError
-        If the file exists, its folder does not exist, or Python could not import the file under
-        this name.
+    `name` is a path with or without the suffix ``.py``; its last part names the entry. The function
+    refuses an existing file, a missing folder, and names under which Python could not import it.
     """
     path = Path(name if name.endswith(".py") else f"{name}.py")
     stem = path.stem

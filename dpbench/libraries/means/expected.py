@@ -68,24 +68,11 @@ class ErrorAndBias(NamedTuple):
 def predict_error(noise: Noise, m: float, n_epsilon: float, *, truncated: bool) -> ErrorAndBias:
     """Return the expected error and bias of a library's private mean.
 
-    The mean is released for a column of n records in a public interval. The formulas are of first
-    order in 1/(n epsilon).
-
-    Parameters
-    ----------
-    noise : {'laplace', 'sum_and_count'}
-        Noise of the library's mean: Laplace noise, or a noisy sum over a noisy count.
-    m : float in [0, 1]
-        Position of the column's mean in the interval: 0 at the lower end, 1 at the upper end.
-    n_epsilon : float
-        Number of records times epsilon. The errors' unit is the interval's length over this number.
-    truncated : bool
-        True if releases are truncated to the interval.
-
-    Returns
-    -------
-    ErrorAndBias
-        In units of width/(n epsilon), where width is the length of the interval.
+    The mean is released for a column of n records in a public interval. The noise is Laplace noise,
+    or that of a noisy sum over a noisy count. `m` is the position of the column's mean in the
+    interval, 0 at the lower end and 1 at the upper end. `truncated` is True if releases are
+    truncated to the interval. `n_epsilon` is n times epsilon. The unit of the result is the length
+    of the interval over n epsilon. The formulas are of first order in 1/(n epsilon).
     """
     c = min(2 * abs(m - 0.5), MAX_C) if noise == "sum_and_count" else 0.0
 
@@ -108,23 +95,11 @@ def predict_error(noise: Noise, m: float, n_epsilon: float, *, truncated: bool) 
 def lower_bound(relation: Relation, m: float, epsilon: float) -> float:
     """Return a lower bound on the mean absolute error of private estimators of a column's mean.
 
-    A column is a dataset of n records in a public interval. The bound is for large n epsilon, and
-    for the largest error over all columns that differ from a given column in few records. On the
-    given column alone, an estimator may have an error below the bound.
-
-    Parameters
-    ----------
-    relation : {'replace', 'add_remove'}
-        Neighbouring relation.
-    m : float in [0, 1]
-        Position of the column's mean in the interval: 0 at the lower end, 1 at the upper end.
-    epsilon : float > 0
-        Pure-DP budget.
-
-    Returns
-    -------
-    float
-        In units of width/(n epsilon), where width is the length of the interval.
+    A column is a dataset of n records in a public interval. `m` is the position of its mean in the
+    interval, 0 at the lower end and 1 at the upper end. `epsilon` is a pure-DP budget. The bound is
+    in units of width/(n epsilon), where width is the length of the interval. The bound is for large
+    n epsilon, and for the largest error over all columns that differ from a given column in few
+    records. On the given column alone, an estimator may have an error below the bound.
     """
     if relation == "replace":
         return epsilon / (2 * math.sinh(epsilon / 2))

@@ -104,28 +104,12 @@ class LibraryMean(OneDataset):
     def releases(
         self, x: NDArray[Any], budget: Budget, repeats: int, size: int | None = None
     ) -> Releases:
-        """Release the mean of a column several times, and time each release.
+        """Release the mean of a column several times under pure DP, and time each release.
 
-        Parameters
-        ----------
-        x : (n,) array of float or int
-            The column: the records of one dataset.
-        budget : Budget
-            Budget of one release, under pure DP.
-        repeats : int
-            Number of independent releases.
-        size : int, optional
-            Number of records that is declared to a library that takes it; by default n.
-
-        Returns
-        -------
-        Releases
-            The releases, and the time of each.
-
-        Raises
-        ------
-        LibraryError
-            If the library is not installed, or its process ends.
+        The column has the records of one dataset, of shape (n,). The releases are independent, and
+        each spends `budget`. `size` is the number of records declared to a library that takes it,
+        by default n. If the library is not installed, or its process ends, a LibraryError is
+        raised.
         """
         ask = {
             "epsilon": budget.amounts[0],
@@ -140,19 +124,8 @@ class LibraryMean(OneDataset):
         """Return the expected error and bias of the library's mean; None if no formula applies.
 
         No formula applies without bounds or without privacy. All records have to be within the
-        bounds.
-
-        Parameters
-        ----------
-        mean : float in [lower, upper]
-            Mean of the column of records.
-        n_epsilon : float
-            Number of records times epsilon.
-
-        Returns
-        -------
-        ErrorAndBias or None
-            In units of width/(n epsilon), where width = upper - lower.
+        bounds, and `mean` is their mean. `n_epsilon` is their number times epsilon. The unit of the
+        result is width/(n epsilon), where width = upper - lower.
         """
         if self.lower is None or self.upper is None or not self.private:
             return None

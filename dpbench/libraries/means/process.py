@@ -38,24 +38,13 @@ class LibraryError(RuntimeError):
 
 
 class Releases(NamedTuple):
-    """Releases of the mean of one column of records, by a library.
+    """Releases of the mean of one column of records, by a library."""
 
-    Attributes
-    ----------
-    values : (repeats,) array
-        The releases; NaN if the library returned NaN or raised an exception.
-    raised : (repeats,) array of bool
-        True if the library raised an exception.
-    seconds : (repeats,) array
-        Time of each release, in seconds; the first includes the library's preparation.
-    message : str
-        The first exception, else the first warning, else "".
-    """
-
-    values: Floats
-    raised: NDArray[np.bool_]
-    seconds: Floats
-    message: str = ""
+    # Arrays of shape (repeats,).
+    values: Floats  # NaN if the library returned NaN or raised an exception
+    raised: NDArray[np.bool_]  # whether the library raised an exception
+    seconds: Floats  # time of each release; the first includes the library's preparation
+    message: str = ""  # the first exception, else the first warning, else ""
 
 
 def folder(name: str) -> Path:
@@ -110,26 +99,10 @@ class _Library:
     ) -> Releases:
         """Release the mean of a column of float64 or int64 several times, in the library's process.
 
-        Parameters
-        ----------
-        column : (n,) array
-            The records.
-        ask : dict
-            Budget, bounds and size: the fields of `dpbench.libraries.means.worker.Ask`.
-        repeats : int
-            Number of independent releases.
-        limit : float
-            Seconds after which a process that has not replied is ended.
-
-        Returns
-        -------
-        Releases
-            The releases, and the time of each.
-
-        Raises
-        ------
-        LibraryError
-            If the library is not installed, or its process ends or takes too long.
+        The column has shape (n,), and the releases are independent. `ask` has the fields of
+        `dpbench.libraries.means.worker.Ask`: budget, bounds and size. A process that has not
+        replied after `limit` seconds is ended. If the library is not installed, or its process ends
+        or takes too long, a LibraryError is raised.
         """
         integers = column.dtype.kind == "i"
         data = column.astype(np.int64 if integers else np.float64)
@@ -145,28 +118,12 @@ class _Library:
         """Run a query of the library on several datasets, and record the inputs of its mechanisms.
 
         Mechanisms of later runs reuse the releases of the first run, so only their inputs can
-        differ.
-
-        Parameters
-        ----------
-        query : str
-            Name of the query, listed in `dpbench.libraries.means.recorder.QUERIES`.
-        datasets : sequence of (n, d) array
-            Records of each run.
-        ask : dict
-            Budget, bounds and size: the fields of `dpbench.libraries.means.worker.Ask`.
-
-        Returns
-        -------
-        list of (list of dict, str)
-            For each dataset the recorded calls of mechanisms, in the format of
-            `dpbench.libraries.means.recorder.Recorder`. Then the exception that ended the run,
-            or "".
-
-        Raises
-        ------
-        LibraryError
-            If the library is not installed, or its process ends or takes too long.
+        differ. The query is one of `dpbench.libraries.means.recorder.QUERIES`. Each dataset has
+        shape (n, d). `ask` has the fields of `dpbench.libraries.means.worker.Ask`: budget, bounds
+        and size. For each dataset the result has the recorded calls of mechanisms, in the format of
+        `dpbench.libraries.means.recorder.Recorder`, and the exception that ended the run, or "". If
+        the library is not installed, or its process ends or takes too long, a LibraryError is
+        raised.
         """
         request = {"ask": ask, "query": query, "shapes": [x.shape for x in datasets], "type": "d"}
         data = np.concatenate([np.ravel(x) for x in datasets]).astype(np.float64)

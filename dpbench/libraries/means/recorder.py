@@ -27,17 +27,9 @@ from typing import Any
 class Recorder:
     """Record of the calls of mechanisms in one run; it can reuse the releases of an earlier run.
 
-    Parameters
-    ----------
-    earlier : sequence of dict
-        Steps of an earlier run. The i-th call reuses the release of the i-th step if the name of
-        the mechanism and the number of values agree.
-
-    Attributes
-    ----------
-    steps : list of dict
-        One step for each call of a mechanism: its name (``mechanism``), the ``values`` before
-        noise, the ``stated`` sensitivity and its ``norm``, and the ``released`` values.
+    A step of `steps` has the name of the ``mechanism``, the ``values`` before noise, the ``stated``
+    sensitivity and its ``norm``, and the ``released`` values. The i-th call reuses the release of
+    the i-th step in `earlier` if the name of the mechanism and the number of values agree.
     """
 
     def __init__(self, earlier: Sequence[dict[str, Any]] = ()) -> None:
@@ -50,24 +42,8 @@ class Recorder:
         """Record a call of a mechanism, and return its release.
 
         If the earlier run has a matching call, the release of that call is returned instead.
-
-        Parameters
-        ----------
-        name : str
-            Name of the mechanism.
-        values : sequence of float
-            Values before noise.
-        stated : float
-            Sensitivity that the mechanism states.
-        release : callable
-            Function without arguments that makes the release.
-        norm : {'l1', 'max'}
-            Norm of the sensitivity.
-
-        Returns
-        -------
-        object
-            The release.
+        `values` are the values before noise. `stated` is the sensitivity that the mechanism states,
+        in the norm ``l1`` or ``max``. `release` makes the release.
         """
         index, step = len(self.steps), {"mechanism": name, "values": [float(x) for x in values]}
         earlier = self._earlier[index] if index < len(self._earlier) else step
@@ -82,23 +58,10 @@ Query = Callable[[Any, Any, Recorder], object]
 
 
 def numpy_mean(share: float, x: Any, ask: Any, tape: Recorder) -> object:
-    """Release a hand-written clipped mean that may state too small a sensitivity.
+    """Release a hand-written clipped mean of the first column of the records, of shape (n, d).
 
-    Parameters
-    ----------
-    share : float > 0
-        Stated sensitivity over the true sensitivity; below 1 the mean is not private.
-    x : (n, d) array
-        Records; the first column is used.
-    ask : Ask
-        Budget and bounds.
-    tape : Recorder
-        Recorder of the mechanism's call.
-
-    Returns
-    -------
-    float
-        The release.
+    The mean may state too small a sensitivity. `share` > 0 is the stated over the true sensitivity;
+    below 1 the mean is not private.
     """
     import numpy as np
 
@@ -116,17 +79,6 @@ def record_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
     recorded. A call inside of another mechanism's call is not recorded separately. If `randomise`
     gets no value, the mechanism selects a candidate by utilities, and the utilities are recorded. A
     mechanism that states no sensitivity is recorded with an infinite sensitivity.
-
-    Parameters
-    ----------
-    base : type
-        Base class of the library's mechanisms.
-    tape : Recorder
-        Recorder of the calls.
-
-    Yields
-    ------
-    None
     """
     classes, inside = [base], [False]
     for mechanism in classes:  # the list grows while it is read, until all descendants are in it
@@ -165,21 +117,8 @@ def record_mechanisms(base: type, tape: Recorder) -> Iterator[None]:
 def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
     """Run a statistic of diffprivlib, or fit one of its models, with declared bounds.
 
-    Parameters
-    ----------
-    name : str
-        Name of the statistic or model, listed in `QUERIES`.
-    x : (n, d) array
-        Records. A model takes two columns, a feature and a target; a statistic takes the first.
-    ask : Ask
-        Budget and bounds.
-    tape : Recorder
-        Recorder of the calls of mechanisms.
-
-    Returns
-    -------
-    object
-        Result of the library.
+    The name is one of `QUERIES`. The records have shape (n, d). A model takes two columns, a
+    feature and a target; a statistic takes the first.
     """
     from diffprivlib import models, tools
     from diffprivlib.mechanisms.base import DPMechanism
@@ -204,26 +143,11 @@ def diffprivlib_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
 def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
     """Run a query of OpenDP's Context API, and record the call of its mechanism.
 
+    The name is one of `QUERIES`. The query takes the first column of the records, of shape (n, d).
     OpenDP's mechanisms are not Python classes. A measurement is a transformation followed by a
     mechanism; the API joins the two by ``>>``. The transformation gives the value before noise, and
     its stability map gives the sensitivity. If `ask.contributions` is 2, neighbours differ by
     replacement, and the number of records is declared.
-
-    Parameters
-    ----------
-    name : str
-        Name of the query, listed in `QUERIES`.
-    x : (n, d) array
-        Records; the first column is used.
-    ask : Ask
-        Budget, bounds, size and contributions.
-    tape : Recorder
-        Recorder of the mechanism's call.
-
-    Returns
-    -------
-    object
-        The release.
     """
     import numpy as np
 
@@ -237,19 +161,8 @@ def opendp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
 def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
     """Build a measurement of OpenDP: a transformation of the records, followed by a mechanism.
 
-    The results are cached, because a measurement takes long to build.
-
-    Parameters
-    ----------
-    name : str
-        Name of the query, listed in `QUERIES`.
-    ask : Ask
-        Budget, bounds, size and contributions.
-
-    Returns
-    -------
-    before, measurement : tuple
-        The transformation before the mechanism, and the whole measurement.
+    Return the transformation alone, and the whole measurement. The results are cached, because a
+    measurement takes long to build. The name is one of `QUERIES`.
     """
     import numpy as np
     import opendp.prelude as dp
@@ -318,24 +231,10 @@ def replay(library: str, query: str, ask: Any, datasets: Sequence[Any]) -> dict[
     """Run a query of a library on several datasets, and record the calls of its mechanisms.
 
     Mechanisms of later runs reuse the releases of the first run, so only their inputs can differ.
-
-    Parameters
-    ----------
-    library : str
-        Name of the library, a key of `QUERIES`.
-    query : str
-        Name of a query of the library.
-    ask : Ask
-        Budget and bounds. The size of each dataset replaces the size stated here.
-    datasets : sequence of (n, d) array
-        Records of each run.
-
-    Returns
-    -------
-    dict
-        ``tapes``: for each run the recorded calls, in the format of `Recorder.steps`; the last step
-        of a run without exception is named ``result`` and has the query's result as its release.
-        ``message``: for each run the exception that ended it, or "".
+    The library and the query are keys of `QUERIES`. Each dataset has shape (n, d), and its size
+    replaces the size in `ask`. In the result ``tapes`` has the recorded calls of each run, in the
+    format of `Recorder`. The last step of a run without exception is named ``result`` and has the
+    query's result as its release. ``message`` has for each run the exception that ended it, or "".
     """
     import numpy as np
 
@@ -375,19 +274,9 @@ def _to_numbers(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def split_datasets(column: array[Any], shapes: Sequence[Sequence[int]]) -> list[Any]:
-    """Cut a flat array of numbers into several datasets.
+    """Cut a flat array of numbers into several datasets of given shapes (rows, width).
 
-    Parameters
-    ----------
-    column : array of float
-        The numbers of all datasets, one dataset after another and row by row.
-    shapes : sequence of (rows, width)
-        Shapes of the datasets, in order.
-
-    Returns
-    -------
-    list of (rows, width) array
-        The datasets.
+    The array has one dataset after another, each row by row.
     """
     import numpy as np
 

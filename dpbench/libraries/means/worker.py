@@ -30,25 +30,13 @@ MAX_TEXT = 200  # characters kept of a library's message
 
 
 class Ask(NamedTuple):
-    """Parameters of the release of a mean, apart from the records.
+    """Parameters of the release of a mean, apart from the records."""
 
-    Attributes
-    ----------
-    epsilon : float
-        Budget of the release, under pure DP.
-    lower, upper : float or None
-        Bounds on the records; with None the library finds bounds.
-    size : int
-        Number of records that is declared to libraries that take it.
-    contributions : int
-        Distance of neighbouring datasets in OpenDP; 2 for datasets that differ by replacement.
-    """
-
-    epsilon: float
-    lower: float | None
+    epsilon: float  # budget under pure DP
+    lower: float | None  # bounds on the records; None: the library finds bounds
     upper: float | None
-    size: int
-    contributions: int
+    size: int  # number of records that is declared to libraries that take it
+    contributions: int  # distance of neighbours in OpenDP; 2 if they differ by replacement
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -183,43 +171,17 @@ LIBRARIES: dict[str, tuple[Callable[[Ask], Release], bool, str]] = {
 
 @lru_cache(maxsize=16)
 def prepare_release(library: str, ask: Ask) -> Release:
-    """Prepare the release of a library's private mean, and cache it for later columns of records.
-
-    Parameters
-    ----------
-    library : str
-        Name of the library, a key of `LIBRARIES`.
-    ask : Ask
-        Budget, bounds and size.
-
-    Returns
-    -------
-    callable
-        Maps the records to a private mean.
-    """
+    """Prepare the release of a library's private mean; a cache keeps it for later columns."""
     return LIBRARIES[library][0](ask)
 
 
 def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str, Any]:
-    """Release the mean of one column of float64 or int64 several times.
+    """Release the mean of one column of float64 (type code 'd') or int64 ('q') several times.
 
-    Parameters
-    ----------
-    library : str
-        Name of the library, a key of `LIBRARIES`.
-    ask : Ask
-        Budget, bounds and size.
-    column : array
-        The records, of type code 'd' (float64) or 'q' (int64).
-    repeats : int
-        Number of independent releases.
-
-    Returns
-    -------
-    dict
-        ``values``: the releases, None where the library raised an exception. ``seconds``: time of
-        each release; the first includes the preparation. ``message``: type and text of the first
-        exception, else of the first warning, else "".
+    The releases are independent. In the result ``values`` has the releases, None where the library
+    raised an exception. ``seconds`` has the time of each release; the first includes the
+    preparation. ``message`` has type and text of the first exception, else of the first warning,
+    else "".
     """
     x: Any = column.tolist()
     if not LIBRARIES[library][1]:
@@ -267,12 +229,7 @@ def recorder() -> Any:
 def serve(library: str, source: BinaryIO, target: BinaryIO) -> None:
     """Write the library's version, then answer requests for releases until there are no more.
 
-    Parameters
-    ----------
-    library : str
-        Name of the library, a key of `LIBRARIES`.
-    source, target : binary file
-        Files from which requests are read, and to which replies are written.
+    Requests are read from the binary file `source`, and replies are written to `target`.
     """
     replies: Any = metadata.version(LIBRARIES[library][2])
     while True:
