@@ -11,6 +11,8 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from dpbench.runner.settings import Settings
 __all__ = ["KEYS", "collect_titles", "describe_topic", "keys_at", "kinds", "parameters", "schema"]
 
 Schema = dict[str, Any]
+MAX_REPEATED_LENGTH = 100  # characters of a meaning that `--help sweep` prints more than once
 
 # Classes of sweeps, by the key that only a sweep of this class has.
 SWEEPS: dict[str, type[Any]] = {
@@ -141,7 +144,9 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
     names = topics[topic]
     if name is None:
         if topic == "sweep":
-            return "\n\n".join(f"== {title}\n{_describe(item)}" for title, item in KEYS.items())
+            said = dict[str, str]()
+            texts = [f"== {title}\n{_describe(kind, title, said)}" for title, kind in KEYS.items()]
+            return "\n\n".join(texts)
         return _list_kinds(names) if topic == "kind" else _list_classes(names)
     if name not in names:
         matches = [kind for kind in search(name) if kind in names] if topic == "kind" else []
@@ -230,12 +235,21 @@ def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None
     return [*extra, *(field.name for field in dataclasses.fields(kind))]
 
 
-def _describe(kind: Any) -> str:
-    """Return a text with the summary of a class, and each parameter's type, default and meaning."""
-    lines = [_first_line(kind)]
-    for name, text, default, meaning in parameters(kind):
-        lines.append(f"  {name}: {text}{' (required)' if default is None else f' = {default}'}")
-        lines += [f"      {meaning}"] if meaning else []
+def _describe(kind: Any, title: str = "", said: dict[str, str] | None = None) -> str:
+    """Return a text with the summary of a class, and each parameter's type, default and meaning.
+
+    A meaning that consecutive parameters share stands once, below the last of them. `said` holds
+    the titles of texts by the meanings that they have explained. A long meaning in it is replaced
+    by the title, and new meanings are added under `title`.
+    """
+    lines, said = [_first_line(kind)], {} if said is None else said
+    for meaning, group in groupby(parameters(kind), key=itemgetter(3)):
+        for name, text, default, _ in group:
+            lines.append(f"  {name}: {text}{' (required)' if default is None else f' = {default}'}")
+        earlier = said.setdefault(meaning, title)
+        is_long = len(meaning) > MAX_REPEATED_LENGTH
+        shown = f'See "{earlier}" above.' if is_long and earlier != title else meaning
+        lines += [f"      {shown}"] if shown else []
     return "\n".join(lines)
 
 

@@ -21,12 +21,8 @@ T = TypeVar("T")
 def parse_flags(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line of a sweep into flags such as ``--help`` and overrides.
 
-    An override is a word without a leading hyphen, such as ``seed=1``.
-
-    Raises
-    ------
-    ConfigError
-        If a flag is unknown or incomplete, or the folder of ``--config-dir`` does not exist.
+    An override is a word without a leading hyphen, such as ``seed=1``. A ConfigError is raised if
+    a flag is unknown or incomplete, or the folder of ``--config-dir`` does not exist.
     """
     parser = argparse.ArgumentParser(prog="dpbench", add_help=False, exit_on_error=False)
     parser.add_argument("--help", "-h", nargs="*")
@@ -64,15 +60,9 @@ class NoKeys:
 class Task(NamedTuple):
     """Task of a command, such as ``run`` of the command ``suite``.
 
-    Parameters
-    ----------
-    run : callable
-        Function that performs the task and returns the exit code. Its arguments are the words
-        without a key, and the options.
-    places : str
-        Names of the words without a key, for messages; see `read_words`.
-    options : type
-        Dataclass of options, whose fields are the allowed keys.
+    The function `run` performs the task on words without a key and on options, and returns the
+    exit code. The text `places` names the words without a key; see `read_words`. The fields of the
+    dataclass `options` are the allowed keys.
     """
 
     run: Callable[[list[str], Any], int]
@@ -81,26 +71,9 @@ class Task(NamedTuple):
 
 
 def run_task(command: str, words: Sequence[str], tasks: Mapping[str, Task]) -> int:
-    """Run the task of a command that the first word names.
+    """Run the task of a command that the first word names, and return its exit code.
 
-    Parameters
-    ----------
-    command : str
-        Name of the command, for messages.
-    words : sequence of str
-        Words of the command line after the command; the first word names the task.
-    tasks : mapping of str to Task
-        Tasks of the command by name.
-
-    Returns
-    -------
-    int
-        Exit code of the task.
-
-    Raises
-    ------
-    ConfigError
-        If there is no task of that name, or `read_words` refuses a word.
+    A ConfigError is raised if there is no task of that name, or `read_words` refuses a word.
     """
     name, *rest = words or [""]
     if name not in tasks:
@@ -117,34 +90,16 @@ def read_words(
 ) -> tuple[list[str], T]:
     """Parse the words after a command: words without a key, and options ``key=value``.
 
-    Parameters
-    ----------
-    command : str
-        Name of the command, followed by the task if any (``suite run``), for messages.
-    words : sequence of str
-        Words to parse.
-    places : str
-        Names of the words without a key, in the notation of the usage text: ``A B``, ``[DIR]``,
-        ``FILE ...``, or empty.
-    options : type
-        Dataclass made by `dpbench.registry.validated`; its fields are the allowed keys.
-    kind : str, optional
-        Key that names a class with parameters. If it is ``law``, the words are ``law=NAME`` and
-        ``law.KEY=VALUE``, and the field ``law`` receives a mapping of name and parameters. By
-        default no key names a class.
+    The usage text in messages has the command, followed by the task if any (``suite run``), and
+    `places`: the names of the words without a key, as in ``A B``, ``[DIR]`` or ``FILE ...``. The
+    fields of the dataclass `options`, made by `dpbench.registry.validated`, are the allowed keys.
+    The key `kind`, if given, names a class with parameters. If it is ``law``, the words are
+    ``law=NAME`` and ``law.KEY=VALUE``, and the field ``law`` receives a mapping of name and
+    parameters.
 
-    Returns
-    -------
-    positional : list of str
-        Words without a key.
-    values : options
-        Instance of `options` with the values of the keys.
-
-    Raises
-    ------
-    ConfigError
-        If a flag or a key is unknown, a key is given twice, or a value is empty or invalid. It is
-        also raised if there are too few or too many words without a key.
+    Return the words without a key, and an instance of `options`. A ConfigError is raised if a flag
+    or a key is unknown, a key is given twice, or a value is empty or invalid. It is also raised if
+    there are too few or too many words without a key.
     """
     from dpbench.registry import from_mapping
 

@@ -17,17 +17,8 @@ Stamps = dict[Path, list[int]]
 def check_writable(folder: Path, key: str = "out") -> None:
     """Raise a ConfigError if a folder cannot be written to; call it before a long computation.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder to write to; it need not exist.
-    key : str
-        Key or command that the message names; ``out`` by default.
-
-    Raises
-    ------
-    ConfigError
-        If a file cannot be created in the folder, or in its closest parent that exists.
+    If the folder does not exist, its closest existing parent is tried. The message names the key or
+    command `key`.
     """
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -47,19 +38,9 @@ def stamp(path: Path) -> list[int]:
 def atomic(path: Path, stamps: Stamps | None = None) -> Iterator[Path]:
     """Yield a temporary path; if no error follows, move the file written there to `path`.
 
-    Parameters
-    ----------
-    path : Path
-        File to write or replace; its folder is created.
-    stamps : dict of Path to list of int, optional
-        Mapping that receives the stamp of the written file, its size and time, under `path`. The
-        stamp is taken before the file is moved, because another process may replace the file
-        afterwards.
-
-    Yields
-    ------
-    Path
-        Temporary file in the folder of `path`.
+    The folder of `path` is created, and holds the temporary file. If `stamps` is given, it receives
+    the file's stamp, its size and time. The stamp is taken before the file is moved, because
+    another process may replace the file afterwards.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")

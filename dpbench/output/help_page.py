@@ -17,19 +17,11 @@ HELP_WIDTHS = 60, 100  # smallest and largest number of characters per line of a
 def help_page(text: str) -> str:
     """Return a help text for this terminal: wrapped, and with the command in use.
 
+    The source `text` writes the command as ``python -m dpbench``; see `dpbench.package.as_typed`.
     Lines are as long as the terminal is wide, but at least 60 and at most 100 characters
     (`HELP_WIDTHS`). The rest of a wrapped line is indented like the last column of the line. A
     column begins after two or more spaces. Lines that show a command stay whole, to be copied.
     Lines that the source broke at 100 characters are joined first.
-
-    Parameters
-    ----------
-    text : str
-        Text with ``python -m dpbench`` as the command; see `dpbench.package.as_typed`.
-
-    Returns
-    -------
-    str
     """
     least, most = HELP_WIDTHS
     width = min(max(shutil.get_terminal_size().columns, least), most)

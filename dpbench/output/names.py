@@ -65,19 +65,9 @@ def natural_sort_key(label: str) -> list[str | float]:
 
 
 def check_math(text: str, where: str) -> None:
-    """Check that the mathematics in a text, between dollar signs, can be drawn.
+    """Raise a ConfigError if the mathematics between the dollar signs of a text cannot be drawn.
 
-    Parameters
-    ----------
-    text : str
-        Text with or without mathematics.
-    where : str
-        Place of the text in the configuration, for the message.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be drawn.
+    The message names `where` the text stands in the configuration.
     """
     if "$" in text:
         from matplotlib.mathtext import MathTextParser

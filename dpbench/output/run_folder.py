@@ -25,10 +25,7 @@ PAGE = "report.html"
 def only_writer(folder: Path) -> Iterator[None]:
     """Lock a folder against other runs while this context is open.
 
-    Raises
-    ------
-    ConfigError
-        If another run holds the lock, or the folder cannot be written to.
+    A ConfigError is raised if another run holds the lock, or the folder cannot be written to.
     """
     check_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,18 +57,7 @@ def only_writer(folder: Path) -> Iterator[None]:
 def relative_stamps(folder: Path, stamps: Stamps) -> dict[str, list[int]]:
     """Return the stamps of files with paths relative to a folder, as a manifest stores them.
 
-    A stamp is the size of a file and the time of its last change.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    stamps : dict of Path to list of int
-        Size in bytes and time in nanoseconds of each file, keyed by path.
-
-    Returns
-    -------
-    dict of str to list of int
+    A stamp is the size of a file in bytes and the time of its last change in nanoseconds.
     """
     return {path.relative_to(folder).as_posix(): file_stamp for path, file_stamp in stamps.items()}
 
@@ -79,19 +65,8 @@ def relative_stamps(folder: Path, stamps: Stamps) -> dict[str, list[int]]:
 def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | None:
     """Return the stamps of files in a folder, keyed by path relative to the folder.
 
-    A stamp is the size of a file and the time of its last change.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    paths : iterable of Path
-        Files in the folder or below.
-
-    Returns
-    -------
-    dict of str to list of int, or None
-        Sizes in bytes and times in nanoseconds; None if a file is missing.
+    A stamp is the size of a file in bytes and the time of its last change in nanoseconds. Return
+    None if a file is missing.
     """
     try:
         return relative_stamps(folder, {path: stamp(path) for path in paths})
@@ -102,10 +77,7 @@ def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | Non
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read the manifest of a finished run.
 
-    Raises
-    ------
-    ConfigError
-        If there is no manifest, or the manifest lacks a required key.
+    A ConfigError is raised if there is no manifest, or the manifest lacks a required key.
     """
     try:
         manifest: dict[str, Any] = json.loads(
@@ -132,14 +104,6 @@ def read_finished(folder: Path) -> dict[str, Any] | None:
 
 
 def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
-    """Write ``manifest.json``, whose presence marks a run as finished.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    record : mapping
-        Contents of the manifest.
-    """
+    """Write ``manifest.json``, whose presence marks a run as finished."""
     with atomic(folder / "manifest.json") as path:
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

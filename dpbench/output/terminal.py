@@ -66,19 +66,9 @@ def _verdict_pattern(tone: Tone) -> str:
 def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
     """Return a text that shows rows as aligned columns below a title.
 
-    Parameters
-    ----------
-    title : str
-        First line.
-    rows : sequence of mapping or str
-        Rows of the table. A mapping holds the texts of the cells, keyed by column; all mappings
-        have equal keys. Columns that are empty in all rows are dropped. A text becomes a line.
-
-    Returns
-    -------
-    str
-        Lines of at most 80 (`WIDTH`) characters. They are longer only if the columns do not fit
-        even with shortened words.
+    A row is a mapping from column to text, with equal keys in all rows, or a text that becomes a
+    line. Columns that are empty in all rows are dropped. Lines have at most 80 (`WIDTH`)
+    characters. They are longer only if the columns do not fit even with shortened words.
     """
     cells = [row for row in rows if not isinstance(row, str)]
     shown = [name for name in cells[0] if any(row[name] for row in cells)]
@@ -99,18 +89,8 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
 def fit_columns(widths: Sequence[int], room: int) -> list[int]:
     """Return column widths that fit into `room`, by shrinking the widest column repeatedly.
 
-    Parameters
-    ----------
-    widths : sequence of int
-        Widths of the unshortened columns, in characters.
-    room : int
-        Largest sum of the widths, in characters.
-
-    Returns
-    -------
-    list of int
-        Widths in characters. No column is shrunk below 6 (`MIN_WORD_WIDTH`), even if the sum is
-        too large.
+    Widths and their largest sum `room` are in characters. No column is shrunk below 6
+    (`MIN_WORD_WIDTH`), even if the sum is too large.
     """
     fitted = list(widths)
     while sum(fitted) > room and max(fitted, default=0) > MIN_WORD_WIDTH:
@@ -119,20 +99,7 @@ def fit_columns(widths: Sequence[int], room: int) -> list[int]:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a text, with an ellipsis in place of its middle if it is too long.
-
-    Parameters
-    ----------
-    text : str
-        Text of any length.
-    width : int
-        Largest number of characters.
-
-    Returns
-    -------
-    str
-        Text of at most `width` characters.
-    """
+    """Shorten a text to at most `width` characters, with an ellipsis in place of its middle."""
     length = width - 1
     return (
         text if len(text) <= width else f"{text[: length - length // 2]}…{text[-(length // 2) :]}"
@@ -140,20 +107,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def count_verdicts(table: Any, verdicts: Iterable[str]) -> str:
-    """Return a text with the number of rows that have each verdict.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Table with the column ``verdict``.
-    verdicts : iterable of str
-        Verdicts in the order to print.
-
-    Returns
-    -------
-    str
-        Counts such as "3 worse, 0 better".
-    """
+    """Return counts of the column ``verdict`` in the order of `verdicts`: "3 worse, 0 better"."""
     counts = table["verdict"].value_counts()
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in verdicts)
 
@@ -169,23 +123,10 @@ def progress(
 ) -> Iterator[Callable[[], None]]:
     """Show the progress of work inside this context: a bar, or one line every 10 s.
 
-    The bar is drawn on a terminal or in a notebook, and lines are printed elsewhere.
-
-    Parameters
-    ----------
-    unit : str
-        Plural noun for the units of work, such as "blocks".
-    total : int
-        Number of units.
-    done_so : str
-        Words printed after the count of finished units, such as "done, 3 reused".
-    transient : bool
-        If True, remove the bar at the end. False by default.
-
-    Yields
-    ------
-    callable
-        Function without arguments, to call after each finished unit.
+    The bar is drawn on a terminal or in a notebook, and lines are printed elsewhere. A transient
+    bar is removed at the end. The unit is a plural noun, such as "blocks". The words `done_so`
+    follow the count of finished units, such as "done, 3 reused". Call the yielded function after
+    each finished unit.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
@@ -234,16 +175,7 @@ def command_line(words: Sequence[str]) -> str:
 def replay_line(words: Sequence[str], name: str) -> str:
     """Return the shell command that runs a failed estimator again and shows the traceback.
 
-    Parameters
-    ----------
-    words : sequence of str
-        Words of the command line of the run that failed.
-    name : str
-        Name of the failure, the value of the key ``replay``.
-
-    Returns
-    -------
-    str
+    `words` is the command line of the failed run, and `name` the value of the key ``replay``.
     """
     kept_words = [word for word in words if not word.startswith(("track=", "replay="))]
     return command_line([*kept_words, f"replay={name}"])

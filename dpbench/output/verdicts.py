@@ -19,16 +19,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Tone:
-    """Appearance of a verdict on the report page, on a terminal and in figures.
+    """Appearance of a verdict: CSS class on the page, colour of rich, and colour of matplotlib.
 
-    Parameters
-    ----------
-    page : str
-        CSS class of the verdict on the report page.
-    terminal : str
-        Name of a colour in the library rich; empty (the default) for none.
-    figure : str
-        Name of a colour in matplotlib; a grey by default.
+    An empty `terminal` is no colour.
     """
 
     page: str
@@ -53,20 +46,10 @@ SEVERITY = ("bad", "unsure", "ahead", "good", "calm")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on a row in a table of results.
+    """Verdict on a row in a table of results: the word that stands there, and its appearance.
 
-    Parameters
-    ----------
-    word : str
-        Word that stands in the table.
-    tone : Tone
-        Appearance of the verdict.
-    rank : int
-        Place among the verdicts on the same subject, sorted by severity; 0 is the worst.
-    fails : bool
-        True if a run with this verdict fails. False by default.
-    printed : str
-        Text that is printed instead of `word`; empty (the default) to print `word`.
+    The rank sorts the verdicts on one subject by severity, and 0 is the worst. A run fails if any
+    of its verdicts `fails`. Output has `printed`, if it is not empty, in place of `word`.
     """
 
     word: str
@@ -116,18 +99,9 @@ def failing_words(verdicts: Verdicts) -> list[str]:
 
 
 def any_fails(verdicts: Verdicts, words: Iterable[str]) -> bool:
-    """Return whether any of the words is a verdict that makes a run fail.
+    """Return whether any of the words in the results is a verdict that makes a run fail.
 
-    Parameters
-    ----------
-    verdicts : mapping of str to Verdict
-        Verdicts on one subject, keyed by word.
-    words : iterable of str
-        Words that occur in the results. An unknown word also makes the run fail.
-
-    Returns
-    -------
-    bool
+    `verdicts` has the verdicts on one subject by word. An unknown word also makes the run fail.
     """
     return not {*words} <= {*verdicts} - {*failing_words(verdicts)}
 

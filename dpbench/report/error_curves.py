@@ -33,19 +33,8 @@ FALLBACK = f"{BELOW}: {FALLBACK_NOTE}".replace(" what", "\nwhat")
 def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
     """Check that a figure selects a single budget, because some figures can draw only one.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        A row for each planned result that the figure selects.
-    where : str
-        Place of the figure in the configuration, for the error message.
-    way_out : str
-        Another remedy to name in the message, by default none.
-
-    Raises
-    ------
-    ConfigError
-        If the rows have several budgets.
+    `rows` has a row for each planned result that the figure selects. The error message names the
+    figure's place `where` in the configuration, and another remedy `way_out`.
     """
     budgets = rows.loc[rows["privacy"] != "none", BUDGET].drop_duplicates()
     if len(budgets) > 1:
@@ -55,19 +44,8 @@ def check_one_budget(rows: pd.DataFrame, where: str, way_out: str = "") -> None:
 def check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
     """Check that the sweep runs all sample sizes n that a figure shows.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        A row for each planned result that the figure selects.
-    sizes : iterable of int
-        Sample sizes that the figure shows.
-    where : str
-        Place of the figure in the configuration, for the error message.
-
-    Raises
-    ------
-    ConfigError
-        If the sweep does not run one of these sample sizes.
+    `rows` has a row for each planned result that the figure selects. The error message names the
+    figure's place `where` in the configuration.
     """
     for n in set(sizes) - set(rows["n"]):
         raise ConfigError(f"{where}.n: {n}: the sweep does not run it")
@@ -77,17 +55,6 @@ def add_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Add the columns ``low`` and ``high``, the ends of the 95% interval of a metric in each row.
 
     They are NaN for metrics without an interval.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of a summary.
-    metric : str
-        Metric to draw, a column of the summary.
-
-    Returns
-    -------
-    DataFrame
     """
     low, high = metric_interval(rows, metric)
     # failures give infinite ends, which cannot be drawn
@@ -102,20 +69,10 @@ def intervals_text(metrics: Iterable[str]) -> str:
 
 
 def axis_scale(rows: pd.DataFrame, metric: str) -> str:
-    """Return the scale of the vertical axis for a metric.
+    """Return the scale of the vertical axis for a metric, ``linear`` or ``log``.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of a summary.
-    metric : str
-        Metric to draw, a column of the summary.
-
-    Returns
-    -------
-    {'linear', 'log'}
-        Linear for shares, for numbers that may be negative, and for means of errors that are all 0
-        or 1. Such means are recognised because they equal the squared ``rmse``.
+    Linear for shares, for numbers that may be negative, and for means of errors that are all 0 or
+    1. Such means are recognised because they equal the squared ``rmse``.
     """
     description = METRICS[metric]
     rate = description.statistic == "mean" and np.allclose(rows["rmse"] ** 2, rows[metric], atol=0)
@@ -125,17 +82,8 @@ def axis_scale(rows: pd.DataFrame, metric: str) -> str:
 def select_worst(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Select the distribution with the largest value of a metric, for each point of each curve.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of a summary; the column ``x`` holds their positions on the horizontal axis.
-    metric : str
-        Metric to draw, a column of the summary.
-
-    Returns
-    -------
-    DataFrame
-        One of the rows for each point, in the order of ``x``.
+    The column ``x`` of `rows` holds positions on the horizontal axis. One row is returned for each
+    point, in the order of ``x``.
     """
     point = ["estimator", "family", *BUDGET, "n", "x"]
     worst = rows.dropna(subset=[metric]).groupby(point, dropna=False)[metric].idxmax()
@@ -152,19 +100,10 @@ def leave_frame(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     bounds, do. If there are none, sampling errors determine the frame. A tiny value that lies above
     half of the least of these numbers is drawn as any other.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of a summary, with the ends of intervals in ``low`` and ``high``.
-    metric : str
-        Metric to draw, a column of the summary.
-
-    Returns
-    -------
-    DataFrame
-        The rows, with NaN as the values that leave the frame. The added column ``below`` holds the
-        text of the legend for these values, and is blank for others. The added column ``floor``
-        holds the lower end of the frame if a value leaves it, else NaN.
+    The columns ``low`` and ``high`` of `rows` hold the ends of intervals. In the result, NaN stands
+    for the values that leave the frame. The added column ``below`` holds the text of the legend for
+    these values, and is blank for others. The added column ``floor`` holds the lower end of the
+    frame if a value leaves it, else NaN.
     """
     value, sampling = rows[metric], rows["sampling_q90"]
     fallback = answers_without_data(rows)
@@ -197,23 +136,9 @@ def draw_errors(
 ) -> None:
     """Draw a curve of errors with its 95% intervals, and the slopes that claims predict.
 
-    Parameters
-    ----------
-    ax : Axes
-        Axes to draw on.
-    curve : DataFrame
-        Points of the curve, from `select_worst` and, for a logarithmic axis, `leave_frame`. The
-        column ``x`` holds their positions. An infinite value leaves a gap in the curve.
-    metric : str
-        Metric to draw, a column of the summary.
-    parameter : str
-        Variable on the horizontal axis, a column of the summary.
-    label : str
-        Text in the legend.
-    look : dict
-        Look of the curve, from `dpbench.report.drawing.style.line_styles`.
-    result : Result
-        Results with the claims.
+    The points of the curve come from `select_worst` and, for a logarithmic axis, `leave_frame`. The
+    column ``x`` holds their positions, on the axis of the variable `parameter`. An infinite value
+    leaves a gap in the curve. The look comes from `dpbench.report.drawing.style.line_styles`.
     """
     ends = (curve["low"], curve["high"])
     draw_curve(ax, curve["x"], curve[metric], *ends, label=label, look=look)

@@ -32,17 +32,10 @@ TABLE_WIDTH, NUMBER_WIDTH = 0.95, 0.23
 class Block:
     """Part of a table: one family under one budget, or at one n.
 
-    Parameters
-    ----------
-    family : str
-        Label of the family in the study.
-    fixed : int or str
-        The n, or the budget as text, that is equal in all rows.
-    columns : list of int or of str
-        The budgets or the n of the columns.
-    rows : DataFrame
-        Numbers with their ``role``, ``estimator``, ``budget``, ``n``, ``value``, ``low``, ``high``,
-        ``best``, ``trials`` and ``distributions``.
+    `family` is a label of the study. `fixed` is the n, or the budget as text, that is equal in all
+    rows. `columns` are the budgets, or the n, of the columns. `rows` has numbers with their
+    ``role``, ``estimator``, ``budget``, ``n``, ``value``, ``low``, ``high``, ``best``, ``trials``
+    and ``distributions``.
     """
 
     family: str
@@ -54,14 +47,8 @@ class Block:
 class _Writer(ABC):
     """Writer of a table of errors in some language.
 
-    Parameters
-    ----------
-    study : Study
-        The study that was run.
-    metric : str
-        Statistic of the errors, a column of the summary.
-    across, fixed : {'n', 'budget'}
-        Quantity that varies over columns, and quantity that is fixed in a block.
+    The metric is a column of the summary. One of `across` and `fixed` is ``n``, and the other is
+    ``budget``. `across` varies over columns, and `fixed` is fixed in a block.
     """
 
     infinity: str

@@ -108,22 +108,9 @@ class SelectingFigure(Selection, DrawnFigure, ABC):
 
 
 def chosen_labels(choice: Choice | None, labels: Iterable[str], where: str) -> list[str]:
-    """Select labels by name or by pattern with wildcards.
+    """Select labels by name or by pattern with wildcards; None selects all labels.
 
-    See `dpbench.sweep.selection.select_labels`.
-
-    Parameters
-    ----------
-    choice : list of str, mapping or None
-        Names or patterns to select. None selects all labels.
-    labels : iterable of str
-        Labels to select from.
-    where : str
-        Place of the choice in the configuration, for error messages.
-
-    Returns
-    -------
-    list of str
-        The selected labels.
+    See `dpbench.sweep.selection.select_labels`. Errors name `where` the choice stands in the
+    configuration.
     """
     return select_labels(choice, {label: Variant(label, None, {}) for label in labels}, where)

@@ -55,18 +55,8 @@ def describe_as_html(texts: Mapping[str, str]) -> str:
 def check_values(keys: pd.DataFrame, selected: Mapping[str, Iterable[Any]]) -> None:
     """Check that every selected value is in its column, and that some row has all of them.
 
-    Parameters
-    ----------
-    keys : DataFrame
-        Table to select from.
-    selected : mapping of str to iterable
-        Values for columns of `keys`.
-
-    Raises
-    ------
-    KeyError
-        If a column lacks a value, or no row has one of the values in every column. The message
-        names the values that there are.
+    `selected` maps columns of `keys` to values. A KeyError is raised if a column lacks a value, or
+    no row has one of the values in every column. The message names the values that there are.
     """
     for name, values in selected.items():
         column = keys[name]

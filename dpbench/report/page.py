@@ -40,24 +40,8 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
 
     The page depends only on the files in the folders. If a finished run is started again, times,
     memory and the number of reused blocks change in these files, but the page does not. If blocks
-    are computed again, the line with their date and duration changes.
-
-    Parameters
-    ----------
-    folders : sequence of Path
-        Folders of finished runs.
-    target : Path
-        The HTML file to write.
-
-    Returns
-    -------
-    Path
-        The target.
-
-    Raises
-    ------
-    ConfigError
-        If the files of a folder cannot be read.
+    are computed again, the line with their date and duration changes. A ConfigError is raised if
+    the files of a folder cannot be read. Return the target, an HTML file.
     """
     for max_rows in MAX_ROWS:
         text = _render(folders, max_rows // len(folders))
@@ -117,24 +101,10 @@ def _style_and_scripts(*, interactive: bool) -> dict[str, Any]:
 
 
 def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
-    """Read the data of a run that the template of the page needs.
+    """Read the data of a run: the variables of the template ``page.html``.
 
     The manifest, a file in the folder, lists the sections of the page in order. Sections that this
-    version does not have are left out.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    name : str
-        Text with which the ids of the run's elements on the page begin.
-    max_rows : int
-        Largest number of rows of a table on the page.
-
-    Returns
-    -------
-    dict
-        Variables of the template ``page.html``.
+    version does not have are left out. The ids of the run's elements on the page begin with `name`.
     """
     run = RunFolder(folder, max_rows)
     builders = filter(None, map(find_builder, run.manifest.get("sections", ())))

@@ -31,12 +31,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 class RunFolder:
     """Folder of a run, with the tables and figures that the run itself has written.
 
-    Parameters
-    ----------
-    path : Path
-        The folder. Files in it that the run has not written are ignored.
-    max_rows : int
-        Largest number of rows of a table that a page shows.
+    Files in the folder that the run has not written are ignored. A page shows at most `max_rows`
+    rows of a table.
     """
 
     path: Path
@@ -80,21 +76,10 @@ class RunFolder:
             return []
 
     def table(self, name: str, caption: str, **options: Any) -> Table | None:
-        """Format a CSV file of the run as a table of the page.
+        """Format a CSV file of the run, named without ``.csv``, as a table of the page.
 
-        Parameters
-        ----------
-        name : str
-            Name of the file, without ``.csv``.
-        caption : str
-            Caption of the table.
-        **options
-            Further arguments of `dpbench.report.page_tables.make_table`.
-
-        Returns
-        -------
-        Table or None
-            The table; None if the file has no rows or was not written.
+        `options` are further arguments of `dpbench.report.page_tables.make_table`. Return None if
+        the file has no rows or was not written.
         """
         return make_table(self.rows(name), self.max_rows, caption, name=name, **options)
 

@@ -49,20 +49,7 @@ def as_number(text: str | None) -> float:
 
 
 def format_digits(value: float, *, trailing: bool = True) -> str:
-    """Format a number with four significant digits.
-
-    Parameters
-    ----------
-    value : float
-        Any number. NaN is formatted as blank text, infinity as ∞.
-    trailing : bool, default True
-        Whether to keep trailing zeros.
-
-    Returns
-    -------
-    str
-        The formatted number.
-    """
+    """Format a number with four significant digits; NaN is blank, and infinity ∞."""
     if math.isnan(value):
         return ""
     if math.isinf(value):
@@ -80,32 +67,13 @@ def make_table(
     name: str = "",
     urgent: bool = False,
 ) -> Table | None:
-    """Format rows as a table of the page.
+    """Format rows as a table of the page: the variables of the macro ``table`` in ``page.html``.
 
-    Empty columns are left out. So is the column ``seconds``, because it differs from run to run.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Cells of each row by column.
-    max_rows : int
-        Largest number of rows to show.
-    caption : str
-        Caption of the table.
-    columns : collection of str, optional
-        Columns to show, by default all.
-    tones : mapping of str to str, optional
-        Tone of each word, a CSS class that sets its colour. It applies to columns that contain
-        only these words.
-    name : str
-        Name of the file with the rows, without ``.csv``.
-    urgent : bool, default False
-        Whether the page shows the table unfolded.
-
-    Returns
-    -------
-    Table or None
-        Variables of the macro ``table`` in ``page.html``; None if there are no rows.
+    Empty columns are left out. So is the column ``seconds``, because it differs from run to run. By
+    default all other columns are shown. `tones` maps words to tones, CSS classes that set their
+    colours. A tone applies only in columns that contain no other words. The rows come from the
+    file `name`, without ``.csv``. The page shows an urgent table unfolded. Return None if there are
+    no rows.
     """
     if not rows:
         return None
@@ -148,17 +116,7 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 def format_short(value: float, places: int = 4) -> str:
     """Format a number in few digits, and a whole number below a million in full.
 
-    Parameters
-    ----------
-    value : float
-        Any number. NaN is formatted as blank text, infinity as ∞.
-    places : int, default 4
-        Number of significant digits.
-
-    Returns
-    -------
-    str
-        The formatted number.
+    The number has `places` significant digits. NaN is blank, and infinity is ∞.
     """
     if math.isnan(value) or math.isinf(value):
         return format_digits(value)
@@ -169,37 +127,14 @@ def format_short(value: float, places: int = 4) -> str:
 
 
 def count_noun(count: int, noun: str) -> str:
-    """Format a count with its noun, as in ``3 settings``.
-
-    Parameters
-    ----------
-    count : int
-        The count.
-    noun : str
-        The noun in the singular; its plural ends in s.
-
-    Returns
-    -------
-    str
-        Count and noun.
-    """
+    """Format a count with its noun, as in ``3 settings``; the plural of the noun ends in s."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def count_distinct(rows: Sequence[Row], column: str) -> str:
-    """Count the different cells of a column and format the count, as in ``3 estimators``.
+    """Format the number of different cells in a column, as in ``3 estimators``.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Cells of each row by column.
-    column : str
-        Name of the column, a noun in the singular.
-
-    Returns
-    -------
-    str
-        The count with the name of the column as noun.
+    The name of the column is a noun in the singular.
     """
     return count_noun(len({row[column] for row in rows}), column)
 
@@ -207,21 +142,8 @@ def count_distinct(rows: Sequence[Row], column: str) -> str:
 def format_range(rows: Sequence[Row], column: str, places: int = 4, between: str = " to ") -> str:
     """Format the smallest and the largest number of a column, as in ``10 to 1000``.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Cells of each row by column.
-    column : str
-        Name of the column.
-    places : int, default 4
-        Number of significant digits.
-    between : str, default ' to '
-        Text between the smallest and the largest number.
-
-    Returns
-    -------
-    str
-        Both numbers, or a single number if both are formatted in the same way.
+    Both have `places` significant digits. If both are formatted in the same way, the text is a
+    single number.
     """
     numbers = [as_number(row[column]) for row in rows]
     texts = (format_short(end, places) for end in (min(numbers), max(numbers)))
@@ -282,24 +204,10 @@ def claim_mark(
 ) -> Mark | None:
     """Draw a claim on an axis: its prediction, accepted region, measured number and interval.
 
-    The prediction is in the middle of the axis.
-
-    Parameters
-    ----------
-    predicted, tolerance : float
-        The number that the claim predicts, and the largest accepted distance to it.
-    measured : float
-        The measured number.
-    line : tuple of float
-        Both ends of the 95% interval of the measured number.
-    floor : float, optional
-        Smallest possible number, if the prediction is an upper limit; see
-        `dpbench.analysis.claims.region`.
-
-    Returns
-    -------
-    Mark or None
-        The drawing; None without a finite prediction and a positive finite tolerance.
+    The prediction is in the middle of the axis, and `tolerance` is the largest accepted distance to
+    it. The 95% interval of the measured number has the ends `line`. `floor` is the smallest
+    possible number, if the prediction is an upper limit; see `dpbench.analysis.claims.region`.
+    Return None without a finite prediction and a positive finite tolerance.
     """
     if not (math.isfinite(predicted) and math.isfinite(tolerance) and tolerance > 0):
         return None
@@ -334,19 +242,8 @@ def group_mark(places: Sequence[float]) -> Mark | None:
 def bound_mark(claimed: float, bound: float) -> Mark | None:
     """Draw an audited claim of privacy: the claimed privacy loss and the audit's lower bound on it.
 
-    The claimed loss is a band from 0. The lower bound is a bar from 0.
-
-    Parameters
-    ----------
-    claimed : float
-        Claimed privacy loss.
-    bound : float
-        Lower bound on the privacy loss, as measured by the audit.
-
-    Returns
-    -------
-    Mark or None
-        The drawing; None if no privacy loss is claimed.
+    The claimed loss is a band from 0. The lower bound is a bar from 0. Return None if no privacy
+    loss is claimed.
     """
     if math.isnan(claimed) or claimed < 0:
         return None

@@ -110,22 +110,11 @@ class SplitFigure(SelectingFigure, ABC):
         return [*(self.columns or []), *(self.rows or [])]
 
     def _split(self, rows: pd.DataFrame, words: Labels) -> tuple[list[PanelRows | None], int]:
-        """Split the rows of a summary into panels.
+        """Split the rows of a summary, each with an index of its own, into panels.
 
-        Parameters
-        ----------
-        rows : DataFrame
-            Rows of the summary, each with an index of its own.
-        words : Labels
-            Formatter of names.
-
-        Returns
-        -------
-        panels : list of PanelRows or None
-            Panels, row by row. None stands for a place of the grid without results. The rows have
-            the text of the legend in the added column ``line``.
-        across : int
-            Number of panels in a row of the grid; 0 if the panels fill as many rows as they need.
+        Return the panels, row by row, and the number of panels in a row of the grid. None stands
+        for a place of the grid without results. The number is 0 if the panels fill as many rows as
+        they need. The rows of a panel have the text of the legend in the added column ``line``.
         """
         named = self._named_split
         split = named or self._choose_split(rows, words)

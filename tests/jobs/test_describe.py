@@ -176,6 +176,24 @@ def test_every_key_is_in_help_schema_and_proposals(
         assert any(f"\n  {key}: " in one or f"the key {key})" in one for one in listed), key
 
 
+def test_help_says_a_paragraph_once() -> None:
+    lines = describe.describe_topic("sweep", None, []).split("\n")
+    places = [
+        i for i, line in enumerate(lines) if line.startswith("      All by default. A choice is")
+    ]
+    assert len(places) == 1
+    assert [line.partition(":")[0].strip() for line in lines[places[0] - 3 : places[0]]] == [
+        "families", "estimators", "budgets",
+    ]  # fmt: skip
+    long = [line for line in lines if len(line.strip()) > describe.MAX_REPEATED_LENGTH]
+    explained = [line for line in long if line.startswith("      ")]
+    assert len(explained) == len(set(explained)) > 20
+    titles = {line.removeprefix("== "): i for i, line in enumerate(lines) if line[:3] == "== "}
+    references = [(i, line.split('"')[1]) for i, line in enumerate(lines) if " See " in line]
+    assert len(references) > 8
+    assert all(titles[title] < i for i, title in references)
+
+
 @validated
 class Layer:
     """A layer."""

@@ -23,16 +23,9 @@ THIN_SPACE = "\N{THIN SPACE}"
 
 
 def colour_bar(ax: Axes, ticks: Sequence[float], label: str) -> None:
-    """Draw the scale of a heat map's colours beside its panel.
+    """Draw the scale of a heat map's colours, with words, beside its panel.
 
-    Parameters
-    ----------
-    ax : Axes
-        Panel whose first collection is the heat map.
-    ticks : sequence of float
-        Values to mark.
-    label : str
-        Words beside the scale.
+    The heat map is the first collection of the panel. `ticks` are the values to mark.
     """
     bar_axes = ax.inset_axes((1.03, 0, 0.04, 1))
     bar_axes.set_label(COLOUR_BAR)
@@ -43,18 +36,11 @@ def colour_bar(ax: Axes, ticks: Sequence[float], label: str) -> None:
 
 
 def set_horizontal_ticks(ax: Axes, values: Iterable[float]) -> None:
-    """Set the ticks of a logarithmic horizontal axis.
+    """Set the ticks of a logarithmic horizontal axis, whose points are at `values`.
 
     An axis of 1.7 decades (`SHORT_AXIS_DECADES`) or more has ticks at powers of ten. A shorter axis
     has ticks at `values` if there are at most 6 (`MAX_TICKS`), else at 1, 2 and 5 times powers of
     ten. If the panel has no points, its horizontal and vertical axis become linear.
-
-    Parameters
-    ----------
-    ax : Axes
-        Axes to change.
-    values : iterable of float
-        Horizontal positions of the points.
     """
     if not np.all(np.isfinite(ax.dataLim.minpos)):  # a logarithmic axis could not be drawn
         ax.set(xscale="linear", yscale="linear")

@@ -32,22 +32,10 @@ def draw_curve(
 ) -> None:
     """Draw measured values as a curve or as points, with their intervals.
 
-    Parameters
-    ----------
-    ax : Axes
-        Axes to draw on.
-    x, y : array_like, shape (points,)
-        Positions and values. A NaN or an infinite value leaves a gap.
-    low, high : array_like, shape (points,), optional
-        Ends of the intervals; a NaN draws none.
-    label : str
-        Text in the legend.
-    look : dict
-        Colour, marker and dashes of the series, from
-        `dpbench.report.drawing.style.line_styles`, and further properties of a line. Hollow markers
-        lie above filled ones.
-    intervals : {"band", "bars"}
-        An area (default) or an error bar for each point.
+    The positions `x`, the values `y` and the ends of the intervals have one entry a point. A NaN or
+    an infinite value leaves a gap. A NaN as an end draws no interval. Intervals are an area, or an
+    error bar for each point. The look comes from `dpbench.report.drawing.style.line_styles`, and
+    may have further properties of a line. Hollow markers lie above filled ones.
     """
     x, y = np.asarray(x, float), np.asarray(y, float)
     y = np.where(np.isfinite(y), y, np.nan)
@@ -74,16 +62,7 @@ def draw_curve(
 def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
     """Mark points that lie below the frame, by triangles at its lower edge.
 
-    Parameters
-    ----------
-    ax : Axes
-        Axes to draw on.
-    x : array_like, shape (points,)
-        Positions of the points.
-    label : str
-        Text in the legend, which all series share.
-    look : dict
-        Look of the series; the triangles have its colour.
+    All series share the label in the legend. The triangles have the colour of the series.
     """
     x = np.asarray(x, float)
     more: dict[str, Any] = {"marker": "v", "linestyle": "none", "markersize": 6}
@@ -93,35 +72,13 @@ def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> N
 
 
 def draw_bound(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str) -> None:
-    """Draw a lower bound as a black line.
-
-    Parameters
-    ----------
-    ax : Axes
-        Axes to draw on.
-    x, y : array_like, shape (points,)
-        Positions of the points on the line.
-    label : str
-        Text in the legend.
-    """
+    """Draw a lower bound as a black line."""
     (line,) = ax.plot(x, y, label=label, **_widen(BOUND))
     mark(line, Curve("bound"))
 
 
 def draw_guide(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
-    """Draw a line of theory, or another line for comparison.
-
-    Parameters
-    ----------
-    ax : Axes
-        Axes to draw on.
-    x, y : array_like, shape (points,)
-        Positions of the points on the line.
-    label : str
-        Text in the legend.
-    look : dict
-        Colour, width and dashes of the line.
-    """
+    """Draw a line of theory, or another line for comparison, in its own look."""
     (line,) = ax.plot(x, y, label=label, **_widen(look))
     mark_guide(line)
 

@@ -65,26 +65,17 @@ def mark(line: Any, curve: Curve) -> None:
 
 
 def describe(canvas: Figure) -> dict[str, Any] | None:
-    """Describe the panels and the legend of a figure that shows curves.
+    """Describe the panels and the legend of a figure that shows curves; its layout is finished.
 
-    Parameters
-    ----------
-    canvas : Figure
-        Figure whose layout is finished.
+    Return None if the figure has no measured curve, or contains something that has no description,
+    for example a heat map. Otherwise the description has these keys. ``columns`` is the number of
+    panels side by side. ``legend`` lists the names of the lines in the legend. ``panels`` lists the
+    panels. Each has a ``title``, its ``height`` over its width, the axes ``x`` and ``y`` (label,
+    scale, limits, ticks), its ``lines``, and ``areas``, ``spans`` and ``texts`` without names.
 
-    Returns
-    -------
-    dict or None
-        None if the figure has no measured curve, or contains something that has no description, for
-        example a heat map. Otherwise the description has these keys. ``columns`` is the number of
-        panels side by side. ``legend`` lists the names of the lines in the legend. ``panels`` lists
-        the panels. Each has a ``title``, its ``height`` over its width, the axes ``x`` and ``y``
-        (label, scale, limits, ticks), its ``lines``, and ``areas``, ``spans`` and ``texts`` without
-        names.
-
-        A line has a name, a colour, and positions ``x`` and ``y``; ``low`` and ``high`` are the
-        ends of its intervals. Missing and infinite numbers are None. Numbers outside of an axis'
-        limits say only where a line leaves the frame, because a figure may clip them.
+    A line has a name, a colour, and positions ``x`` and ``y``; ``low`` and ``high`` are the ends of
+    its intervals. Missing and infinite numbers are None. Numbers outside of an axis' limits say
+    only where a line leaves the frame, because a figure may clip them.
     """
     axes = [ax for ax in canvas.axes if ax.get_visible() and ax.axison]
     try:
@@ -105,15 +96,7 @@ def describe(canvas: Figure) -> dict[str, Any] | None:
 
 
 def write_description(description: Mapping[str, Any], path: Path) -> None:
-    """Write the description of a figure as a JSON file.
-
-    Parameters
-    ----------
-    description : mapping
-        Result of `describe`.
-    path : Path
-        The file; it is replaced.
-    """
+    """Write the description of a figure as a JSON file, which is replaced."""
     text = json.dumps(description, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 

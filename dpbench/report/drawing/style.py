@@ -87,13 +87,8 @@ GUIDE_DASHES = ("-", (0, (4, 1)), (0, (1, 1)))
 def style(width: Width = "page", font: Font = "sans") -> Iterator[None]:
     """Apply dpbench's style of figures inside this context; restore the caller's settings after.
 
-    Parameters
-    ----------
-    width : {"page", "column", "slide"}
-        Width of figures: 7 inches (default) or 3.4 inches. A slide has 13.33 by 7.5 inches (16:9)
-        and large type.
-    font : {"sans", "serif"}
-        Font of all text. ``"sans"`` by default.
+    A figure is 7 inches wide, or 3.4 inches for a column of a page. A slide has 13.33 by
+    7.5 inches (16:9) and large type.
     """
     import matplotlib as mpl
     from matplotlib.rcsetup import cycler
@@ -119,23 +114,8 @@ def save(
     format ``json`` is a description of the figure by `dpbench.report.drawing.interactive.describe`.
     A figure without a description has no such file.
 
-    Parameters
-    ----------
-    figure : Figure
-        Figure to save.
-    folder : Path
-        Folder to write to.
-    name : str
-        Name of the files, without the extension.
-    kinds : iterable of str
-        Formats; ``pdf``, ``svg``, ``png`` and ``json`` by default.
-    stamps : dict of Path to list of int, optional
-        Mapping that receives the size and time of each file under its path.
-
-    Returns
-    -------
-    list of Path
-        Paths of the files, in the order of `kinds`.
+    The files have the name `name`, without the extension. If `stamps` is given, it receives the
+    size and time of each file under its path. Return the paths in the order of `kinds`.
     """
     from dpbench.report.drawing.interactive import describe, write_description
 
@@ -165,15 +145,9 @@ def line_styles(labels: Iterable[str], free: Iterable[str] = ()) -> dict[str, di
     """Return the look of the curve with each label: colour, marker and dashes.
 
     The order of the labels does not change the result. Curves may coincide. Therefore dashes
-    differ, and the markers of every second curve are hollow. Widths and sizes are
-    equal, because a wider curve would look more important.
-
-    Parameters
-    ----------
-    labels : iterable of str
-        Labels of the curves.
-    free : iterable of str
-        Labels of curves without privacy, which are grey.
+    differ, and the markers of every second curve are hollow. Widths and sizes are equal, because a
+    wider curve would look more important. The curves with the labels `free` are without privacy,
+    and grey.
     """
     from matplotlib.colors import to_rgb
 
@@ -194,20 +168,8 @@ def new_canvas(
 ) -> tuple[Canvas, list[list[Axes]]]:
     """Create a canvas with rows of axes; the current style determines its width.
 
-    Parameters
-    ----------
-    height : float
-        Height in inches.
-    rows, columns : int
-        Numbers of rows and columns of axes. 1 by default.
-    **more
-        Further arguments of `matplotlib.figure.Figure.subplots`.
-
-    Returns
-    -------
-    canvas : Figure
-    axes : list of list of Axes
-        Axes of each row.
+    The height is in inches. `more` are arguments of `matplotlib.figure.Figure.subplots`. Return the
+    canvas, and the axes of each row.
     """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -225,26 +187,12 @@ def panels(
     """Create the panels of a figure: rows of axes on a canvas.
 
     A figure as wide as a page has at most three panels in a row. A figure as wide as a column of
-    the page has at most two.
+    the page has at most two. A row has `across` panels, if so many fit.
 
-    Parameters
-    ----------
-    count : int
-        Number of panels.
-    on : Axes, optional
-        Axes of the caller on which the panels are drawn. A single panel uses these axes themselves.
-        Several panels are inset axes on top, and the caller's axes are hidden. By default the
-        panels are on a new canvas.
-    ratios : sequence of float, optional
-        Relative heights of the rows. If given, panels in one column share their horizontal axis. By
-        default all rows are equally high.
-    across : int
-        Number of panels in a row. By default, and if so many do not fit, the width determines it.
-
-    Returns
-    -------
-    canvas : Figure
-    axes : list of Axes
+    A single panel uses the caller's axes `on` themselves. Several panels are inset axes on top, and
+    the caller's axes are hidden. By default the panels are on a new canvas. `ratios` are relative
+    heights of the rows, by default all equal. If given, panels in one column share their horizontal
+    axis.
     """
     import matplotlib as mpl
 
@@ -325,15 +273,8 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
     """Draw one legend below all panels: measured curves first, then theory and bounds.
 
     Titles are fitted to their panels. If panels side by side have equal vertical labels, only the
-    left label is drawn.
-
-    Parameters
-    ----------
-    canvas : Figure
-        Canvas of the panels.
-    on : Axes, optional
-        Axes that the caller gave to `panels`. If given, only these axes or their insets get the
-        legend.
+    left label is drawn. If the caller gave axes `on` to `panels`, only these axes or their insets
+    get the legend.
     """
     insets = [] if on is None else [ax for ax in on.child_axes if ax.get_label() != COLOUR_BAR]
     axes = canvas.axes if on is None else cast("list[Axes]", insets) or [on]
@@ -367,18 +308,7 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
 
 
 def is_beside(left: Axes, right: Axes) -> bool:
-    """Return whether two consecutive panels stand in one row.
-
-    Parameters
-    ----------
-    left, right : Axes
-        Consecutive panels, in rows from left to right.
-
-    Returns
-    -------
-    bool
-        False if `right` begins a new row.
-    """
+    """Return whether two consecutive panels stand in one row, or `right` begins a new row."""
     return bool(right.get_position().x0 > left.get_position().x0)
 
 

@@ -34,17 +34,9 @@ RELATIONS = "=<>~≈≤≥∝≪≫≠≡∈→±×"
 def unicode_text(text: str) -> str:
     """Rewrite text with mathematics between dollar signs as plain Unicode text.
 
-    Parameters
-    ----------
-    text : str
-        Text of a label, for example ``$n = 10^{3}$``. A backslash before a dollar sign makes the
-        sign part of the text.
-
-    Returns
-    -------
-    str
-        For example ``n = 10³``. An exponent or an index without Unicode symbols stays on the line,
-        as in ``n^(1/k)``. An unknown command is printed by its name.
+    For example, ``$n = 10^{3}$`` becomes ``n = 10³``. A backslash before a dollar sign makes the
+    sign part of the text. An exponent or an index without Unicode symbols stays on the line, as in
+    ``n^(1/k)``. An unknown command is printed by its name.
     """
     parts = re.split(r"(?<!\\)\$", text)
     if len(parts) % 2 == 0:  # an odd dollar sign: matplotlib prints the text as it is

@@ -16,50 +16,27 @@ __all__ = ["Builder", "Section", "section"]
 class Section:
     """Section of the page of a run, with its contributions to the top of the page.
 
-    Parameters
-    ----------
-    text, note : str
-        Opening paragraphs in large and in small print; `Markup` if they contain HTML tags.
-    look : str
-        Name of the macro of ``page.html`` that draws the data.
-    data : object
-        Argument of this macro.
-    tables : sequence of Table or None
-        Folded tables below the data; None is left out.
-    question : str
-        Question that the run answers. The page shows the question of the first section that has
-        one.
-    findings : sequence of str
-        Parts of the answer at the top of the page.
-    fallback : str
-        First part of the answer at the top of the page. It is used only if no section of smaller
-        `rank` has findings.
-    rank : int
-        Place of `findings` in the answer; sections of equal rank keep their order on the page.
-    tone : str
-        Colour of the worst finding, a CSS class in `dpbench.output.verdicts.Tone`.
-    figure : mapping, optional
-        Figure to show before all sections.
-    interactive : bool
-        Whether a figure has numbers from which the page draws an interactive form.
-    captions : mapping of str to str
-        Captions of figures that the sweep does not configure, by label.
-    id, title, heading : str
-        Identifier, title and heading. The decorator `section` sets them.
+    The decorator `section` sets its identifier, title and heading.
     """
 
+    # Opening paragraphs in large and in small print; `Markup` if they contain HTML tags.
     text: str = ""
     note: str = ""
-    look: str = "grids"
-    data: Any = ()
-    tables: Sequence[Table | None] = ()
+    look: str = "grids"  # macro of page.html that draws the data
+    data: Any = ()  # argument of this macro
+    tables: Sequence[Table | None] = ()  # folded below the data; None is left out
+    # The page shows the question of the first section that has one.
     question: str = ""
-    findings: Sequence[str] = ()
+    findings: Sequence[str] = ()  # parts of the answer at the top of the page
+    # First part of the answer, if no section of smaller rank has findings.
     fallback: str = ""
+    # Place of the findings in the answer; equal ranks keep the order of the sections.
     rank: int = 0
-    tone: str = "calm"
-    figure: Mapping[str, Any] | None = None
+    tone: str = "calm"  # of the worst finding, a CSS class in `dpbench.output.verdicts.Tone`
+    figure: Mapping[str, Any] | None = None  # shown before all sections
+    # Whether a figure has numbers from which the page draws an interactive form.
     interactive: bool = False
+    # Captions of figures that the sweep does not configure, by label.
     captions: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     title: str = ""
@@ -75,16 +52,9 @@ class Section:
 class Builder:
     """Builder of a section: a function with a name, a title and a heading.
 
-    Parameters
-    ----------
-    name : str
-        Name of the section in a run's manifest, and the end of its id on the page.
-    title : str
-        Title of the section in the table of contents.
-    heading : str
-        Heading of the section.
-    build : callable
-        Function that returns the section's contents, or None if there is nothing to show.
+    The name stands in a run's manifest, and ends the id of the section on the page. The title
+    stands in the table of contents. The function `build` returns the section's contents, or None
+    if there is nothing to show.
     """
 
     name: str
