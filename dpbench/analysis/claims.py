@@ -130,21 +130,10 @@ class Claim(Selection):
     def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
         """Check that the sweep's planned results suffice to test the claim.
 
-        Parameters
-        ----------
-        sweep : Sweep
-            The planned sweep.
-        keys : DataFrame
-            A row for each planned result, with its distribution, estimator, budget, n and
-            parameters; see `dpbench.sweep.plan.key_table`.
-        where : str
-            Place of the claim in the configuration, for error messages.
-
-        Raises
-        ------
-        ConfigError
-            If the claim selects no planned result, or selects results on which a claim of its kind
-            cannot be tested.
+        `keys` has a row for each planned result, with its distribution, estimator, budget, n and
+        parameters; see `dpbench.sweep.plan.key_table`. `where` is the place of the claim in the
+        configuration, for error messages. Raise ConfigError if the claim selects no planned result,
+        or selects results on which a claim of its kind cannot be tested.
         """
         theorem, metric = self.statement, METRICS.get(self.statement.metric)
         if metric is not None and not metric.resampled:
@@ -170,21 +159,9 @@ class Claim(Selection):
         """Test the claim, with a verdict for each curve.
 
         A curve is a group of results from which the claim measures one number. For example, an
-        exponent is measured from the errors of one estimator at several n.
-
-        Parameters
-        ----------
-        label : str
-            Label of the claim, for the column ``claim``.
-        results : Results
-            Results of the run: the summary and the kept per-trial values.
-        sweep : Sweep
-            The sweep that was run.
-
-        Returns
-        -------
-        DataFrame
-            A row for each curve, with the columns of ``claims.csv`` in `COLUMNS`.
+        exponent is measured from the errors of one estimator at several n. The table has a row for
+        each curve, with the columns of ``claims.csv`` in `COLUMNS`; `label` stands in the column
+        ``claim``.
         """
         chosen = results.select(self.rows(results.summary, sweep))
         chosen.summary = self._add_names(chosen.summary, sweep)
@@ -200,18 +177,9 @@ class Claim(Selection):
     def rows(self, table: pd.DataFrame, sweep: Sweep) -> pd.Series[bool]:
         """Select the rows of a table on which the claim is tested.
 
-        Parameters
-        ----------
-        table : DataFrame
-            A table with columns for family, estimator, budget and n, for example a summary.
-        sweep : Sweep
-            The sweep to which the rows belong.
-
-        Returns
-        -------
-        Series of bool
-            True for the rows of the claim's families, estimators and budgets with n from ``n_min``
-            to ``n_max``.
+        The table has columns for family, estimator, budget and n, as a summary has. The result is
+        True for the rows of the claim's families, estimators and budgets with n from ``n_min`` to
+        ``n_max``.
         """
         return sweep.select_rows(self, table) & self._regime(table)
 
@@ -336,20 +304,9 @@ def _half_width(measured: Measurement, floor: float | None) -> float:
 def region(predicted: float, tolerance: float, floor: float | None) -> tuple[float, float]:
     """Return both ends of the interval of numbers that a claim accepts.
 
-    Parameters
-    ----------
-    predicted : float
-        The predicted number, or the upper limit that a theorem states.
-    tolerance : float
-        Distance that is accepted beyond the prediction.
-    floor : float or None
-        Smallest possible number, if the theorem states only an upper limit; else None.
-
-    Returns
-    -------
-    tuple of float
-        Lower and upper end. The upper end is predicted + tolerance. The lower end is
-        floor - tolerance with a floor, else predicted - tolerance.
+    The upper end is predicted + tolerance. The lower end is predicted - tolerance. If the theorem
+    states only an upper limit, this limit is the predicted number, and `floor` is the smallest
+    possible number. The lower end is then floor - tolerance.
     """
     return (predicted if floor is None else floor) - tolerance, predicted + tolerance
 
@@ -359,29 +316,16 @@ def verdict(
 ) -> str:
     """Compare the interval of a measured number with the `region` that a claim accepts.
 
-    The result is ``consistent``, ``inconsistent`` or ``inconclusive``. If the true number is far
-    from the prediction, most runs give ``inconsistent``. The column ``visible`` of ``claims.csv``
-    has the distance between true number and prediction at which half of all runs give
-    ``inconsistent``. This distance is the tolerance plus the width of the interval. If the theorem
-    states only an upper limit, the distance is instead the tolerance plus 2 (measured - low), where
-    low is the lower end of the interval.
+    The result is ``consistent`` if the 95% interval lies inside the region. It is ``inconsistent``
+    if the interval, stretched to twice its width, lies outside the region. It is ``inconclusive``
+    otherwise, or if a number is not finite. A correct prediction gets ``inconsistent`` in at most
+    about 1 of 10,000 runs. Without stretching, this would happen in 1 of 20 runs.
 
-    Parameters
-    ----------
-    measured : Measurement
-        The measured number with its 95% interval.
-    predicted, tolerance : float
-        Prediction of the claim, and largest accepted distance to it.
-    floor : float, optional
-        Smallest possible number, if the theorem states only an upper limit; see `region`.
-
-    Returns
-    -------
-    str
-        ``consistent`` if the interval lies inside the region. ``inconsistent`` if the interval,
-        stretched to twice its width, lies outside the region. ``inconclusive`` otherwise, or if a
-        number is not finite. A correct prediction gets ``inconsistent`` in at most about 1 of
-        10,000 runs. Without stretching, this would happen in 1 of 20 runs.
+    If the true number is far from the prediction, most runs give ``inconsistent``. The column
+    ``visible`` of ``claims.csv`` has the distance between true number and prediction at which half
+    of all runs give ``inconsistent``. This distance is the tolerance plus the width of the
+    interval. If the theorem states only an upper limit, the distance is instead the tolerance plus
+    2 (measured - low), where low is the lower end of the interval.
     """
     if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"
@@ -403,10 +347,11 @@ def theorem_verdict(
     """Compare a measured number with a theorem whose number may hold only for large n.
 
     The exact number is the true value at the n that were run, which may differ from the theorem's
-    number. If the exact number is unknown (NaN), return `verdict` on the theorem's number. Else let
-    the exact verdict be `verdict` on the exact number. The theorem's region is the `region` around
-    the theorem's number, and the exact region is the `region` around the exact number. The first
-    rule that applies decides:
+    number. The tolerance is the largest accepted distance between the true number and either of
+    these numbers. If the exact number is unknown (NaN), return `verdict` on the theorem's number.
+    Else let the exact verdict be `verdict` on the exact number. The theorem's region is the
+    `region` around the theorem's number, and the exact region is the `region` around the exact
+    number. The first rule that applies decides:
 
     1. Return ``consistent`` if `verdict` on the theorem's number is ``consistent``.
     2. Return ``consistent`` if the exact verdict is ``consistent`` and the measured interval meets
@@ -419,7 +364,8 @@ def theorem_verdict(
        number, so a difference must not refute the theorem.
     5. Return `verdict` on the theorem's number.
 
-    The probabilities of false alarms are:
+    All verdicts are keys of `dpbench.output.verdicts.CLAIMS`. The probabilities of false alarms
+    are:
 
     - ``inconsistent``: 1 in 10,000 if the exact number is the true number. If the exact number lies
       outside the theorem's region, the exact verdict must be ``inconsistent``, too. If it lies
@@ -430,22 +376,6 @@ def theorem_verdict(
     - ``consistent`` by rule 2: 1 in 40 for a true number three tolerances away from the theorem's
       number. The interval has a width of at most two tolerances, and one end within one tolerance
       of the theorem's number. So the true number lies beyond the interval on a known side.
-
-    Parameters
-    ----------
-    measured : Measurement
-        The measured number with its 95% interval.
-    theorem, exact : float
-        The theorem's number, and the exact number at the n that were run or NaN.
-    tolerance : float
-        Largest accepted distance between the true number and either of these numbers.
-    floor : float, optional
-        Smallest possible number, if the theorem states only an upper limit; see `region`.
-
-    Returns
-    -------
-    str
-        A verdict on a claim, a key of `dpbench.output.verdicts.CLAIMS`.
     """
     plain = verdict(measured, theorem, tolerance, floor=floor)
     if np.isnan(exact) or plain == "consistent":

@@ -37,27 +37,18 @@ COLUMNS = [
 def scores(summary: pd.DataFrame) -> pd.DataFrame:
     """Divide each private estimator's error by a lower bound, or by the error without privacy.
 
-    Parameters
-    ----------
-    summary : DataFrame
-        The table ``summary.csv``, with statistics of the errors of a run.
+    From the table ``summary.csv``, return a row for each family, budget, n and private estimator.
+    Besides columns that identify the row, there are:
 
-    Returns
-    -------
-    DataFrame
-        A row for each family, budget, n and private estimator. Besides columns that identify the
-        row, there are:
+    - ``score``: the 0.9 quantile of the error on the worst member of the family, divided by the
+      lower bound. A bound may be unknown, as for a single distribution with bounded moments. Then
+      the denominator is the smallest such quantile of an estimator without privacy.
+    - ``score_high``: the upper end of the 95% interval of the quantile, over the same denominator.
+    - ``over``: the kind of denominator, ``lower bound`` or ``no privacy``.
+    - ``lower_bound``, and ``bound_name``: the lower bound, and the name of its proof.
+    - ``members``: the number of distributions in the family.
 
-        - ``score``: the 0.9 quantile of the error on the worst member of the family, divided by the
-          lower bound. A bound may be unknown, as for a single distribution with bounded moments.
-          Then the denominator is the smallest such quantile of an estimator without privacy.
-        - ``score_high``: the upper end of the 95% interval of the quantile, over the same
-          denominator.
-        - ``over``: the kind of denominator, ``lower bound`` or ``no privacy``.
-        - ``lower_bound``, and ``bound_name``: the lower bound, and the name of its proof.
-        - ``members``: the number of distributions in the family.
-
-        Rows without a positive finite denominator are left out.
+    Rows without a positive finite denominator are left out.
     """
     summary = _add_bounds(summary)
     curves, worst = worst_case(summary, summary[["q90", "q90_high"]].fillna(np.inf).to_numpy())
@@ -82,19 +73,9 @@ def profile(estimator_scores: ArrayLike, problems: int, points: ArrayLike) -> Fl
     as never solved. A score does not depend on the other private estimators, so neither does the
     profile.
 
-    Parameters
-    ----------
-    estimator_scores : array_like of shape (..., scores)
-        Scores of the estimator, at most one for each problem; infinite if it fails.
-    problems : int
-        Number of all problems.
-    points : array_like of shape (points,)
-        The values of x.
-
-    Returns
-    -------
-    ndarray of shape (..., points)
-        Shares in [0, 1].
+    The scores have shape (..., scores), with at most one score for each of `problems` problems. A
+    failure has an infinite score. `points`, of shape (points,), are the values of x. The shares
+    have shape (..., points).
     """
     solved = np.asarray(estimator_scores)[..., :, None] <= np.asarray(points)
     return np.asarray(solved.sum(axis=-2) / problems)
@@ -108,33 +89,25 @@ def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
     Else it comes from trials. Its 95% interval then allows for the choice of the worst member and
     of the best estimator; see `dpbench.analysis.extremes.largest`.
 
-    Parameters
-    ----------
-    summary : DataFrame
-        The table ``summary.csv``, with statistics of the errors of a run.
-    exact : callable, optional
-        Function from rows of the summary to an array of their exact 0.9 quantiles, NaN if unknown.
-        It is called only for estimators that may be the best. By default all factors come from
-        trials.
+    `summary` is the table ``summary.csv``. `exact` takes rows of the summary to an array of their
+    exact 0.9 quantiles, NaN if unknown. It is called only for estimators that may be the best. By
+    default all factors come from trials.
 
-    Returns
-    -------
-    DataFrame
-        The table ``factors.csv``: a row for each family, budget and n with a finite bound. If
-        estimators of the central and the local model ran on a family, only the central model
-        counts. Columns:
+    The table ``factors.csv`` has a row for each family, budget and n with a finite bound. If
+    estimators of the central and the local model ran on a family, only the central model counts.
+    The columns are:
 
-        - ``distribution``: the family; ``k``: the order of its bounded moment; the budget; ``n``;
-          ``d``: the dimension.
-        - ``estimator``: the estimator with the least factor.
-        - ``factor``: the factor of this estimator.
-        - ``factor_low, factor_high``: the ends of the factor's 95% interval, equal if it is exact.
-        - ``factor_by``: ``exact value`` or ``trials``.
-        - ``lower_bound``, and ``bound_name``: the lower bound, and the name of its proof.
-        - ``verdict``: the first of four words that applies. ``below``: ``factor_high`` is below 1.
-          The family's distributions are then easier than the worst of their class. ``one law``: the
-          family has a single member. Other distributions of its class may be worse. ``optimal``:
-          ``factor_high`` is at most 1.1. ``open``: no other word applies.
+    - ``distribution``: the family; ``k``: the order of its bounded moment; the budget; ``n``;
+      ``d``: the dimension.
+    - ``estimator``: the estimator with the least factor.
+    - ``factor``: the factor of this estimator.
+    - ``factor_low, factor_high``: the ends of the factor's 95% interval, equal if it is exact.
+    - ``factor_by``: ``exact value`` or ``trials``.
+    - ``lower_bound``, and ``bound_name``: the lower bound, and the name of its proof.
+    - ``verdict``: the first of four words that applies. ``below``: ``factor_high`` is below 1.
+      The family's distributions are then easier than the worst of their class. ``one law``: the
+      family has a single member. Other distributions of its class may be worse. ``optimal``:
+      ``factor_high`` is at most 1.1. ``open``: no other word applies.
     """
     curves = _curves(_select_bounded(summary), exact)
     best = curves.sort_values("factor", kind="stable").drop_duplicates(PROBLEM).sort_index()

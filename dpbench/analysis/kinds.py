@@ -44,22 +44,10 @@ MAX_RATIO = 1e6
 def slopes(errors: Floats, *columns: Floats) -> list[Floats]:
     """Fit the logarithm of errors by least squares on the logarithms of some variables.
 
-    Parameters
-    ----------
-    errors : ndarray of shape (m, draws)
-        Positive errors at m points. Each column is a separate replicate.
-    *columns : ndarray of shape (m,)
-        Positive values of a variable at the m points, one array for each variable.
-
-    Returns
-    -------
-    list of ndarray of shape (draws,)
-        For each variable, its fitted slope in every replicate.
-
-    Raises
-    ------
-    ValueError
-        If a variable is constant or the variables are collinear.
+    The errors are positive and have shape (m, draws): m points, and a separate replicate in each
+    column. Each variable has a positive value at each of the m points. Return for each variable its
+    fitted slopes, of shape (draws,). Raise ValueError if a variable is constant or the variables
+    are collinear.
     """
     design = np.stack([np.ones_like(columns[0]), *map(np.log, columns)], axis=1)
     if np.linalg.matrix_rank(design) < design.shape[1]:
@@ -481,21 +469,9 @@ KINDS: dict[str, type[Claim]] = {
 def build_claim(spec: Any, where: str) -> Claim:
     """Build the claim that a configuration describes; its theorem determines the kind of claim.
 
-    Parameters
-    ----------
-    spec : mapping or Claim
-        Configuration of the claim. A claim is returned unchanged.
-    where : str
-        Place of the claim in the configuration, for error messages.
-
-    Returns
-    -------
-    Claim
-
-    Raises
-    ------
-    ConfigError
-        If the theorem does not exist, or a key of the configuration is missing or wrong.
+    A `spec` that is a claim is returned unchanged. `where` is the place of the claim in the
+    configuration, for error messages. Raise ConfigError if the theorem does not exist, or a key of
+    the configuration is missing or wrong.
     """
     if isinstance(spec, Claim):
         return spec

@@ -29,24 +29,13 @@ MAX_N = 10**15  # largest n for exact exponents, because doubles hold all of its
 def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
     """Compute the exact value of a statistic for each row of a table.
 
-    The exact value is the limit of the statistic as the number of trials grows.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows with columns for family, distribution, estimator, budget and n, for example a summary.
-    sweep : Sweep
-        The sweep to which the rows belong.
-    metric : str
-        The statistic, a column of the summary; see `dpbench.theory.exact.value.exact`. The value
-        ``samples`` instead asks for the probability that the estimator's coarse step goes wrong;
-        see `dpbench.theory.exact.value.exact_miss`. A coarse step locates the data, for example by
-        a private choice of a histogram bin.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
-        Exact values; NaN for rows without a known exact value, and for rows without privacy.
+    The exact value is the limit of the statistic as the number of trials grows. The table has
+    columns for family, distribution, estimator, budget and n, as a summary has. The metric is a
+    column of the summary; see `dpbench.theory.exact.value.exact`. The metric ``samples`` instead
+    selects the probability that the estimator's coarse step goes wrong; see
+    `dpbench.theory.exact.value.exact_miss`. A coarse step locates the data, for example by a
+    private choice of a histogram bin. The value is NaN for rows without a known exact value, and
+    for rows without privacy.
     """
     estimator = cache(sweep.estimator)
     members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
@@ -68,21 +57,8 @@ def exact_n(curves: pd.DataFrame, results: Results, sweep: Sweep) -> Floats:
 
     The coarse step of an estimator locates the data, for example by a private choice of a histogram
     bin. Exact probabilities that this step fails come from `exact_values`. The smallest n is found
-    by bisection. The probability 0.1 is the constant `BETA`.
-
-    Parameters
-    ----------
-    curves : DataFrame
-        A row for each estimator, family and budget.
-    results : Results
-        Results of the run. Its largest n bounds the search from above.
-    sweep : Sweep
-        The sweep that was run.
-
-    Returns
-    -------
-    ndarray of shape (rows,)
-        The smallest n for each row, at most the largest n of the run.
+    by bisection, for each row of `curves`: an estimator, a family and a budget. The largest n of
+    the run bounds the search from above. The probability 0.1 is the constant `BETA`.
     """
     low, high = np.ones(len(curves)), np.full(len(curves), float(results.summary["n"].max()))
     while np.any(high - low > 1):
@@ -97,25 +73,10 @@ def check_exact(
 ) -> None:
     """Check that the last row of each curve has a known exact value.
 
-    A curve is a group of rows with equal values in `curve_columns`. Its other rows are not checked.
-
-    Parameters
-    ----------
-    table : DataFrame
-        A row for each planned result, with its distribution, estimator, budget, n and parameters.
-    curve_columns : list of str
-        Columns that identify a curve.
-    sweep : Sweep
-        The planned sweep.
-    metric : str
-        Statistic for which the exact value is computed, as in `exact_values`.
-    where : str
-        Place in the configuration that needs exact values, for error messages.
-
-    Raises
-    ------
-    ConfigError
-        If an exact value is not known.
+    The table has a row for each planned result, with its distribution, estimator, budget, n and
+    parameters. A curve is a group of rows with equal values in `curve_columns`. Its other rows are
+    not checked. The metric is one of `exact_values`. A failed check raises ConfigError, which names
+    the place `where` of the configuration that needs exact values.
     """
     last_rows = table.drop_duplicates(curve_columns, keep="last")
     for place in np.flatnonzero(np.isnan(exact_values(last_rows, sweep, metric))):
@@ -127,25 +88,15 @@ def check_exact(
 def first_n(grid: pd.Series[int], agrees: Callable[[pd.Series[int]], bool]) -> float:
     """Find the n from which on an exact exponent agrees with the theorem's exponent.
 
-    The exact exponent is the slope fitted to exact values at several n, the grid. The grid is
-    multiplied by 2, 4, 8 and so on, while its largest n is at most `MAX_N` = 10^15. The answer is
-    the smallest n of the grid at the first factor at which the exponents agree. The exponents must
-    also agree at the largest factor. Else the exact exponent only passes the theorem's exponent on
-    its way to another limit.
+    The exact exponent is the slope fitted to exact values at several n, the grid. The grid has the
+    n of all rows of a curve, and values may repeat. The grid is multiplied by 2, 4, 8 and so on,
+    while its largest n is at most `MAX_N` = 10^15. `agrees` tells whether the exact exponent on a
+    grid is within the tolerance of the theorem's exponent.
 
-    Parameters
-    ----------
-    grid : Series of int
-        The n of all rows of a curve. Values may repeat.
-    agrees : callable
-        Function that takes a grid. It returns True if the exact exponent on this grid is within
-        the tolerance of the theorem's exponent.
-
-    Returns
-    -------
-    float
-        Smallest n of the first multiplied grid that agrees. NaN if no grid agrees, or the grid with
-        the largest factor does not.
+    The answer is the smallest n of the grid at the first factor at which the exponents agree. The
+    exponents must also agree at the largest factor. Else the exact exponent only passes the
+    theorem's exponent on its way to another limit, and the answer is NaN. The answer is also NaN if
+    no grid agrees.
     """
     doublings = int(np.log2(MAX_N / int(grid.max())))
     if doublings < 1 or not agrees(grid * 2**doublings):

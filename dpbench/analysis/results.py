@@ -41,20 +41,15 @@ class Failure(NamedTuple):
 class Results:
     """Summary of a run, with the kept per-trial values and the failures.
 
-    Parameters
-    ----------
-    summary : DataFrame
-        A row for each distribution, setting, n and swept parameters. The columns are, in this
-        order: the columns that identify the row (`KEY`) except ``mu``; statistics of errors;
-        ``lower_bound``; statistics that only some estimators have; ``mu``, an amount of privacy;
-        ``bound_name``, the proof of the bound; and the swept parameters.
-    values : dict of str to list of ndarray of shape (trials,)
-        Kept per-trial values by name, an array for each row. A trial without a value has NaN. A
-        row whose values were not kept has an empty array.
-    failures : list of Failure
-        Settings that raised an error in a block.
-    replicate_cache : dict
-        Cache of bootstrap replicates of quantiles, which several claims share.
+    The summary has a row for each distribution, setting, n and swept parameters. The columns are,
+    in this order: the columns that identify the row (`KEY`) except ``mu``; statistics of errors;
+    ``lower_bound``; statistics that only some estimators have; ``mu``, an amount of privacy;
+    ``bound_name``, the proof of the bound; and the swept parameters.
+
+    `values` has the kept per-trial values by name, with an array of shape (trials,) for each row. A
+    trial without a value has NaN. A row whose values were not kept has an empty array. `failures`
+    are settings that raised an error in a block. `replicate_cache` has bootstrap replicates of
+    quantiles, which several claims share.
     """
 
     summary: pd.DataFrame
@@ -84,27 +79,13 @@ def collect(
 ) -> Results:
     """Compute the summary of a run from the errors of all trials.
 
-    A cell is a family at one n, with all estimators and budgets that run on its data. A block has
-    the errors of a group of trials of one cell.
+    A cell is a family at one n, with all estimators and budgets that run on its data. Cells are in
+    the order of `dpbench.sweep.plan.key_table`. A block has the errors of a group of trials of one
+    cell. `cell_blocks` has the index of each cell with its blocks, in any order.
 
-    Parameters
-    ----------
-    sweep : Sweep
-        The sweep of the cells.
-    cells : sequence of Cell
-        Cells of the sweep, in the order of `dpbench.sweep.plan.key_table`.
-    cell_blocks : iterable of (int, sequence of Block)
-        Index of each cell with its blocks, in any order.
-    keep : mapping of str to bool or ndarray of bool
-        Names of per-trial values to keep. Each has a mask of the rows whose values are kept, in the
-        order of `key_table`, or True for all rows.
-    bounds : bool, default True
-        Whether the summary has lower bounds.
-
-    Returns
-    -------
-    Results
-        Results with rows sorted by family, distribution, estimator, budget and n.
+    `keep` names per-trial values to keep. Each has a mask of the rows whose values are kept, in the
+    order of `key_table`, or True for all rows. The summary has lower bounds if `bounds` is True.
+    Its rows are sorted by family, distribution, estimator, budget and n.
     """
     *ends, size = np.cumsum([len(cell.members) * len(cell.settings) for cell in cells])
     rows_of = np.split(np.arange(size), ends)
@@ -214,23 +195,13 @@ def _list_failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:
 def worst_case(table: pd.DataFrame, draws: Floats) -> tuple[pd.DataFrame, Floats]:
     """Take the largest value over the members of each family, in every bootstrap replicate.
 
+    The table has rows of a summary. `draws`, of shape (rows, draws), has for each row the value of
+    a column, followed by its replicates. Return the first row of each family, estimator, budget and
+    n, and for each of these rows the largest values over the members of the family.
+
     If several members are equally bad, the maximum of their values is too high, by a factor that
     does not depend on n. The spread of the maximum's replicates exceeds the true spread of the
     maximum by an eighth to a quarter. Therefore intervals of exponents are conservative.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of a summary.
-    draws : ndarray of shape (rows, draws)
-        For each row, the value of a column, followed by its replicates.
-
-    Returns
-    -------
-    curves : DataFrame
-        The first row of each family, estimator, budget and n.
-    worst : ndarray of shape (len(curves), draws)
-        For each of these rows, the largest values over the members of the family.
     """
     # Groups are in the order of the table, because labels sort by the numbers in them.
     code = table.groupby([*CURVE, "n"], dropna=False, sort=False).ngroup().to_numpy()
@@ -250,25 +221,12 @@ def select_held_out(
     high. If the true numbers tie, its bootstrap interval misses the true number too often. The
     measurement of a candidate that was chosen on other trials has no such bias.
 
-    The worst candidate has the largest geometric mean of absolute values over its rows. In each
-    group of candidates, only those with the largest number of rows take part. An unknown value
-    (NaN) counts as infinite.
-
-    Parameters
-    ----------
-    results : Results
-        Results that hold the per-trial values of the metric.
-    column : str
-        Metric to compare, a column in `dpbench.sweep.metrics.METRICS`.
-    group_columns : list of str
-        Columns that identify a group. In each group one candidate is chosen.
-    candidate_columns : list of str
-        Columns that identify a candidate.
-
-    Returns
-    -------
-    Results
-        Rows of the chosen candidates, with statistics of the second half of the trials.
+    One candidate is chosen in each group of rows with equal values in `group_columns`. The worst
+    candidate has the largest geometric mean of absolute values over its rows. In each group, only
+    candidates with the largest number of rows take part. An unknown value (NaN) counts as infinite.
+    `column` is a metric in `dpbench.sweep.metrics.METRICS`, and the results must hold its per-trial
+    values. Return the rows of the chosen candidates, with statistics of the second half of the
+    trials.
     """
     measurement, table = METRICS[column].of, results.summary
     halves = [np.array_split(values, 2) for values in results.values[measurement]]

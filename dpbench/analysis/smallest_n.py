@@ -55,28 +55,17 @@ COLUMNS = [
 def crossing(n: Floats, quantiles: Floats, alpha: float, between: Floats) -> Floats:
     """Find the n from which on a curve of error quantiles stays at or below alpha.
 
-    The grid is the list of n at which the quantiles are known. Let n_j be the first n of the grid
-    from which on every quantile is at most alpha. The crossing lies between n_(j-1) and n_j. It is
-    interpolated linearly in logarithms, except at a threshold. At a threshold the error falls
-    faster than n^-4 (`MAX_DECLINE`) or is not positive. The crossing may then lie anywhere between
-    n_(j-1) and n_j.
+    The grid is the increasing list `n`, of shape (m,), at which the quantiles are known.
+    `quantiles` has shape (m, draws): column 0 is measured, all others are bootstrap replicates.
 
-    Parameters
-    ----------
-    n : ndarray of shape (m,)
-        The grid: increasing sample sizes.
-    quantiles : ndarray of shape (m, draws)
-        Quantiles of the error at each n. Column 0 is measured, all others are bootstrap replicates.
-    alpha : float
-        The error to reach.
-    between : ndarray of shape (draws,)
-        Positions in (0, 1) between n_(j-1) and n_j, used at a threshold. All but the first are
-        random, so that the interval of the crossing covers the range from n_(j-1) to n_j.
+    Let n_j be the first n of the grid from which on every quantile is at most alpha. The crossing
+    lies between n_(j-1) and n_j. It is interpolated linearly in logarithms, except at a threshold.
+    At a threshold the error falls faster than n^-4 (`MAX_DECLINE`) or is not positive. The crossing
+    may then lie anywhere between n_(j-1) and n_j.
 
-    Returns
-    -------
-    ndarray of shape (draws,)
-        The crossing in each column of `quantiles`; NaN if it lies outside of the grid.
+    At a threshold, `between`, of shape (draws,), has the positions in (0, 1) between n_(j-1) and
+    n_j. All but the first are random, so that the interval of the crossing covers the range from
+    n_(j-1) to n_j. The result has the crossing in each column; NaN if it lies outside of the grid.
     """
     reached = np.logical_and.accumulate((quantiles <= alpha)[::-1], axis=0)[::-1]
     first = np.where(reached.any(axis=0), reached.argmax(axis=0), 0)
@@ -101,28 +90,16 @@ def smallest_n(
     """Find the smallest n at which curves of measured errors reach each alpha.
 
     A curve has the 1 - beta quantiles of the error at several n, each on the worst member of the
-    family.
+    family. beta, in (0, 1), is the accepted probability of a larger error. The results need the
+    errors of every trial.
 
-    Parameters
-    ----------
-    results : Results
-        Results with the errors of every trial.
-    sweep : Sweep
-        The sweep that was run.
-    alphas : sequence of float
-        Errors to reach.
-    beta : float in (0, 1)
-        Accepted probability of a larger error.
+    The table has one row for each curve and alpha. It has the columns of `results.summary`, with
+    the values at the smallest n of the curve's grid, and five more columns. These are ``alpha``,
+    ``beta``, the smallest n that reaches alpha (``samples``), and the ends of its 95% interval
+    (``low``, ``high``). The last three are NaN if the curve crosses alpha outside of its grid of n.
 
-    Returns
-    -------
-    table : DataFrame
-        One row for each curve and alpha. It has the columns of `results.summary`, with the values
-        at the smallest n of the curve's grid, and five more columns. These are ``alpha``, ``beta``,
-        the smallest n that reaches alpha (``samples``), and the ends of its 95% interval (``low``,
-        ``high``). The last three are NaN if the curve crosses alpha outside of its grid of n.
-    draws : ndarray of shape (len(table), 1 + B)
-        For each row of `table`, ``samples`` followed by its B = `JOINT_DRAWS` bootstrap replicates.
+    The array has shape (rows, 1 + B). For each row of the table, it has ``samples`` followed by its
+    B = `JOINT_DRAWS` bootstrap replicates.
     """
     table, errors = results.summary, results.values["error"]
     shared = sweep.shares_data(table["family"].unique())
@@ -152,17 +129,9 @@ def smallest_n(
 def check_sizes(keys: pd.DataFrame, where: str) -> None:
     """Check that each estimator runs at two or more n, for every family and budget.
 
-    Parameters
-    ----------
-    keys : DataFrame
-        A row for each planned result, with its distribution, estimator, budget, n and parameters.
-    where : str
-        Place of the claim or request in the configuration, for error messages.
-
-    Raises
-    ------
-    ConfigError
-        If an estimator runs at only one n for some family and budget.
+    `keys` has a row for each planned result, with its distribution, estimator, budget, n and
+    parameters. A failed check raises ConfigError, which names the place `where` of the claim or
+    request in the configuration.
     """
     for (family, _, estimator, *_), sizes in keys.groupby(CURVE, dropna=False)["n"]:
         if sizes.nunique() < 2:
@@ -195,27 +164,12 @@ def search(like: Cell, alpha: float, beta: float, start: int, largest: int) -> S
     finds P(error > alpha) above beta. At the upper end, the test finds it below beta. If no n
     passes a test, the end is the smallest or the largest n tried.
 
-    Parameters
-    ----------
-    like : Cell
-        Cell with the family, the setting (exactly one) and the number of trials to run at each n.
-    alpha : float
-        The error to reach.
-    beta : float in (0, 1)
-        Accepted probability of a larger error.
-    start, largest : int
-        First n to run, and largest n that may be run.
+    The cell `like` has the family, exactly one setting, and the number of trials to run at each n.
+    `start` is the first n to run, and `largest` the largest n that may be run. The generator yields
+    the cell to run next, and the caller sends its results into the generator.
 
-    Yields
-    ------
-    Cell
-        The cell to run next. The caller sends the results of this cell into the generator.
-
-    Returns
-    -------
-    tuple of float
-        The geometric middle of the bracket and both ends of the interval. They are NaN if no n
-        that was tried fails, or no larger n up to `largest` works.
+    Return the geometric middle of the bracket and both ends of the interval. They are NaN if no n
+    that was tried fails, or no larger n up to `largest` works.
     """
     tries = _SearchedSizes(like, alpha, beta, largest)
     low, high = yield from tries.bracket(start)
@@ -311,22 +265,9 @@ def run_searches(
 ) -> list[tuple[float, float, float]]:
     """Run several direct searches, in rounds, until all of them have ended.
 
-    A direct search finds the smallest n that reaches an error. Each round runs one n for every
-    search that has not ended.
-
-    Parameters
-    ----------
-    searches : sequence of Search
-        Searches that have not started, see `search`.
-    run : callable
-        Function that runs a list of cells and returns their results.
-    say : callable
-        Function that prints a line of progress.
-
-    Returns
-    -------
-    list of tuple of float
-        For each search, the smallest n and both ends of its 95% interval.
+    A direct search finds the smallest n that reaches an error; see `search`. No search has started
+    yet. Each round runs one n for every search that has not ended. `say` prints a line of progress.
+    Return for each search the smallest n and both ends of its 95% interval.
     """
     pending = {i: next(generator) for i, generator in enumerate(searches)}
     intervals = [(np.nan, np.nan, np.nan)] * len(searches)
@@ -393,21 +334,10 @@ class SampleComplexity(Selection):
     def check(self, sweep: Sweep, keys: pd.DataFrame, where: str) -> None:
         """Check that the request selects results, with each estimator at two or more n.
 
-        Parameters
-        ----------
-        sweep : Sweep
-            The planned sweep.
-        keys : DataFrame
-            A row for each planned result, with its distribution, estimator, budget, n and
-            parameters.
-        where : str
-            Place of the request in the configuration, for error messages.
-
-        Raises
-        ------
-        ConfigError
-            If the request selects no results, or if it selects an estimator at only one n for some
-            family and budget.
+        `keys` has a row for each planned result, with its distribution, estimator, budget, n and
+        parameters. `where` is the place of the request in the configuration, for error messages.
+        Raise ConfigError if the request selects no results, or if it selects an estimator at only
+        one n for some family and budget.
         """
         chosen = keys[sweep.select_rows(self, keys, where)]
         if chosen.empty:
@@ -427,31 +357,13 @@ def measure(
     """Find the smallest n with P(error > alpha) <= beta for each alpha of a request.
 
     The smallest n comes from curves and, for one alpha, also from a direct search. A curve has the
-    quantiles of the error at the n of the sweep. A direct search runs more n.
+    quantiles of the error at the n of the sweep. A direct search runs more n. The results need the
+    errors of every trial. `run` runs the cells of a direct search, and `say` prints a line of
+    progress.
 
-    Parameters
-    ----------
-    label : str
-        Label of the request.
-    request : SampleComplexity
-        The request, with the selected settings and the errors alpha.
-    sweep : Sweep
-        The sweep that was run.
-    cells : sequence of Cell
-        Cells of the run.
-    results : Results
-        Results of the cells, with the errors of every trial.
-    run : callable
-        Function that runs the cells of a direct search and returns their results.
-    say : callable
-        Function that prints a line of progress.
-
-    Returns
-    -------
-    DataFrame
-        A row for each curve, alpha and method (``curve`` or ``search``), with the columns `COLUMNS`
-        of ``sample_complexity.csv``. A theorem states the smallest n as a sum of terms. The columns
-        that end in ``_term`` have these terms, NaN if the theorem has no such term.
+    The table has a row for each curve, alpha and method (``curve`` or ``search``), with the columns
+    `COLUMNS` of ``sample_complexity.csv``. A theorem states the smallest n as a sum of terms. The
+    columns that end in ``_term`` have these terms, NaN if the theorem has no such term.
     """
     chosen = results.select(sweep.select_rows(request, results.summary))
     table, _ = smallest_n(chosen, sweep, request.alphas, request.beta)

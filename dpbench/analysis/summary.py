@@ -23,38 +23,17 @@ NORMAL = 1.96  # 0.975 quantile of the standard normal distribution
 def order_statistic(q: float, trials: int) -> int:
     """Return the rank, from 1, of the sample q-quantile among values in increasing order.
 
-    The sample q-quantile is the smallest value that at least a share q of all values do not
-    exceed.
-
-    Parameters
-    ----------
-    q : float in [0, 1]
-        Level of the quantile.
-    trials : int
-        Number of values.
-
-    Returns
-    -------
-    int
-        The rank in increasing order.
+    The sample q-quantile, for q in [0, 1], is the smallest value that at least a share q of all
+    values do not exceed.
     """
     return max(1, int(np.ceil(q * trials - 1e-9)))
 
 
 def quantile(errors: Floats, q: float) -> Floats:
-    """Return the sample q-quantile of errors along the last axis.
+    """Return the sample q-quantile of errors along the last axis; see `order_statistic`.
 
-    Parameters
-    ----------
-    errors : ndarray of shape (..., trials)
-        Values in any order. Values that are not finite count as +infinity.
-    q : float in [0, 1]
-        Level of the quantile; see `order_statistic`.
-
-    Returns
-    -------
-    ndarray of shape (...)
-        The quantiles.
+    The errors have shape (..., trials), in any order. Values that are not finite count as
+    +infinity.
     """
     rank = order_statistic(q, errors.shape[-1]) - 1
     # Copy, because a view would keep all trials in memory as long as the quantiles.
@@ -80,18 +59,10 @@ def trim_tails(ascending: Floats) -> Floats:
 def quantile_interval(ascending: Floats, q: float) -> tuple[Floats, Floats, Floats]:
     """Return the sample q-quantile and a distribution-free 95% interval from order statistics.
 
-    Parameters
-    ----------
-    ascending : ndarray of shape (..., trials)
-        Absolute errors in increasing order.
-    q : float in (0, 1)
-        Level of the quantile.
-
-    Returns
-    -------
-    quantile, low, high : ndarray of shape (...)
-        The quantile and the ends of its interval. With too few trials no order statistic can be an
-        end of the interval. Then low is 0 or high is infinite.
+    `ascending`, of shape (..., trials), has absolute errors in increasing order, and q is in (0,
+    1). The result is the quantile, the lower end and the upper end, each of shape (...). With too
+    few trials no order statistic can be an end of the interval. Then the lower end is 0 or the
+    upper end is infinite.
     """
     trials, shape = ascending.shape[-1], ascending.shape[:-1]
     low, high = interval_ranks(q, trials)
@@ -105,6 +76,9 @@ def quantile_interval(ascending: Floats, q: float) -> tuple[Floats, Floats, Floa
 def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
     """Compute the statistics of a summary from per-trial values.
 
+    `values` has arrays of shape (keys, trials) by name, at least ``error``. The statistics have
+    shape (keys,), by name of their column in the summary.
+
     A trial without a finite release is a failure. In quantiles and trimmed means a failure counts
     as an infinite error, because failures must not improve these statistics. ``mean_error``,
     ``rmse``, ``bias`` and ``signed_sd`` are over the trials with a release. ``bias`` and
@@ -112,16 +86,6 @@ def statistics(values: Mapping[str, Floats]) -> dict[str, Floats | Ints]:
     is a vector, because only the error of a number has a sign. ``q90_low`` and ``q90_high`` are the
     ends of a distribution-free 95% interval for ``q90`` from order statistics. Some quantities, for
     example the width of an interval, may be measured in no trial. Then their statistics are NaN.
-
-    Parameters
-    ----------
-    values : mapping of str to ndarray of shape (keys, trials)
-        Per-trial values by name, at least ``error``.
-
-    Returns
-    -------
-    dict of str to ndarray of shape (keys,)
-        Statistics by name of their column in the summary.
     """
     error = values["error"]
     trials, released = error.shape[1], np.isfinite(error)
@@ -179,17 +143,8 @@ def _compute_metric(metric: Metric, measured: Floats, released: Ints) -> Floats:
 def metric_interval(rows: pd.DataFrame, metric: str) -> tuple[pd.Series[float], pd.Series[float]]:
     """Return the ends of the 95% interval of a metric for each row of a summary.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Rows of a summary.
-    metric : str
-        Column of the summary, a name in `dpbench.sweep.metrics.METRICS`.
-
-    Returns
-    -------
-    low, high : Series
-        The ends; NaN for a metric without an interval, infinite if the trials are too few.
+    The metric is a column of the summary, a name in `dpbench.sweep.metrics.METRICS`. The ends are
+    NaN for a metric without an interval, and infinite if the trials are too few.
     """
     description = METRICS[metric]
     low = high = pd.Series(np.nan, rows.index)
@@ -222,21 +177,10 @@ def mean_and_se(values: Floats) -> tuple[Floats, Floats]:
 def interval_ranks(q: float, trials: int) -> tuple[int, int]:
     """Return the ranks of two order statistics that enclose the q-quantile with 95% probability.
 
-    An order statistic of rank r is the r-th smallest of the values.
-
-    Parameters
-    ----------
-    q : float in (0, 1)
-        Level of the quantile.
-    trials : int
-        Number of values.
-
-    Returns
-    -------
-    low, high : int
-        Ranks from 1. The order statistic of rank low exceeds the quantile with probability at most
-        2.5%. The order statistic of rank high lies below the quantile with probability at most
-        2.5%. If there is no such order statistic, low is 0 or high is trials + 1.
+    An order statistic of rank r is the r-th smallest of the values, from 1; q is in (0, 1). The
+    order statistic of the lower rank exceeds the quantile with probability at most 2.5%. The order
+    statistic of the higher rank lies below the quantile with probability at most 2.5%. If there is
+    no such order statistic, the lower rank is 0 or the higher rank is trials + 1.
     """
     below = bdtr(np.arange(trials + 1), trials, q)
     low, high = np.searchsorted(below, 0.025, side="right"), np.searchsorted(below, 0.975)

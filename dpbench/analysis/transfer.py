@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from dpbench.analysis.claims import Claim, Curves
 from dpbench.analysis.resample import replicates
@@ -26,16 +25,12 @@ PROBLEM = ["n", *BUDGET]
 def rank_correlation(one: Floats, other: Floats) -> Floats:
     """Return Spearman's rank correlation of two orders of estimators, in every replicate.
 
-    Parameters
-    ----------
-    one, other : ndarray of shape (estimators, draws)
-        Errors of the estimators on two distributions. Equal errors share their mean rank.
-
-    Returns
-    -------
-    ndarray of shape (draws,)
-        Correlations in [-1, 1]; NaN if all errors on a distribution are equal.
+    Both arrays, of shape (estimators, draws), have errors of the estimators on one distribution.
+    Equal errors share their mean rank. The correlations have shape (draws,); they are NaN if all
+    errors on a distribution are equal.
     """
+    from scipy.stats import rankdata
+
     first, second = (rankdata(errors, axis=0) for errors in (one, other))
     first, second = (ranks - ranks.mean(axis=0) for ranks in (first, second))
     with np.errstate(invalid="ignore"):
@@ -46,16 +41,10 @@ def rank_correlation(one: Floats, other: Floats) -> Floats:
 def choice_loss(one: Floats, other: Floats) -> Floats:
     """Return the factor that is lost by choosing the best estimator on the wrong distribution.
 
-    Parameters
-    ----------
-    one, other : ndarray of shape (estimators, draws)
-        Errors of the estimators on the distribution by which a user chooses, and on their data.
-
-    Returns
-    -------
-    ndarray of shape (draws,)
-        Error on the data of the estimator with the smallest error in `one`, divided by the smallest
-        error on the data; at least 1.
+    Both arrays have errors of shape (estimators, draws): `one` on the distribution by which a user
+    chooses, `other` on the user's data. The factor, of shape (draws,), is at least 1. The estimator
+    with the smallest error in `one` is chosen. The factor is its error on the data, divided by the
+    smallest error on the data.
     """
     chosen = np.argmin(one, axis=0)[None]
     with np.errstate(invalid="ignore", divide="ignore"):

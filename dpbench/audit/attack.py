@@ -39,12 +39,9 @@ RELATIVE_STEP = 1e-9
 
 
 class PairReleases(NamedTuple):
-    """Releases on both datasets of a neighbouring pair.
+    """Releases of m numbers on both datasets of a neighbouring pair.
 
-    Parameters
-    ----------
-    left, right : ndarray of shape (runs, m)
-        Releases of m numbers on each dataset; the numbers of runs may differ.
+    Each array has the shape (runs, m); the numbers of runs may differ.
     """
 
     left: Floats
@@ -88,28 +85,15 @@ def choose_attacks(
 
     An attack is a test that distinguishes two neighbouring datasets by their releases. The pilot,
     the first releases of an audit, chooses the attacks. Each attack gives a lower bound from the
-    further releases, with a share of the audit's error probability.
+    further releases, about `runs` on each dataset, with a share of the audit's error probability.
+    The result lists the attacks with their shares.
 
-    Parameters
-    ----------
-    pilot : PairReleases
-        First releases on both datasets.
-    direction : ndarray of shape (m,)
-        Direction in which the estimated quantity differs between the two datasets; empty if it is
-        not known.
-    budget : Budget
-        Claimed budget; its notion selects the attacks.
-    runs : int
-        Approximate number of further releases on each dataset.
-    error : float
-        Probability, in (0, 1), that any of the bounds exceeds the true parameter. Under pure DP
-        half of it goes to an attack that guesses the dataset. Under zCDP half goes to a test of a
-        Renyi divergence. Attacks that count an event share the rest.
+    The direction, of shape (m,), is that in which the estimated quantity differs between the two
+    datasets; it is empty if it is not known. The budget's notion selects the attacks.
 
-    Returns
-    -------
-    list of (Attack, float)
-        Attacks, and their shares of `error`.
+    `error`, in (0, 1), is the probability that any of the bounds exceeds the true parameter. Under
+    pure DP half of it goes to an attack that guesses the dataset. Under zCDP half goes to a test of
+    a Renyi divergence. Attacks that count an event share the rest.
     """
     # Split the pilot: fit the scores on one half and compare them on the other, to avoid
     # overfitting.

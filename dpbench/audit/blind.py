@@ -70,37 +70,21 @@ class StepEvidence(NamedTuple):
 
     A step is a recorded call of a mechanism. The evidence is a shift of a normal distribution, or
     an epsilon of pure DP.
-
-    Parameters
-    ----------
-    additive : bool
-        Whether the step adds noise.
-    known : bool
-        Whether the change of the step's input between the datasets is known; otherwise it is taken
-        as the full sensitivity. It is unknown if the record of the run has no input values, or if
-        the step chooses among intervals whose ends are records.
-    mu, epsilon : float
-        Shift by a Gaussian step, in standard deviations (0 for a pure step), and epsilon of a pure
-        step (0 for a Gaussian step).
-    full : pair of float
-        `mu` and `epsilon` if the input changes by its full sensitivity.
-    share : float
-        Share of the budget that the step costs, from 0 to 1.
-    weight : float
-        One over the number of parallel steps on disjoint records, because only one of these steps
-        has the replaced record.
-    draws : int
-        Number of independent noises that the step averages.
     """
 
-    additive: bool
+    additive: bool  # whether the step adds noise
+    # Whether the change of the step's input between the datasets is known; otherwise it is taken as
+    # the full sensitivity. It is unknown if the record of the run has no input values, or if the
+    # step chooses among intervals whose ends are records.
     known: bool
-    mu: float
-    epsilon: float
-    full: tuple[float, float]
-    share: float
+    mu: float  # shift by a Gaussian step, in standard deviations; 0 for a pure step
+    epsilon: float  # of a pure step; 0 for a Gaussian step
+    full: tuple[float, float]  # `mu` and `epsilon` if the input changes by its full sensitivity
+    share: float  # share of the budget that the step costs, from 0 to 1
+    # One over the number of parallel steps on disjoint records, because only one of these steps has
+    # the replaced record.
     weight: float
-    draws: int
+    draws: int  # number of independent noises that the step averages
 
 
 @dataclass(frozen=True)
@@ -165,21 +149,6 @@ def trace_steps(
 
     The estimator runs on both datasets of a pair; the second run is given the releases of the
     first. The result is empty if a run raises.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        Estimator to run on both datasets.
-    budget : Budget
-        Claimed budget.
-    pair : Pair
-        Neighbouring datasets.
-    rng : Generator
-        Source of the noise.
-
-    Returns
-    -------
-    list of StepEvidence
     """
     tapes: list[_PaymentTape] = []
     for data in (pair.left, pair.right):
@@ -274,24 +243,15 @@ def runs_to_refute(mu: float, epsilon: float, budget: Budget, error: float) -> f
     """Return the smallest number of runs at which a privacy claim is expected to be refuted.
 
     The claim is refuted if the counts of an event on two datasets give a lower bound above the
-    claimed parameter. The best event is used.
+    claimed parameter. The best event is used. The bound exceeds the true parameter with probability
+    `error`.
 
-    Parameters
-    ----------
-    mu, epsilon : float
-        Evidence by which all mechanism calls of a release together distinguish the datasets, both
-        at least 0. The calls with Gaussian noise distinguish them like N(0, 1) and N(mu, 1). The
-        other calls distinguish them like randomised response at epsilon.
-    budget : Budget
-        Claimed budget.
-    error : float
-        Probability that the lower bound from the event exceeds the true parameter, in (0, 1).
+    All mechanism calls of a release together distinguish the datasets by the evidence `mu` and
+    `epsilon`, both at least 0. The calls with Gaussian noise distinguish them like N(0, 1) and
+    N(mu, 1). The other calls distinguish them like randomised response at epsilon.
 
-    Returns
-    -------
-    float
-        Runs on each dataset, the smallest of some numbers from 100 to 10^9; infinite if even 10^9
-        runs do not refute the claim.
+    The result counts runs on each dataset, and is the smallest of some numbers from 100 to 10^9. It
+    is infinite if even 10^9 runs do not refute the claim.
     """
     p, q = _event_probabilities(mu, epsilon)
     # The limits from counts are below p and above q, so the other events refute nothing.
@@ -348,24 +308,10 @@ def explain_half_noise(
 ) -> Reason:
     """Return the reason why an audit does not refute an estimator with halved noise.
 
-    Parameters
-    ----------
-    pairs : sequence of sequence of StepEvidence
-        Evidence of the steps (calls of mechanisms) on every audited pair of datasets.
-    budget : Budget
-        Claimed budget.
-    runs : int
-        Runs on each dataset of a pair.
-    error : float
-        Probability that the lower bound from counts of an event exceeds the true parameter.
-    failed : float
-        Share of releases with halved noise that are not finite, from 0 to 1.
-    additive_only : bool
-        Whether only the noise of additive mechanisms is halved.
-
-    Returns
-    -------
-    Reason
+    The audit has the evidence of the steps (calls of mechanisms) on every audited pair of datasets,
+    and `runs` on each dataset. Its lower bound from counts of an event exceeds the true parameter
+    with probability `error`. `failed` is the share of releases with halved noise that are not
+    finite. If `additive_only` is True, only the noise of additive mechanisms is halved.
     """
     if failed >= FAILURE_SHARE or not all(pairs):
         return Reason("failure", f"{failed:.0%} of the releases fail")
@@ -447,28 +393,14 @@ def explain_blind_row(
 ) -> tuple[str, str]:
     """Return two reasons why an audit does not refute an estimator with halved noise.
 
-    The first reason is for halving all noise, the second for halving additive noise alone.
+    The first reason is for halving all noise, the second for halving additive noise alone. A reason
+    is empty if the audit refutes the estimator with this noise halved.
 
-    Parameters
-    ----------
-    steps : sequence of sequence of StepEvidence
-        Evidence of the steps (calls of mechanisms) on every audited pair of datasets.
-    seen_half : bool
-        Whether the audit refutes the estimator if all its noise is halved.
-    sees_additive : callable
-        Function that returns whether halving the additive noise alone is refuted; called only if
-        the steps do not decide it.
-    failed : callable
-        Function that returns the share of releases with halved noise that fail; called only if a
-        reason is needed.
-    claim : tuple (budget, runs, error)
-        Arguments of `explain_half_noise`.
-
-    Returns
-    -------
-    tuple of two str
-        Reasons for all noise and for additive noise. A reason is empty if the audit refutes the
-        estimator with this noise halved.
+    `steps` is the evidence of the calls of mechanisms on every audited pair, and `claim` the
+    arguments of `explain_half_noise`. `seen_half` says whether halving all noise is refuted. Two
+    functions are called only if they are needed, because they are slow: `sees_additive` returns
+    whether halving the additive noise alone is refuted, and `failed` returns the share of releases
+    with halved noise that fail.
     """
     additive = [step.additive for pair_steps in steps for step in pair_steps]
     seen_additive = seen_half if all(additive) else any(additive) and sees_additive()

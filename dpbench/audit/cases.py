@@ -95,24 +95,9 @@ class AuditSweep:
     def tasks(self, seed: int, where: str = "sweep.audit") -> list[AuditTask]:
         """Return one audit task for each estimator and budget of all cases.
 
-        The tasks share the error probability of the audit equally.
-
-        Parameters
-        ----------
-        seed : int
-            Seed of the audit.
-        where : str
-            Key of the audit in error messages.
-
-        Returns
-        -------
-        list of AuditTask
-
-        Raises
-        ------
-        ConfigError
-            If no case audits an estimator under a budget that it supports, or two cases audit it
-            under one budget.
+        The tasks share the error probability of the audit equally. A ConfigError, which names the
+        key `where`, says that no case audits an estimator under a budget that it supports, or that
+        two cases audit it under one budget.
         """
         audits: dict[tuple[str, str], tuple[Estimator, Budget, tuple[Pair, ...]]] = {}
         estimators = {
@@ -148,29 +133,9 @@ def list_pairs(
     """Return the pairs of neighbouring datasets on which an estimator may be audited.
 
     They are the pairs of `dpbench.audit.pairs.catalogue` and the estimator's own pairs
-    (`Estimator.audit_pairs`). All are converted to the neighbouring relation of the budget.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        Estimator to audit.
-    budget : Budget
-        Claimed budget; its neighbouring relation selects the kind of pairs.
-    n : int
-        Number of records.
-    d : int or None
-        Dimension of the records; None for scalars.
-    where : str
-        Key of the estimator in error messages.
-
-    Returns
-    -------
-    tuple of Pair
-
-    Raises
-    ------
-    ConfigError
-        If `Estimator.audit_pairs` raises, or returns a pair of another shape.
+    (`Estimator.audit_pairs`). All are converted to the neighbouring relation of the budget. Without
+    `d` the records are numbers. A ConfigError, which names the key `where`, says that
+    `Estimator.audit_pairs` raises, or that it returns a pair of another shape.
     """
     shape = (n,) if d is None else (n, d)
     try:
@@ -196,17 +161,6 @@ def control_tasks(settings: AuditSettings, seed: int) -> list[AuditTask]:
 
     Controls that only a replay must refute share a separate error probability. Their number
     therefore does not change the bounds of the other controls.
-
-    Parameters
-    ----------
-    settings : AuditSettings
-        Settings that give the runs and the error.
-    seed : int
-        Seed of the audit.
-
-    Returns
-    -------
-    list of AuditTask
     """
     tasks = []
     for by_runs in (True, False):

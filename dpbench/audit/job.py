@@ -46,22 +46,13 @@ class AuditJob(FolderJob):
     """Job that audits the privacy claims of estimators, with a checked configuration.
 
     An audit refutes a privacy claim if releases show that it is false. A control is an estimator
-    that is broken on purpose. A replay is a test that runs an estimator with frozen randomness.
-    The exit code is 1 in three cases, and otherwise 0:
+    that is broken on purpose. A replay is a test that runs an estimator with frozen randomness. The
+    exit code is 1 in three cases, and otherwise 0:
 
     - An estimator is refuted, or fails with an exception.
     - A control is not refuted, although the audits make 1000 (`TELLING_RUNS`) or more releases.
     - A replay does not refute a control that replays should refute. The number of releases does
       not matter in this case.
-
-    Parameters
-    ----------
-    options : RunOptions
-        Seed, processes and folder of the run.
-    config : mapping
-        The whole configuration.
-    tasks, controls : list of AuditTask
-        Audits of the estimators, and audits of the controls.
     """
 
     sweeps: ClassVar[type[Any]] = AuditSweep

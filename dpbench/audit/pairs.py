@@ -27,20 +27,10 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2  # its multiples modulo 1 are evenly spread in a
 def catalogue(n: int, d: int | None = None) -> list[Pair]:
     """Return the pairs of neighbouring datasets on which every estimator is audited.
 
-    The pairs suit estimators for records of about unit size; some records are far outliers.
-
-    Parameters
-    ----------
-    n : int
-        Number of records, at least 4.
-    d : int, optional
-        Dimension of the records; scalar records by default. For vectors each scalar pair is placed
-        on the first axis. If d > 1, each is also placed on the diagonal, and one more pair uses two
-        axes.
-
-    Returns
-    -------
-    list of Pair
+    The pairs suit estimators for records of about unit size; some records are far outliers. There
+    are at least 4 records. Without `d` the records are numbers. For vectors each scalar pair is
+    placed on the first axis. If d > 1, each is also placed on the diagonal, and one more pair uses
+    two axes.
     """
     numbers = _scalar_pairs(n)
     if d is None:
@@ -90,30 +80,10 @@ def check_pair(
 ) -> Pair:
     """Check that an audit is possible, and return its two datasets as a `Pair`.
 
-    The estimator must claim privacy under the budget's notion. The datasets must be neighbours.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        Estimator to audit.
-    budget : Budget
-        Claimed budget.
-    pair : Pair or tuple of two arrays
-        Neighbouring datasets of shape (n,) or (n, d).
-    rng : Generator
-        Generator of the audit; it is checked, but not used.
-
-    Returns
-    -------
-    Pair
-
-    Raises
-    ------
-    ValueError
-        If the datasets are not neighbours under the budget's relation, or the estimator does not
-        claim the budget's notion, or takes scalars and gets vectors, or if the record is public.
-    TypeError
-        If `rng` is a seed instead of a generator.
+    The datasets have the shape (n,) or (n, d). ValueError says that they are not neighbours under
+    the budget's relation, that the estimator does not claim the budget's notion, that it takes
+    scalars and gets vectors, or that the record is public. TypeError says that `rng` is a seed
+    instead of a generator; the generator is not used here.
     """
     check_instance("estimator", estimator, Estimator, "an estimator", EXAMPLE)
     check_instance("budget", budget, Budget, "a budget", "PureDP(1.0)")

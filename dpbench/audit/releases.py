@@ -151,21 +151,9 @@ def bound_privacy(
     """Bound the privacy parameter from below by releases on two datasets, without checking them.
 
     An attack is a test that distinguishes the datasets by their releases. The first fifth of the
-    releases chooses the attacks. The other releases give the bound.
-
-    Parameters
-    ----------
-    estimator, budget, pair, runs, error
-        See `audit_pair`.
-    streams : callable
-        Function that takes the name of a purpose and returns the random generator for this purpose.
-    noise_factor : float, optional
-        Factor of all noise; by default the factor of the enclosing `dpbench.audit.noise_times`, or
-        1.
-
-    Returns
-    -------
-    PrivacyBound
+    releases chooses the attacks. The other releases give the bound. `streams` maps the name of a
+    purpose to the random generator for this purpose. The other arguments are those of `audit_pair`;
+    without `noise_factor` the factor of the enclosing `dpbench.audit.noise_times` applies, or 1.
     """
     split = Split.draw(runs, streams("coins"))
     releases = release_both_sides(estimator, budget, pair, split.counts, streams, noise_factor)
@@ -193,19 +181,7 @@ class Split:
 
     @classmethod
     def draw(cls, runs: int, rng: np.random.Generator) -> Split:
-        """Draw the fair coins that assign 2 `runs` releases to the two datasets of a pair.
-
-        Parameters
-        ----------
-        runs : int
-            Average number of releases on each dataset.
-        rng : Generator
-            Source of the coins.
-
-        Returns
-        -------
-        Split
-        """
+        """Draw the fair coins that assign 2 `runs` releases to the two datasets of a pair."""
         return cls(rng.random(2 * runs) < 0.5)
 
     @property
@@ -228,23 +204,10 @@ def bound_from_releases(
 ) -> PrivacyBound:
     """Bound the privacy parameter from below by given releases on both datasets of a pair.
 
-    Parameters
-    ----------
-    releases : PairReleases or None
-        Releases on each dataset, in the order of the coins of `split`; None if all failed.
-    split : Split
-        Assignment of the releases to the datasets, and to a first part (the pilot) that chooses the
-        attacks.
-    direction : ndarray of shape (m,)
-        Direction in which the estimated quantity differs between the two datasets.
-    budget : Budget
-        Claimed budget.
-    error : float
-        Probability that the bound exceeds the true parameter.
-
-    Returns
-    -------
-    PrivacyBound
+    The releases on each dataset are in the order of the coins of `split`; None stands for releases
+    that all failed. `split` assigns them to the datasets, and to a first part (the pilot) that
+    chooses the attacks. The direction, of shape (m,), is that in which the estimated quantity
+    differs between the two datasets. The bound exceeds the true parameter with probability `error`.
     """
     claimed, runs = budget.amounts[0], len(split.coins) // 2
     if releases is None:
@@ -271,28 +234,11 @@ def release_both_sides(
 ) -> PairReleases | None:
     """Return independent releases on both datasets of a pair; None if all of them failed.
 
-    Releases are made in batches. An exception ends a whole batch. If an exception occurs, all
-    releases are repeated one at a time. A release that then fails is NaN, because failing is an
-    output, too.
-
-    Parameters
-    ----------
-    estimator : Estimator
-        Estimator to audit.
-    budget : Budget
-        Budget of each release.
-    pair : Pair
-        Neighbouring datasets.
-    counts : tuple of two int
-        Numbers of releases on the left and on the right dataset.
-    streams : callable
-        Function that takes the name of a purpose and returns the random generator for this purpose.
-    noise_factor : float or None
-        Factor of all noise; None for the factor of the enclosing `dpbench.audit.noise_times`, or 1.
-
-    Returns
-    -------
-    PairReleases or None
+    `counts` are the numbers of releases on the left and on the right dataset. Releases are made in
+    batches. An exception ends a whole batch. If an exception occurs, all releases are repeated one
+    at a time. A release that then fails is NaN, because failing is an output, too. `streams` maps
+    the name of a purpose to the random generator for this purpose. Without `noise_factor` the
+    factor of the enclosing `dpbench.audit.noise_times` applies, or 1.
     """
     size = max(1, min(MAX_BATCH_RUNS, BLOCK_NUMBERS // pair.left.size))
     for purpose, batch in (("audit", size), ("audit one by one", 1)):

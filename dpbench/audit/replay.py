@@ -184,17 +184,7 @@ def audit_replay(
 
 
 def replay(estimator: Estimator, budget: Budget, pair: Pair, rng: np.random.Generator) -> Replay:
-    """Compare runs on two neighbouring datasets as `audit_replay` does, without checking them.
-
-    Parameters
-    ----------
-    estimator, budget, pair, rng
-        See `audit_replay`; `pair` is a `Pair` that suits the estimator and the budget.
-
-    Returns
-    -------
-    Replay
-    """
+    """Compare runs on two neighbouring datasets as `audit_replay` does, without checking them."""
     start = copy.deepcopy(rng)
     first, finished = _record_steps(estimator, budget, pair.left, rng)
     second, finished_too = _record_steps(estimator, budget, pair.right, start, first)

@@ -87,18 +87,8 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = 
     """Return the printed report of an audit.
 
     It shows the largest lower bound on the privacy parameter for every estimator and notion, and
-    for every control (an estimator broken on purpose).
-
-    Parameters
-    ----------
-    audit, controls : DataFrame
-        Rows of ``audit.csv`` and ``controls.csv``.
-    missed : sequence of str
-        Labels of controls that a replay should have refuted but did not.
-
-    Returns
-    -------
-    str
+    for every control (an estimator broken on purpose). `missed` are the labels of controls that a
+    replay should have refuted but did not.
     """
     strongest = select_strongest(controls)
     caught = ~strongest["verdict"].isin(failing_words(CONTROLS))
@@ -166,20 +156,10 @@ def _ratio(value: float) -> str:
 def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = display_name) -> Canvas:
     """Draw the lower bound divided by the claimed privacy parameter, for each estimator and notion.
 
-    The largest lower bound over all audited pairs of datasets is used. A mark to the right of the
-    vertical line at 1 refutes the claim.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Rows of ``audit.csv`` or ``controls.csv``. Budgets of one notion with different mechanisms
-        (``approx``, ``approx_laplace``) share a mark, at the largest of their bounds.
-    names : callable
-        Function from an estimator's label to the printed name.
-
-    Returns
-    -------
-    Canvas
+    The table has the rows of ``audit.csv`` or ``controls.csv``. The largest lower bound over all
+    audited pairs of datasets is used. Budgets of one notion with different mechanisms (``approx``,
+    ``approx_laplace``) share a mark, at the largest of their bounds. A mark to the right of the
+    vertical line at 1 refutes the claim. `names` maps an estimator's label to the printed name.
     """
     best = select_strongest(table)
     best["share"] = best["lower_bound"] / best["claimed"]

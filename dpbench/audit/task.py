@@ -90,23 +90,11 @@ class AuditTask:
         return digest(*canonical_names, [p.name for p in self.pairs], data, *settings)
 
     def streams(self, pair: Pair, stage: object) -> Streams:
-        """Return a function that creates the random generators for one pair of datasets.
+        """Return a function that gives each purpose its random generator, for one pair of datasets.
 
-        The generators do not depend on other estimators or pairs of the audit. They depend on
-        `runs`. A larger audit is therefore an independent repetition.
-
-        Parameters
-        ----------
-        pair : Pair
-            Neighbouring datasets.
-        stage : object
-            Stage of the audit, such as ``"pilot"``; each stage has its own generators.
-
-        Returns
-        -------
-        callable
-            Function that takes the name of a purpose and returns the random generator for this
-            purpose.
+        Each stage of the audit, such as ``"pilot"``, has its own generators. The generators do not
+        depend on other estimators or pairs of the audit. They depend on `runs`. A larger audit is
+        therefore an independent repetition.
         """
         kinds = canonical(self.estimator), canonical(self.budget)
         name = (self.seed, self.runs, *kinds, pair.name, *pair.left.shape, stage)
@@ -117,20 +105,10 @@ class AuditTask:
     ) -> PrivacyBound:
         """Return the lower bound on the privacy parameter from releases on a pair of datasets.
 
-        Parameters
-        ----------
-        pair : Pair
-            Neighbouring datasets.
-        noise_factor : float, optional
-            Factor of all noise; by default the factor of the enclosing `dpbench.audit.noise_times`,
-            or 1.
-        error : float, optional
-            Probability that the bound exceeds the true parameter; by default the task's error
-            divided by `AUDITED_PAIRS`, the largest number of audited pairs.
-
-        Returns
-        -------
-        PrivacyBound
+        All noise is multiplied by `noise_factor`, by default by the factor of the enclosing
+        `dpbench.audit.noise_times`, or 1. The bound exceeds the true parameter with probability
+        `error`, by default the task's error divided by `AUDITED_PAIRS`, the largest number of
+        audited pairs.
         """
         error = error or self.error / AUDITED_PAIRS
         streams = self.streams(pair, noise_factor or "audit")
@@ -152,22 +130,9 @@ class AuditTask:
     def judge(self, bound: PrivacyBound, replays: Sequence[Replay], *, blind: bool) -> str:
         """Return the verdict on the claimed budget, from the lower bound and the replays together.
 
-        An estimator is refuted if the bound or a replay refutes it. A control is refuted only if
-        all methods of `seen_by` refute it.
-
-        Parameters
-        ----------
-        bound : PrivacyBound
-            Lower bound from runs on one pair of datasets.
-        replays : sequence of Replay
-            Replays on all pairs.
-        blind : bool
-            Whether the estimator raised in every run of the pilot.
-
-        Returns
-        -------
-        str
-            ``refuted``, ``not refuted`` or ``failed``.
+        The verdict is ``refuted``, ``not refuted`` or ``failed``. An estimator is refuted if the
+        bound or a replay on any pair refutes it. A control is refuted only if all methods of
+        `seen_by` refute it. `blind` says that the estimator raised in every run of the pilot.
         """
         by_replay = any(replay.verdict == "refuted" for replay in replays)
         refuted = {"runs": bound.verdict == "refuted", "replay": by_replay}
@@ -229,19 +194,9 @@ class AuditTask:
     def explain_blindness(self, pairs: Sequence[Pair], visible: float) -> tuple[str, str]:
         """Return the reasons why an audit of these pairs misses halved noise.
 
-        Parameters
-        ----------
-        pairs : sequence of Pair
-            Audited pairs of neighbouring datasets.
-        visible : float
-            Result of `visible_factor` for these pairs: the largest factor of the noise that is
-            refuted.
-
-        Returns
-        -------
-        tuple of two str
-            Reasons for all noise, and for additive noise alone, see
-            `dpbench.audit.blind.explain_blind_row`; each is empty if halving this noise is refuted.
+        `visible` is the result of `visible_factor` for these pairs: the largest factor of the noise
+        that is refuted. The two reasons, for all noise and for additive noise alone, are those of
+        `dpbench.audit.blind.explain_blind_row`; each is empty if halving this noise is refuted.
         """
         if isinstance(self.estimator, OneDataset):
             return (OWN_NOISE,) * 2

@@ -12,7 +12,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from scipy.interpolate import BSpline
 from scipy.special import ndtr
 
 from dpbench.arrays import Floats
@@ -66,6 +65,8 @@ def _spline_basis() -> Floats:
     Columns are centred and have norm 1, so the ends of the grid do not matter. Inner knots are
     quantiles of the grid.
     """
+    from scipy.interpolate import BSpline
+
     grid = np.linspace(0.0, 1.0, POINTS)
     inner = np.quantile(grid, np.linspace(0, 1, DEGREE + 1))[1:-1]
     knots = np.concatenate([np.repeat(grid[0], 4), inner, np.repeat(grid[-1], 4)])

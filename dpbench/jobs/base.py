@@ -49,20 +49,11 @@ Next = tuple[str, list[str], list[str] | None]
 class Outcome:
     """Results of a job before they are written.
 
-    Parameters
-    ----------
-    tables : mapping of str to DataFrame
-        Tables, keyed by the name of their CSV file without ``.csv``.
-    text : str
-        Text that is printed and kept in ``scoreboard.txt``.
-    draw : callable
-        Function that writes the figures and their LaTeX files. Its argument is a mapping, to
-        which it adds the size and time of each file.
-    exit_code : int
-        Exit code of the run.
-    failures : sequence of mapping
-        One mapping per exception: the text of the ``failure``, the ``name`` of the failure, and
-        the command line that would ``replay`` the failure. Empty by default.
+    `tables` are keyed by the name of their CSV file without ``.csv``. `text` is printed and kept in
+    ``scoreboard.txt``. `draw` writes the figures and their LaTeX files; to its argument, a mapping,
+    it adds the size and time of each file. `exit_code` is that of the run. `failures` has one
+    mapping per exception: the text of the ``failure``, the ``name`` of the failure, and the command
+    line that would ``replay`` the failure.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -74,15 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job(ABC):
-    """A checked configuration that is ready to run.
-
-    Parameters
-    ----------
-    options : RunOptions
-        Seed, processes and folder of the run.
-    config : mapping
-        The whole configuration.
-    """
+    """A checked configuration that is ready to run; `config` is the whole configuration."""
 
     options: RunOptions
     config: Mapping[str, Any]
@@ -95,23 +78,8 @@ class Job(ABC):
     def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Self:
         """Check a configuration and build its job, without running or writing anything.
 
-        Parameters
-        ----------
-        settings : Settings
-            Top-level keys of the configuration, checked.
-        options : RunOptions
-            Seed, processes and folder of the run.
-        config : mapping
-            The whole configuration.
-
-        Returns
-        -------
-        Job
-
-        Raises
-        ------
-        ConfigError
-            At the first key that cannot be used.
+        `settings` are the checked top-level keys of the whole configuration `config`. Raise
+        ConfigError at the first key that cannot be used.
         """
 
     @abstractmethod
@@ -121,10 +89,7 @@ class Job(ABC):
     def result(self) -> Result:
         """Compute and return the result that `dpbench.run` gives to its caller.
 
-        Raises
-        ------
-        ConfigError
-            If jobs of this kind have no `Result`.
+        Raise ConfigError if jobs of this kind have no `Result`.
         """
         raise ConfigError("sweep: only studies have a result; run others from the command line")
 
@@ -152,18 +117,8 @@ class FolderJob(Job):
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
         """Compute the results that are not stored yet.
 
-        Parameters
-        ----------
-        argv : sequence of str or None
-            Words of the command line; None if the job was started from Python.
-        cost : Cost
-            Counts of computed and reused blocks, which this method updates.
-        say : callable
-            Function that prints a line.
-
-        Returns
-        -------
-        Outcome
+        `argv` has the words of the command line; it is None if the job was started from Python. The
+        method updates the counts in `cost`. `say` prints a line.
         """
 
     @property
@@ -193,21 +148,9 @@ class FolderJob(Job):
     def track(self, argv: Sequence[str], failed: bool, say: Say) -> tuple[int, list[str]]:
         """Compare the errors of a finished computation with a stored baseline, if the job has one.
 
-        Parameters
-        ----------
-        argv : sequence of str
-            Words of the command line.
-        failed : bool
-            True if an estimator failed in this run.
-        say : callable
-            Function that prints a line.
-
-        Returns
-        -------
-        code : int
-            Exit code of the comparison.
-        files : list of str
-            Names of the files that the comparison wrote to the job's folder.
+        `argv` has the words of the command line. `failed` is True if an estimator failed in this
+        run. Return the exit code of the comparison, and the names of the files that it wrote to the
+        job's folder.
         """
         return 0, []
 
@@ -259,15 +202,11 @@ class FolderJob(Job):
     def finish(self, record: dict[str, Any], before: str) -> None:
         """Write the manifest of a finished run, and the report page if the folder has none.
 
-        Parameters
-        ----------
-        record : dict
-            Contents of the manifest.
-        before : str
-            Value of `environment_digest` when the run started. This value is a digest of source,
-            versions, configuration, machine and data files. If the value has changed since, files
-            were edited during the run. The manifest then gets no fingerprint, and later runs do
-            not reuse the results as a whole. Neither do they if a plug-in has opened other files.
+        `record` is the content of the manifest. `before` is the value of `environment_digest` when
+        the run started: a digest of source, versions, configuration, machine and data files. If the
+        value has changed since, files were edited during the run. The manifest then gets no
+        fingerprint, and later runs do not reuse the results as a whole. Neither do they if a
+        plug-in has opened other files.
         """
         if environment_digest(self.config) == before and not record["files_opened"]:
             reads = [str(path) for path in self.reads]
@@ -285,19 +224,8 @@ class FolderJob(Job):
     def write(self, outcome: Outcome, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
         """Replace the files of an earlier run by the new tables, text, figures and manifest.
 
-        Parameters
-        ----------
-        outcome : Outcome
-            Results to write.
-        argv : sequence of str or None
-            Words of the command line; None if the job was started from Python.
-        cost : Cost
-            Counts of computed and reused blocks.
-
-        Returns
-        -------
-        dict
-            Contents of the manifest.
+        `argv` has the words of the command line; it is None if the job was started from Python.
+        Return the content of the manifest.
         """
         computation, stamps = self._computation_time(cost), Stamps()
         self._delete_previous_files()
@@ -386,19 +314,8 @@ class FolderJob(Job):
 def refuse_keys_of_studies(settings: Settings, job: str, script: str) -> None:
     """Raise a ConfigError if a key of the figures of studies is set, for example `paper`.
 
-    Parameters
-    ----------
-    settings : Settings
-        Top-level keys of the configuration.
-    job : str
-        Name of this kind of job, for the message.
-    script : str
-        Script in the folder ``experiments`` that draws the figures of this job for a paper.
-
-    Raises
-    ------
-    ConfigError
-        If one of these keys is set.
+    The message names this kind of job, and the script in the folder ``experiments`` that draws its
+    figures for a paper.
     """
     if settings.size is not None:
         raise ConfigError(f"size: {settings.size!r}: not for {job}; omit size=")

@@ -1,7 +1,6 @@
-"""Compose a configuration from files and overrides with Hydra's composition functions.
+"""Compose a configuration: Hydra merges its files, and overrides of keys are applied here.
 
-Hydra's own configuration (loggers, launchers, folders) is left out. dpbench does not use that
-configuration, and composing it takes longer than composing a sweep.
+Hydra stops at the first override that it cannot apply. Here all of them are told at once.
 """
 
 from __future__ import annotations
@@ -14,47 +13,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hydra import version
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
-from hydra._internal.core_plugins.structured_config_source import StructuredConfigSource
-from hydra._internal.defaults_list import create_defaults_list
-from hydra._internal.sources_registry import SourcesRegistry
-from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, _utils
-from omegaconf.basecontainer import BaseContainer
-from omegaconf.errors import OmegaConfBaseException
-from yaml import MappingNode, Node, ScalarNode, YAMLError
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+from yaml import YAMLError
 
-from dpbench.errors import MAX_ENTRIES, ConfigError, ErrorCollector, choose_from
+from dpbench.errors import ConfigError, ErrorCollector, choose_from
+from dpbench.jobs.conf_files import check_package, compose_files, refuse_functions
 from dpbench.package import conf_folder
 
 __all__ = ["compose", "expand_multirun"]
 
-SHIPPED_DATA = Path(__file__).parents[1] / "data"
 # Sections of a sweep to which the files of a group add an entry.
 SECTIONS = {"estimator": "estimators", "distribution": "families"}
-# Types that YAML gives to texts without quotes: no, 1e3, null.
-TEXT, BOOLEAN = "tag:yaml.org,2002:str", "tag:yaml.org,2002:bool"
-PLAIN = {BOOLEAN, *(f"tag:yaml.org,2002:{name}" for name in ("float", "int", "null"))}
 MAX_RUNS = 1000  # largest number of runs of a command with --multirun
 
 
 def expand_multirun(overrides: Sequence[str]) -> list[list[str]]:
-    """Expand overrides with several values, such as ``seed=1,2``, into runs with one value each.
+    """Return a list of overrides for each combination of values, such as those of ``seed=1,2``.
 
-    An override is a text ``key=value``. The result holds one list of overrides for each
-    combination of values.
-
-    Raises
-    ------
-    ConfigError
-        If an override cannot be parsed, or there are more than 1000 (`MAX_RUNS`) combinations.
+    More than `MAX_RUNS` combinations are refused.
     """
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -82,42 +62,24 @@ def compose(
     config_dir: Path | None = None,
     errors: ErrorCollector | None = None,
 ) -> dict[str, Any]:
-    """Compose a configuration from dpbench's files, the user's files and overrides.
+    """Return the configuration of dpbench's files, the user's files and overrides.
 
     If dpbench and the user have files of one name, dpbench's file is used. No function that the
     configuration names is run, and no module is imported. Files set only keys below ``sweep`` and
-    ``runner``. All other keys come from dpbench's ``config.yaml`` and from the overrides.
+    ``runner``. All other keys come from dpbench's ``config.yaml`` and from the overrides. All
+    values are such that JSON can represent them.
 
-    Parameters
-    ----------
-    overrides : sequence of str
-        Overrides in Hydra's grammar: ``sweep=audit``, ``sweep.budgets.pure.epsilon=1``.
-    config_dir : Path, optional
-        Folder of the user's configurations; by default only shipped files are used.
-    errors : ErrorCollector, optional
-        Collects the errors of single overrides; the others are composed. By default all errors
-        are raised.
-
-    Returns
-    -------
-    dict
-        Configuration of values that JSON can represent.
-
-    Raises
-    ------
-    ConfigError
-        If files or overrides cannot be read or composed, or JSON cannot represent a value. A
-        file that cannot be read hides the errors of keys.
+    Errors of single overrides enter `errors`, and the other overrides are composed. Without
+    `errors`, all errors are raised at once. A file that cannot be read hides the errors of keys.
     """
     collector = ErrorCollector() if errors is None else errors
     usable = []
     for override in overrides:
         with collector.step(), _as_config_errors(override):
-            _check_grammar(override)
-            usable.append(override)
+            usable.append(_parse(override))
     folders = [conf_folder(), *([config_dir] if config_dir else [])]
     try:
-        with _as_config_errors(" ".join(overrides)), _restrict_omegaconf():
+        with _as_config_errors(" ".join(overrides)):
             config = _merge_files(usable, folders, collector)
             container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             values = _to_json_values(container, "")
@@ -147,8 +109,8 @@ def _as_config_errors(words: str) -> Iterator[None]:
         raise ConfigError(f"{words}: {_composition_error(error)}") from error
 
 
-def _check_grammar(override: str) -> None:
-    """Raise an error if an override cannot be parsed, has several values, or is Hydra's own."""
+def _parse(override: str) -> Override:
+    """Parse an override; refuse several values, functions, and Hydra's own settings."""
     if override.lstrip("+~").startswith("hydra"):
         raise ConfigError(
             f"{override}: Hydra's own settings are fixed; use out=DIR, or --config-dir DIR"
@@ -157,58 +119,83 @@ def _check_grammar(override: str) -> None:
     if equals and (key != key.strip() or not key or value != value.lstrip()):
         spaced = f"{key.strip() or 'KEY'}={value.strip()}"
         raise ConfigError(f"{override}: write a key and a value without spaces around =: {spaced}")
-    parsed = OverridesParser.create().parse_overrides([override])
-    ConfigLoaderImpl.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=False)
+    refuse_functions(key, value)
+    parsed = OverridesParser.create().parse_overrides([override])[0]
+    if parsed.is_sweep_override():
+        raise ConfigError(
+            f"{override}: several values; a list has brackets: KEY=[1,2]; --multirun runs each "
+            "value, with an out= of its own: 'out=results/run-${seed}'"
+        )
+    return parsed
 
 
 def _merge_files(
-    overrides: Sequence[str], folders: Sequence[Path], errors: ErrorCollector
+    overrides: Sequence[Override], folders: Sequence[Path], errors: ErrorCollector
 ) -> DictConfig:
     """Merge the files that ``config.yaml`` and the overrides choose, and apply the overrides.
 
     If several folders have a file of one name, the file in the first of these folders is used.
     Collect the errors of single overrides of keys, and go on with the others.
     """
-    version.setbase("1.3")
-    search = ConfigSearchPathImpl()
-    for source in (FileConfigSource, StructuredConfigSource):
-        SourcesRegistry.instance().register(source)
-    for folder in folders:
-        search.append("dpbench", f"file://{folder.resolve()}")
-    search.append("schema", "structured://")  # Hydra requires this entry, which is empty
-    loader = ConfigLoaderImpl(search)
-    parsed, files = loader._parse_overrides_and_create_caching_repo("config", list(overrides))
-    defaults = create_defaults_list(
-        files, "config", parsed, prepend_hydra=False, skip_missing=False
-    )
-    _check_packages(defaults.defaults)
-    for entry in defaults.defaults:  # edits of a file stay, because `files` caches it
-        file = None if entry.config_path is None else files.load_config(entry.config_path)
-        if file is not None and file.path.startswith("file://"):
-            root = Path(file.path.removeprefix("file://"))
-            _resolve_paths(file.config, (root / str(entry.config_path)).parent)
-    config = loader._compose_config_from_defaults_list(defaults.defaults, files)
-    OmegaConf.set_struct(config, True)
-    for override in defaults.config_overrides:
-        with errors.step(), _as_config_errors(str(override.input_line)):
-            _prepare_key(override, config)
-            loader._apply_overrides_to_config([override], config)
+    files = [one for one in overrides if _chooses_file(one, folders)]
+    words = [str(one.input_line) for one in files]
+    with _as_config_errors(" ".join(words)):
+        config = compose_files(words, folders)
+    for override in overrides:
+        if override not in files:
+            with errors.step(), _as_config_errors(str(override.input_line)):
+                _apply(override, config)
     return config
 
 
-def _prepare_key(override: Override, config: DictConfig) -> None:
-    """Check that the key of an override exists, and clear a value of another type."""
-    if override.is_delete():
-        return
-    key, value = override.key_or_group, override.value()
-    _check_labels(key, value)
-    if not (override.is_add() or override.is_force_add()):
+def _chooses_file(override: Override, folders: Sequence[Path]) -> bool:
+    """Return whether an override is ``group=name`` for a group, a folder of configurations."""
+    group, name, package = override.key_or_group, override.value(), override.package
+    if isinstance(name, dict) or not any((folder / group).is_dir() for folder in folders):
+        return False
+    if package is not None:
+        check_package(f"{group}={name}", package)
+    elif group in SECTIONS and not override.is_delete():
+        raise ConfigError(
+            f"{group}: an entry needs a label; write +{group}@sweep.{SECTIONS[group]}.LABEL={name}"
+        )
+    return True
+
+
+def _apply(override: Override, config: DictConfig) -> None:
+    """Apply an override of a key to a configuration, as Hydra does.
+
+    But a list may replace a mapping, except at sweep.KEY, whose entries have names.
+    """
+    key, value, line = override.key_or_group, override.value(), override.input_line
+    if override.package is not None:
+        raise ConfigError(f"{line}: no folder {key!r} of configurations; write KEY=VALUE")
+    is_new = override.is_add() or override.is_force_add()
+    if not (is_new or override.is_delete()):
         _check_key(key, config)
     present = OmegaConf.select(config, key)
-    changes_type = OmegaConf.is_list(present) != isinstance(value, list)
-    # A list may replace a mapping, except at sweep.KEY, whose entries have names.
-    if changes_type and OmegaConf.is_config(present) and key.count(".") > 1:
-        OmegaConf.update(config, key, None, merge=False, force_add=True)
+    if override.is_delete():
+        if present is None or value not in (None, present):
+            raise ConfigError(f"{line}: the configuration has no such entry, so it cannot go")
+        parent, _, last = key.rpartition(".")
+        with open_dict(config):
+            del (OmegaConf.select(config, parent) if parent else config)[last]
+        return
+    _check_labels(key, value)
+    if override.is_add() and not (present is None or isinstance(value, dict | list)):
+        raise ConfigError(f"{line}: the key has a value; write {key}=...")
+    if OmegaConf.is_config(present) and OmegaConf.is_list(present) != isinstance(value, list):
+        if key.count(".") > 1:
+            OmegaConf.update(config, key, None, merge=False, force_add=True)
+        elif isinstance(value, list):
+            choice = "; a part chooses by ++sweep.parts.NAME.KEY=[NAME]"
+            is_section = key.removeprefix("sweep.") in {"families", "estimators", "budgets"}
+            raise ConfigError(f"{line}: expected a mapping{choice if is_section else ''}")
+    try:
+        OmegaConf.update(config, key, value, merge=True, force_add=is_new)
+    except ConfigKeyError as error:
+        add = f"to add one write +{key}=..."
+        raise ConfigError(f"{key}: it has no key {error.key!r}; {add}") from error
 
 
 def _check_labels(key: str, value: Any) -> None:
@@ -218,37 +205,6 @@ def _check_labels(key: str, value: Any) -> None:
             word = "null" if label is None else str(label).lower()
             raise ConfigError(f"{key}: {word}: a label is text; write ++{key}.{word}=...")
         _check_labels(f"{key}.{label}", entry)
-
-
-def _resolve_paths(config: Any, folder: Path) -> None:
-    """Make each relative ``path`` in a configuration file absolute, in place.
-
-    Relative paths begin at `folder`, the folder of the file. A path that names only a file shipped
-    with dpbench stays as it is.
-    """
-    plain: Any = OmegaConf.to_container(config)
-    for key, value in plain.items() if isinstance(plain, dict) else ():
-        if isinstance(value, dict):
-            _resolve_paths(config[key], folder)
-        elif key == "path" and isinstance(value, list):
-            config[key] = [_resolve_path(item, folder) for item in value]
-        elif key == "path":
-            config[key] = _resolve_path(value, folder)
-
-
-def _resolve_path(path: Any, folder: Path) -> Any:
-    """Return the absolute form of a relative path that begins at `folder`.
-
-    All other values are returned unchanged, for example the name of a file shipped with dpbench.
-    """
-    if not isinstance(path, str) or "${" in path or path.startswith("~"):
-        return path
-    absolute = folder / path
-    return (
-        path
-        if (SHIPPED_DATA / path).is_file() and not absolute.exists()
-        else str(absolute.resolve())
-    )
 
 
 def _to_json_values(value: Any, key_path: str) -> Any:
@@ -277,57 +233,6 @@ def _to_json_values(value: Any, key_path: str) -> Any:
     raise ConfigError(f"{key_path}: {value!r}: expected text, a number, a list or a mapping")
 
 
-@contextmanager
-def _restrict_omegaconf() -> Iterator[None]:
-    """Let OmegaConf read files by `_Loader`, and disable its resolvers, inside this context.
-
-    A configuration can then name other keys with ``${...}``, but call no functions such as oc.env.
-    """
-    resolvers, BaseContainer._resolvers = BaseContainer._resolvers, {}
-    get_loader, _utils.get_yaml_loader = _utils.get_yaml_loader, lambda: _Loader
-    try:
-        yield
-    finally:
-        BaseContainer._resolvers = resolvers
-        _utils.get_yaml_loader = get_loader
-
-
-class _Loader(_utils.get_yaml_loader()):  # type: ignore[misc]
-    """Reader of YAML files in which every key is text, and only true and false are booleans.
-
-    A label may be ``no`` or ``null``, and a part may name it without quotes.
-    """
-
-    def resolve(self, kind: type[Node], value: str | None, implicit: tuple[bool, bool]) -> str:
-        tag: str = super().resolve(kind, value, implicit)
-        is_word = tag == BOOLEAN and str(value).lower() not in {"true", "false"}
-        return TEXT if is_word else tag
-
-    def compose_node(self, parent: Node | None, index: Any) -> Any:
-        """Refuse a mapping with too many entries at once, because OmegaConf would take minutes."""
-        if isinstance(parent, MappingNode) and len(parent.value) >= MAX_ENTRIES:
-            place = f"{self.name}, line {parent.start_mark.line + 1}"
-            raise ConfigError(f"{place}: more than {MAX_ENTRIES} entries in a mapping; write fewer")
-        node = super().compose_node(parent, index)
-        if isinstance(parent, MappingNode) and index is None and isinstance(node, ScalarNode):
-            node.tag = TEXT if node.tag in PLAIN else node.tag  # the key of an entry
-        return node
-
-
-def _check_packages(files: Sequence[ResultDefault]) -> None:
-    """Raise ConfigError if a file sets keys that are not below ``sweep`` or ``runner``."""
-    for entry in files:
-        package = entry.package or ""
-        if not entry.primary and package in SECTIONS:
-            group, _, name = str(entry.config_path).rpartition("/")
-            raise ConfigError(f"{group}: {_label_advice(group, name)}")
-        if not entry.primary and package.partition(".")[0] not in {"sweep", "runner"}:
-            raise ConfigError(
-                f"{entry.config_path}: its package is {package or '_global_'!r}: a file can set "
-                "keys of sweep and runner only; set the others on the command line"
-            )
-
-
 def _composition_error(error: Exception) -> str:
     """Return the text of an error of Hydra or OmegaConf: key, value and choices in one line."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
@@ -345,31 +250,9 @@ def _composition_error(error: Exception) -> str:
         return f"{error.override}: {problem}; {advice}"
     if isinstance(error, RecursionError):
         return "defaults: a file includes itself, directly or through others; remove that entry"
-    return _known_problem(lines) or " ".join(lines[:4])
-
-
-def _known_problem(lines: Sequence[str]) -> str:
-    """Return a message with advice for a known text of Hydra, or blank text."""
-    unknown = re.match(r"Could not override '([^']+)'", lines[0])
-    if unknown and unknown[1] in SECTIONS:
-        return f"{unknown[1]}: {_label_advice(unknown[1], 'NAME')}"
-    missing = re.search(r"Key '([^']+)' is not in struct", " ".join(lines))
-    if unknown and missing:
-        return f"{unknown[1]}: it has no key {missing[1]!r}; to add one write +{unknown[1]}=..."
-    if unknown:
+    if unknown := re.match(r"Could not override '([^']+)'", lines[0]):
         return f"{unknown[1]}: no file is chosen there; to add one write +{unknown[1]}=..."
-    several = re.match(r"Ambiguous value for argument '(.*)'$", lines[0])
-    if several:
-        return (
-            f"{several[1]}: several values; a list has brackets: KEY=[1,2]; --multirun runs each "
-            "value, with an out= of its own: 'out=results/run-${seed}'"
-        )
-    merged = re.match(r"Error merging override (\S+) Cannot merge DictConfig", " ".join(lines))
-    if merged:
-        section = re.match(r"\+*sweep\.(families|estimators|budgets)=", merged[1])
-        choice = "; a part chooses by ++sweep.parts.NAME.KEY=[NAME]" if section else ""
-        return f"{merged[1]}: expected a mapping{choice}"
-    return ""
+    return " ".join(lines[:4])
 
 
 def _find_file(group: str, name: str, options: Sequence[str]) -> str:
@@ -386,11 +269,6 @@ def _find_file(group: str, name: str, options: Sequence[str]) -> str:
     if found is not None:
         return f"; move {found} to {group}/{stem}.yaml, then write {group}={stem} --config-dir ."
     return f"; {choose_from(name, options)}" if options else ""
-
-
-def _label_advice(group: str, name: str) -> str:
-    """Return advice how to add an entry from a file of the group ``estimator`` or similar."""
-    return f"an entry needs a label; write +{group}@sweep.{SECTIONS[group]}.LABEL={name}"
 
 
 def _check_key(key: str, config: DictConfig) -> None:

@@ -111,27 +111,12 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
 
     A kind is the name of a class in configurations, for example of an estimator. The text on a kind
     or a figure lists its keys with types and defaults. The text on a sweep is the comment in its
-    file.
+    file, which is searched in `folders`.
 
-    Parameters
-    ----------
-    topic : {'sweep', 'kind', 'figure'}
-        Topic of the help text. A name of a sweep, kind or figure may take its place.
-    name : str or None
-        Name of a sweep, kind or figure; for a kind also a search word. If None, the text describes
-        the keys of all sweeps, or lists all kinds or all figures.
-    folders : iterable of Path
-        Folders of configurations, in which the files of sweeps are searched.
-
-    Returns
-    -------
-    str
-        Lines for the terminal.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such topic or name.
+    `topic` is ``sweep``, ``kind`` or ``figure``; a name of a sweep, kind or figure may take its
+    place. For a kind, `name` may also be a search word. Without a name, the text describes the keys
+    of all sweeps, or lists all kinds or all figures. Raise ConfigError if there is no such topic or
+    name.
     """
     everywhere = [registry for section in SECTIONS.values() for registry in section]
     files = find_sweeps(folders)
@@ -201,17 +186,8 @@ def _list_classes(names: Mapping[str, type[Any]]) -> str:
 def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None:
     """Return the keys that are allowed at one place of a configuration.
 
-    Parameters
-    ----------
-    config : mapping
-        The whole configuration.
-    steps : sequence of str
-        Keys that lead to the place, the outermost first; all of them exist in `config`.
-
-    Returns
-    -------
-    list of str or None
-        None if no class defines the keys of this place.
+    `steps` are the keys that lead to the place, the outermost first; all of them exist in the whole
+    configuration `config`. Return None if no class defines the keys of this place.
     """
     value: Any = config
     kind: type[Any] | None = Settings

@@ -29,21 +29,9 @@ def find_finished_run(
 ) -> dict[str, Any] | None:
     """Return the manifest of a finished run that has this configuration and unchanged files.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    config : mapping
-        The whole configuration.
-    origin : Origin, optional
-        Source, versions and machine with which the run would be computed now. It can be omitted if
-        there are no plug-ins.
-
-    Returns
-    -------
-    dict or None
-        The manifest; None if there is no finished run, its files were changed, or the source, the
-        machine or the configuration differs.
+    `origin` has the source, versions and machine with which the run would be computed now. It can
+    be omitted if there are no plug-ins. Return None if there is no finished run, its files were
+    changed, or the source, the machine or the configuration differs.
     """
     manifest = read_finished(folder)
     if manifest is None or not manifest.get("fingerprint"):
@@ -56,15 +44,7 @@ def find_finished_run(
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run whose files are unchanged.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    record : mapping
-        Manifest of the run.
-    """
+    """A finished run whose files are unchanged; `record` is its manifest."""
 
     folder: Path
     record: Mapping[str, Any]
@@ -114,16 +94,7 @@ class FinishedRun:
 def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cost: Cost) -> None:
     """Print the numbers of computed and reused blocks, the result files and the next command.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    record : mapping
-        Manifest of the run.
-    argv : sequence of str
-        Words of the command line.
-    cost : Cost
-        Counts of computed and reused blocks.
+    `record` is the manifest of the run, and `argv` has the words of the command line.
     """
     if failures := record["failures"]:
         say(f"the first failure's traceback: {replay_line(argv, failures[0]['name'])}")

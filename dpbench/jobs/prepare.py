@@ -36,23 +36,9 @@ def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finish
     """Check a composed configuration and build its job, without running or writing anything.
 
     If a finished run has this configuration and unchanged files, return it instead of a job. This
-    check comes first, because a job needs imports that are slow.
-
-    Parameters
-    ----------
-    config : mapping
-        The whole configuration.
-    config_dir : Path or None
-        Folder of the user's configurations and plug-ins.
-
-    Returns
-    -------
-    Job or FinishedRun
-
-    Raises
-    ------
-    ConfigError
-        If keys cannot be used, with a line for each of them that was found.
+    check comes first, because a job needs imports that are slow. `config_dir` is the folder of the
+    user's configurations and plug-ins. If keys cannot be used, raise ConfigError with a line for
+    each of them that was found.
     """
     from dpbench.jobs.finished_run import FinishedRun
 
@@ -92,25 +78,8 @@ def prepare_job(
 ) -> Job:
     """Import the user's plug-ins and build the job that checked settings describe.
 
-    Parameters
-    ----------
-    settings : Settings
-        Top-level keys of the configuration, checked.
-    config : mapping
-        The whole configuration.
-    config_dir : Path or None
-        Folder of the user's plug-ins.
-    out : Path or None
-        Folder of the run; None keeps results in memory.
-
-    Returns
-    -------
-    Job
-
-    Raises
-    ------
-    ConfigError
-        At the first key that cannot be used.
+    `config_dir` is the folder of the plug-ins. Without a folder `out` of the run, results stay in
+    memory. Raise ConfigError at the first key that cannot be used.
     """
     from dpbench.runner.origin import Origin
     from dpbench.runner.run import RunOptions

@@ -21,19 +21,8 @@ def differences(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """Return lines that tell how a configuration differs from that of the run in a folder.
 
     The number of trials is not compared, because a run with more trials continues the run before.
-    Keys that change no file, such as ``n_jobs``, are not compared either.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run that begins.
-    config : mapping
-        Its whole configuration.
-
-    Returns
-    -------
-    list of str
-        Lines for the terminal; none if the folder has no finished run, or nothing differs.
+    Keys that change no file, such as ``n_jobs``, are not compared either. There are no lines if the
+    folder has no finished run, or nothing differs.
     """
     try:
         before = _flatten(read_manifest(folder)["configuration"])

@@ -25,16 +25,7 @@ __all__ = ["ReplayJob"]
 class ReplayJob(Job):
     """Job that runs the estimator of one failure again, and writes nothing.
 
-    Parameters
-    ----------
-    options : RunOptions
-        Seed and folder of the run that had the failure.
-    config : mapping
-        The whole configuration.
-    plan : SweepPlan
-        Cells (family, n, estimators, budgets) of the study.
-    name : str
-        Name of the failure.
+    The options have the seed and folder of the run that had the failure `name`.
     """
 
     plan: SweepPlan

@@ -38,20 +38,8 @@ __all__ = ["StudyJob"]
 class StudyJob(FolderJob):
     """Job that measures the errors of estimators, with a checked configuration.
 
-    Parameters
-    ----------
-    options : RunOptions
-        Seed, processes and folder of the run.
-    config : mapping
-        The whole configuration.
-    plan : SweepPlan
-        Cells (family, n, estimators, budgets) and claims of the study.
-    paper : bool
-        If True, write LaTeX files. False by default.
-    size : {"page", "column", "slide"}
-        Size of the figures.
-    font : {"sans", "serif"}
-        Font of the figures.
+    If `paper` is True, it writes LaTeX files. `size` (``page``, ``column``, ``slide``) and `font`
+    (``sans``, ``serif``) are those of the figures.
     """
 
     sweeps: ClassVar[type[Any]] = Study

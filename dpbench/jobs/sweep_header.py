@@ -20,10 +20,7 @@ COST = re.compile(
 class SweepHeader:
     """Comment at the top of a sweep's file.
 
-    Parameters
-    ----------
-    lines : tuple of str
-        Lines of the comment without ``# `` and without the line that names the schema.
+    Its lines stand without ``# `` and without the line that names the schema.
     """
 
     lines: tuple[str, ...]

@@ -46,7 +46,6 @@ from functools import cache
 
 import numpy as np
 from scipy.special import bdtrc, log_ndtr
-from scipy.stats import binom
 
 from dpbench.arrays import Floats
 
@@ -100,6 +99,7 @@ def resampled_sd(epsilon: float, delta: float, n: int, releases: int) -> float:
     has a delta above 1 minus this probability, and there is no smallest noise.
     """
     from scipy.optimize import brentq
+    from scipy.stats import binom
 
     if delta < MIN_DELTA:
         raise ValueError(
@@ -153,6 +153,8 @@ def _loss_distribution(loss: Floats, m: float, n: int) -> tuple[Floats, float]:
 
 def _chances(copies: Floats, n: int) -> Floats:
     """Return the probabilities of numbers of copies of a record in a resample."""
+    from scipy.stats import binom
+
     return np.asarray(binom.pmf(copies, n, 1 / n))
 
 

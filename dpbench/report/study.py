@@ -51,51 +51,23 @@ class Figure(Registered, ABC):
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         """Check that the planned results suffice to draw the figure.
 
-        Parameters
-        ----------
-        study : Study
-            The planned study.
-        keys : DataFrame
-            A row for each planned result, with its distribution, estimator, budget, n and
-            parameters; see `dpbench.sweep.plan.key_table`.
-        where : str
-            Place of the figure in the configuration, for error messages.
-
-        Raises
-        ------
-        ConfigError
-            If the figure selects nothing, or selects results that it cannot show.
+        `keys` has a row for each planned result, with its distribution, estimator, budget, n and
+        parameters; see `dpbench.sweep.plan.key_table`. `where` is the place of the figure in the
+        configuration, for error messages. Raise ConfigError if the figure selects nothing, or
+        selects results that it cannot show.
         """
 
     @abstractmethod
     def figure(
         self, result: Any, names: Names = None, ax: Any = None, panel: int | None = None
     ) -> Any:
-        """Draw the figure, on a new canvas or on the caller's axes.
+        """Draw the figure, on a new canvas or on the caller's axes; return the canvas or figure.
 
-        Parameters
-        ----------
-        result : Result
-            Results of the study.
-        names : mapping of str to str, optional
-            Names to print in the figure. A key is the name of an estimator, family or budget in
-            the configuration. By default the names in the configuration are printed, with spaces
-            for underscores.
-        ax : Axes, optional
-            Axes to draw on, in the caller's style. By default draw on a new canvas, which needs
-            `dpbench.report.drawing.style.style` around the call.
-        panel : int, optional
-            The only panel to draw, from 0. By default draw all.
-
-        Returns
-        -------
-        Canvas
-            The new canvas, or the figure of the caller's axes.
-
-        Raises
-        ------
-        ConfigError
-            If there is no such panel.
+        `result` is a `dpbench.report.result.Result`. `names` are names to print in the figure, by
+        the name of an estimator, family or budget in the configuration. By default the names in the
+        configuration are printed, with spaces for underscores. Axes `ax` keep the caller's style. A
+        new canvas needs `dpbench.report.drawing.style.style` around the call. `panel` selects one
+        panel, from 0; if there is no such panel, raise ConfigError. By default draw all panels.
         """
 
 
@@ -106,31 +78,15 @@ class Table(Registered, ABC):
     def frame(self, result: Any) -> pd.DataFrame:
         """Return the numbers of the table; `result` is a `dpbench.report.result.Result`.
 
-        Raises
-        ------
-        ConfigError
-            If the table selects nothing that was run.
+        Raise ConfigError if the table selects nothing that was run.
         """
 
     @abstractmethod
     def text(self, result: Any, syntax: str) -> str:
-        """Return the table with its caption in LaTeX or in Markdown.
+        """Return the table with its caption in the syntax ``latex`` or ``markdown``.
 
-        Parameters
-        ----------
-        result : Result
-            Results of the study.
-        syntax : {'latex', 'markdown'}
-            Language of the text.
-
-        Returns
-        -------
-        str
-
-        Raises
-        ------
-        ConfigError
-            If the table selects nothing that was run.
+        `result` is a `dpbench.report.result.Result`. Raise ConfigError if the table selects nothing
+        that was run.
         """
 
 
@@ -184,22 +140,11 @@ def _build_part(spec: Any, where: str) -> StudyPart:
 
 
 def gather_entries(sweep: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Collect all configured claims, or all configured figures, of a sweep.
+    """Collect all configured claims, or all configured figures, of a sweep, by label.
 
-    Claims and figures that are configured under a part of the sweep come first.
-
-    Parameters
-    ----------
-    sweep : mapping
-        Configuration of the sweep.
-    section : {'claims', 'figures'}
-        Key under which the configuration has the claims or figures.
-
-    Returns
-    -------
-    dict of str to mapping
-        Configurations by label. A claim or figure under a part may have no selection of families,
-        estimators or budgets. Then it takes the selection of the part.
+    `section` is the key of their configurations: ``claims`` or ``figures``. Claims and figures that
+    are configured under a part of the sweep come first. A claim or figure under a part may have no
+    selection of families, estimators or budgets. Then it takes the selection of the part.
     """
     entries: dict[str, Any] = {}
     for part in sweep.get("parts", {}).values():
@@ -272,22 +217,9 @@ class Study(Sweep):
         """Plan all runs, and check that they suffice for all claims, requests and figures.
 
         The plan is a list of cells. A cell is a family at one n, with all estimators and budgets
-        that run on its data.
-
-        Parameters
-        ----------
-        trials : int, optional
-            Number of trials of every part, by default each part's own number.
-
-        Returns
-        -------
-        SweepPlan
-
-        Raises
-        ------
-        ConfigError
-            If a claim, request or figure cannot be evaluated. The messages name their places in the
-            configuration.
+        that run on its data. By default each part has its own number of trials; `trials` replaces
+        them all. Raise ConfigError if a claim, request or figure cannot be evaluated. The messages
+        name their places in the configuration.
         """
         self._check_names()
         cells = make_cells(self, trials=trials)
@@ -337,17 +269,10 @@ class Study(Sweep):
 class SweepPlan:
     """Study with the list of all its cells, the units of work to run.
 
-    Parameters
-    ----------
-    study : Study
-        The study to run.
-    cells : list of Cell
-        Cells of the study, sorted by family and n. A cell is a family at one n, with all estimators
-        and budgets that run on its data.
-    measures : mapping of str to ndarray of bool
-        Per-trial values to keep, because claims and requests resample them. A key is the name of a
-        value, for example ``error``. Its mask is True for the rows of
-        `dpbench.sweep.plan.key_table` whose values are kept.
+    Cells are sorted by family and n. A cell is a family at one n, with all estimators and budgets
+    that run on its data. `measures` selects per-trial values to keep, because claims and requests
+    resample them. A key is the name of a value, for example ``error``. Its mask is True for the
+    rows of `dpbench.sweep.plan.key_table` whose values are kept.
     """
 
     study: Study

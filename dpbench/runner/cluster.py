@@ -47,35 +47,14 @@ def compute_on_cluster(
     threads: int,
     origin: Origin,
 ) -> Iterator[tuple[int, Result]]:
-    """Run all tasks on a dask cluster and yield each result with the index of its task.
+    """Run all tasks on a dask cluster; yield each result with the index of its task, in any order.
 
-    Parameters
-    ----------
-    run : callable
-        Function of a task, defined at the top level of a Python module because it is pickled.
-    tasks : sequence
-        Arguments of `run`.
-    address : str or None
-        Address of a running dask scheduler; None starts a cluster in this process.
-    threads : int
-        Number of threads of the cluster in this process; not used with an address.
-    origin : Origin
-        Source, versions and machine of this process. Every worker must have the same origin.
+    `run` is pickled, so it is defined at the top level of a module. Without the address of a
+    running dask scheduler, a cluster of `threads` threads starts in this process.
 
-    Yields
-    ------
-    tuple
-        Index of a task and its result, in any order.
-
-    Raises
-    ------
-    ConfigError
-        If the scheduler does not answer, or a worker has another origin.
-    ConnectionError
-        If the scheduler ends.
-    BrokenExecutor
-        If a share (a list of tasks) raises an exception, or dask abandons it after several workers
-        ended.
+    Raise ConfigError if the scheduler does not answer, or if a worker has another origin (source,
+    versions, machine). Raise ConnectionError if the scheduler ends. Raise BrokenExecutor if a share
+    (a list of tasks) raises an exception, or dask abandons it after several workers ended.
     """
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(PARALLEL_FETCHES))

@@ -18,24 +18,14 @@ __all__ = ["Cost"]
 class Cost:
     """Counts of the work of a run, updated while it runs.
 
-    Parameters
-    ----------
-    trials : int, optional
-        Number of trials of every part of the sweep; None if the parts differ or have no trials.
-    cells_done, cells_reused, blocks_done, blocks_reused : int
-        Numbers of cells and blocks that were computed (done) or read from disk (reused).
-    blocks_corrupt : list of str
-        Names of damaged files in which blocks were stored.
-    records_drawn : int
-        Records drawn for the computed blocks.
-    worker_cpu_seconds, worker_peak_bytes : float
-        Total CPU seconds of the blocks, and the largest peak memory of a process that ran them.
-    estimator_seconds : dict of str to float
-        CPU seconds of the releases and of measuring their errors, keyed by label of the estimator.
-    files_opened : list of str
-        Files outside the origin that plug-ins opened for the computed blocks.
-    started, cpu_started : float
-        Wall clock and CPU clock at the start of the run, in seconds.
+    `trials` is the number of trials of every part of the sweep. It is None if the parts differ or
+    have no trials. Work that is "done" was computed, and "reused" work was read from disk. Corrupt
+    blocks are names of damaged files. `records_drawn` counts records of computed blocks.
+    `worker_cpu_seconds` is a total over blocks, and `worker_peak_bytes` is the largest peak memory
+    of a process. `estimator_seconds` holds the CPU seconds of the releases and of measuring their
+    errors, keyed by label of the estimator. `files_opened` lists files outside the origin that
+    plug-ins opened for computed blocks. Both clocks are in seconds: wall clock and CPU clock at the
+    start of the run.
     """
 
     trials: int | None = None
@@ -53,15 +43,7 @@ class Cost:
     cpu_started: float = field(default_factory=time.process_time)
 
     def add(self, block: Block, records: int) -> None:
-        """Count a computed block.
-
-        Parameters
-        ----------
-        block : Block
-            Computed block, with its time and memory.
-        records : int
-            Number of records that were drawn for the block.
-        """
+        """Count a computed block, for which `records` records were drawn."""
         self.blocks_done += 1
         self.records_drawn += records
         self.worker_cpu_seconds += block.cpu_seconds

@@ -18,16 +18,11 @@ __all__ = ["Runner", "compute"]
 
 @validated
 class Runner:
-    """Choice of the processes that run blocks.
+    """Choice of the processes that run blocks: of this machine (``local``), or a dask cluster.
 
-    Parameters
-    ----------
-    backend : {'local', 'dask'}
-        Processes of this machine, or a dask cluster.
-    address : str, optional
-        Address of a running dask scheduler: ``tcp://host:8786``, or ``tls://host:8786`` with the
-        credentials of dask's configuration. By default dask starts a cluster of `n_jobs` threads in
-        this process, which accepts no connections from outside.
+    The address is that of a running dask scheduler: ``tcp://host:8786``, or ``tls://host:8786``
+    with the credentials of dask's configuration. By default dask starts a cluster of `n_jobs`
+    threads in this process, which accepts no connections from outside.
     """
 
     backend: Literal["local", "dask"] = "local"
@@ -53,29 +48,11 @@ def compute(
 ) -> Iterator[tuple[T, R]]:
     """Run all tasks and yield each task with its result, in any order.
 
-    Parameters
-    ----------
-    run : callable
-        Function of a task, defined at the top level of a Python module because it is pickled.
-    tasks : sequence
-        Arguments of `run`.
-    runner : Runner
-        Choice of the processes.
-    n_jobs : int
-        Number of processes as in joblib, at most one for each task; -1 for all cores.
-    origin : Origin, optional
-        Source, versions and machine that every worker must have; by default those with which this
-        process computes blocks of trials.
-
-    Yields
-    ------
-    tuple
-        A task and its result.
-
-    Raises
-    ------
-    ConfigError
-        If a worker has another origin, dask is not installed, or its scheduler does not answer.
+    `run` is pickled, so it is defined at the top level of a module. `n_jobs` counts processes as in
+    joblib, at most one for each task; -1 uses all cores. Every worker must have the source,
+    versions and machine of `origin`. By default these are the ones with which this process computes
+    blocks of trials. Raise ConfigError if a worker has another origin, dask is not installed, or
+    its scheduler does not answer.
     """
     if not tasks:
         return

@@ -114,17 +114,7 @@ def _module_names(name: str, file: Path, imports: Iterable[Import]) -> Iterator[
 
 
 def list_imports(file: Path) -> Iterator[str]:
-    """Yield the modules that a file imports, and other imported names that may be modules.
-
-    Parameters
-    ----------
-    file : Path
-        Python source file.
-
-    Yields
-    ------
-    str
-    """
+    """Yield the modules that a file imports, and other imported names that may be modules."""
     yield from _module_names(file.stem, file, _parse_imports(file.read_text("utf-8", "replace")))
 
 

@@ -29,26 +29,9 @@ def run_locally(
 ) -> Iterator[tuple[T, R]]:
     """Run the first task in this process and all others on other processes of this machine.
 
-    Parameters
-    ----------
-    run : callable
-        Function of a task, defined at the top level of a Python module because it is pickled.
-    tasks : sequence
-        Arguments of `run`.
-    workers : int
-        Number of other processes.
-    origin : Origin
-        Source, versions and machine that this process and all others must have.
-
-    Yields
-    ------
-    tuple
-        A task and its result, in any order.
-
-    Raises
-    ------
-    ConfigError
-        If a process has another origin.
+    Yield each task with its result, in any order. `run` is pickled, so it is defined at the top
+    level of a module. A process with another origin (source, versions, machine) than `origin`
+    raises ConfigError.
     """
     import joblib
 
@@ -92,21 +75,8 @@ def run_share(
 ) -> tuple[list[tuple[int, R]], Origin, int]:
     """Run a share (a list of tasks) in order: the first task, then others until the time is over.
 
-    Parameters
-    ----------
-    run : callable
-        Function of a task.
-    share : mapping
-        Tasks by index.
-    origin : Origin
-        Source, versions and machine of the process that hands the tasks over.
-    seconds : float
-        Time after which no further task starts; 0.1 (`LOCAL_SHARE_SECONDS`) by default.
-
-    Returns
-    -------
-    tuple
-        List of (index, result) for the tasks that ran, the origin of this process, and its id.
+    `share` holds tasks by index, and `origin` belongs to the process that hands them over. Return
+    (index, result) for each task that ran, the origin of this process, and its process id.
     """
     results, end = list[tuple[int, R]](), time.monotonic() + seconds
     for index, task in share.items():

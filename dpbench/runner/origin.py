@@ -87,24 +87,11 @@ class Origin:
     ) -> Origin:
         """Return the origin of the numbers that this process computes.
 
-        The context `noise_times` multiplies all noise by a factor. Inside it the origin depends on
-        the factor.
-
-        Parameters
-        ----------
-        rooms : tuple of str
-            Rooms of dpbench whose code computes the numbers, besides those that compute blocks of
-            trials (`CORE`). By default there are none.
-        names : sequence of str
-            Modules that the configuration lists as plug-ins.
-        plugins : sequence of Path
-            Source files of the plug-ins.
-        kinds : iterable of type
-            Classes outside dpbench: classes of the configuration's objects, and their base classes.
-
-        Returns
-        -------
-        Origin
+        `rooms` are rooms of dpbench whose code computes the numbers, besides those that compute
+        blocks of trials (`CORE`). `names` are the modules that the configuration lists as plug-ins,
+        and `plugins` their source files. `kinds` are classes outside dpbench: classes of the
+        configuration's objects, and their base classes. The context `noise_times` multiplies all
+        noise by a factor. Inside it the origin depends on the factor.
         """
         classes = list(kinds)
         outside = {*names, *(kind.__module__ for kind in classes)}
@@ -155,19 +142,8 @@ class Origin:
     def check(self, expected: Origin, where: str, remedy: str) -> None:
         """Raise ConfigError if this origin and `expected` may give numbers that differ in a bit.
 
-        Parameters
-        ----------
-        expected : Origin
-            Origin of the process that hands out tasks.
-        where : str
-            Name of the process with this origin, for the message.
-        remedy : str
-            Advice to the user, for the message.
-
-        Raises
-        ------
-        ConfigError
-            If source or machine differ.
+        `expected` is the origin of the process that hands out tasks. For the message, `where` names
+        the process with this origin, and `remedy` is advice to the user.
         """
         if self.source != expected.source:
             difference = "other source, or other versions of numpy, scipy or what plug-ins import"
@@ -290,19 +266,7 @@ def _commit(folder: Path, *patterns: str) -> dict[str, Any] | None:
 
 
 def git(folder: Path, *arguments: str) -> str | None:
-    """Run git in a folder and return its output; None if git prints nothing or fails.
-
-    Parameters
-    ----------
-    folder : Path
-        Working folder of git.
-    *arguments : str
-        Arguments of the command.
-
-    Returns
-    -------
-    str or None
-    """
+    """Run git in a folder and return its output; None if git prints nothing or fails."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
@@ -319,21 +283,9 @@ def fingerprint(
 ) -> str:
     """Return a digest of everything on which the files of a run depend, stored blocks included.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    config : mapping
-        Configuration of the run.
-    origin : Origin, optional
-        Source, versions and machine of the run; needed only if the run has plug-ins. It is optional
-        because making an origin loads modules, which delays the recognition of a finished run.
-    reads : iterable of str
-        Paths of other files that the run reads; missing files are skipped.
-
-    Returns
-    -------
-    str
+    Only a run with plug-ins needs `origin`. It is optional because making an origin loads modules,
+    which delays the recognition of a finished run. `reads` are paths of other files that the run
+    reads; missing files are skipped.
     """
     files = (f for f in sorted((folder / "blocks").glob("*")) if f.suffix in {".parquet", ".json"})
     stamps = {path: stamp(Path(path)) for path in reads if os.path.exists(path)}  # noqa: PTH110

@@ -25,21 +25,9 @@ Say = Callable[[str], None]
 class RunOptions:
     """Options of a run, see `Settings`; only the option `seed` changes the numbers.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of all random streams.
-    n_jobs : int
-        Number of processes; -1 (the default) uses all cores.
-    runner : Runner
-        Local processes or a dask cluster.
-    out : Path, optional
-        Folder of the run; None keeps all blocks in memory.
-    resume : bool
-        If True (the default), reuse stored blocks.
-    origin : Origin
-        Source, versions and machine of the computed numbers; by default those with which this
-        process computes blocks of trials.
+    -1 for `n_jobs` uses all cores. Without a folder `out`, all blocks stay in memory. The default
+    `origin` (source, versions and machine) is that with which this process computes blocks of
+    trials.
     """
 
     seed: int = 0
@@ -61,26 +49,10 @@ def run_cells(
 ) -> Iterator[tuple[int, list[Block]]]:
     """Compute the blocks of trials of all cells, or reuse stored blocks; yield each cell's blocks.
 
-    A cell is a family at one sample size n, with the estimators that run on its data. Finished
-    blocks stay stored after an interruption.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Cells of a sweep.
-    options : RunOptions
-        Options of the run.
-    store : Store or Memory
-        Store that receives the blocks.
-    cost : Cost
-        Counts of the work, which this function updates.
-    say : callable
-        Function that prints a line for the user.
-
-    Yields
-    ------
-    tuple
-        Index of a cell, and its blocks. Cells that already have all blocks in the store come first.
+    A cell is a family at one sample size n, with the estimators that run on its data. The function
+    yields the index of a cell with its blocks. Cells that already have all blocks in the store come
+    first. Finished blocks stay stored after an interruption. `cost` is updated, and `say` prints a
+    line for the user.
     """
     if options.out is not None:
         check_writable(options.out)

@@ -133,24 +133,7 @@ _real_path = cache(os.path.realpath)
 
 
 def import_plugins(names: Sequence[str], config_dir: Path | None) -> set[Path]:
-    """Import the plug-in modules and return the folders that contain them; see `load_plugins`.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the plug-in modules.
-    config_dir : Path or None
-        Folder of the configuration, which is searched before the working folder.
-
-    Returns
-    -------
-    set of Path
-
-    Raises
-    ------
-    ConfigError
-        If an import fails, or a name is a folder without ``__init__.py``.
-    """
+    """Import the plug-in modules and return the folders that contain them; see `load_plugins`."""
     for folder in (config_dir, Path.cwd()):
         if folder is not None and str(folder.resolve()) not in sys.path:
             sys.path.append(str(folder.resolve()))
@@ -188,25 +171,10 @@ def _similar_modules(name: str, config_dir: Path | None) -> str:
 def load_plugins(names: Sequence[str], config_dir: Path | None) -> tuple[Path, ...]:
     """Import the plug-in modules; return the source files of them and of all they import.
 
-    Python searches installed packages first, then `config_dir`, then the working folder. Only
-    files in or below the folders of the plug-ins are returned, without installed packages and
-    dpbench.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the plug-in modules.
-    config_dir : Path or None
-        Folder of the configuration; None if there is none.
-
-    Returns
-    -------
-    tuple of Path
-
-    Raises
-    ------
-    ConfigError
-        If an import fails, or a name is a folder without ``__init__.py``.
+    Python searches installed packages first, then `config_dir` (the folder of the configuration),
+    then the working folder. Only files in or below the folders of the plug-ins are returned,
+    without installed packages and dpbench. Raise ConfigError if an import fails, or if a name is a
+    folder without ``__init__.py``.
     """
     if not names:
         return ()

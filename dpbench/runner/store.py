@@ -59,20 +59,13 @@ class Opened(NamedTuple):
 class Store:
     """Blocks of one origin in the folder ``blocks/`` of a run.
 
-    The origin is the source, versions and machine behind the numbers. The name of a file contains a
-    digest of the origin, and a digest of the file's bytes that reveals damage. The last file is
-    rewritten with the new blocks until it is full. Therefore there are few files, and a killed run
-    loses only the blocks of the last two seconds.
+    The origin is the source, versions and machine behind the numbers; `source` is its digest
+    `Origin.bits`. The name of a file contains a digest of the origin, and a digest of the file's
+    bytes that reveals damage. The last file is rewritten with the new blocks until it is full.
+    Therefore there are few files, and a killed run loses only the blocks of the last two seconds.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    source : str
-        Digest of the origin, `Origin.bits`.
-    finished : bool
-        If True, also read blocks that depend on files outside their origin, because the run that
-        computed them goes on. Otherwise (the default) these blocks are dropped.
+    Blocks may depend on files outside their origin. They are read only if `finished` is True,
+    because the run that computed them goes on. Otherwise they are dropped.
     """
 
     def __init__(self, folder: Path, source: str, *, finished: bool = False) -> None:
@@ -100,17 +93,7 @@ class Store:
     def write(self, task: BlockTask, result: Block) -> None:
         """Store a block, at once or within two seconds.
 
-        Parameters
-        ----------
-        task : BlockTask
-            Task of the block.
-        result : Block
-            Numbers of the block.
-
-        Raises
-        ------
-        OSError
-            If a file cannot be written. A later call or `flush` may raise it instead.
+        If a file cannot be written, this call, a later call or `flush` raises OSError.
         """
         with self._lock:
             self._last[self.key(task)] = task, result
@@ -220,15 +203,7 @@ class Memory:
         return self._blocks.get((task.name, task.index))
 
     def write(self, task: BlockTask, result: Block) -> None:
-        """Keep the block `result` of `task` in memory.
-
-        Parameters
-        ----------
-        task : BlockTask
-            Task of the block.
-        result : Block
-            Numbers of the block.
-        """
+        """Keep the block `result` of `task` in memory."""
         self._blocks[task.name, task.index] = result
 
     def flush(self) -> None:

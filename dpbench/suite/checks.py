@@ -56,20 +56,9 @@ def _count_records(estimator: RemoteMean) -> int:
 def find_broken_promise(entry: FileEntry, problems: Sequence[Problem]) -> str:
     """Check an entry's estimators, and return the first rule that an estimator breaks, as text.
 
-    An estimator may fail at times and release NaN, but not always.
-
-    The text is empty if no rule is broken.
-
-    Parameters
-    ----------
-    entry : FileEntry
-        Entry to check with `check_estimator`.
-    problems : sequence of Problem
-        Problems whose distributions the records are drawn from.
-
-    Returns
-    -------
-    str
+    The rules are those of `check_estimator`, on records from the distributions of the problems. An
+    estimator may fail at times and release NaN, but not always. The text is empty if no rule is
+    broken.
     """
     for problem, estimator in _distinct_estimators(entry, problems):
         law = next(iter(problem.members.values()))
@@ -100,30 +89,9 @@ def audit_entry(
 ) -> list[Mapping[str, Any]]:
     """Audit the estimators of an entry under all notions and neighbouring relations that it claims.
 
-    The entry's card states the notions and relations.
-
-    Parameters
-    ----------
-    entry : FileEntry
-        Entry to audit.
-    problems : sequence of Problem
-        Problems that the entry may answer; one estimator is audited for each class and dimension.
-    seed : int
-        Seed of the audit, 0 by default.
-    n_jobs : int
-        Number of parallel processes, 1 by default.
-    origin : Origin
-        Source, versions and machine of the computation.
-
-    Returns
-    -------
-    list of mapping
-        Rows of `dpbench.audit.task.audit`.
-
-    Raises
-    ------
-    ConfigError
-        If an estimator's own pairs of neighbouring datasets cannot be used.
+    The entry's card states the notions and relations. One estimator is audited for each class and
+    dimension of the problems. The result has the rows of `dpbench.audit.task.audit`. A ConfigError
+    says that an estimator's own pairs of neighbouring datasets cannot be used.
     """
     audits = [
         (problem, estimator, budget)

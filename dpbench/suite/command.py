@@ -94,16 +94,9 @@ class CompareOptions(ProblemOptions):
 def main(words: Sequence[str]) -> int:
     """Run a task of the command ``suite``, which scores estimators on frozen problems.
 
-    Returns
-    -------
-    int
-        Exit code: 1 if an entry (an estimator to score) breaks a rule for estimators, fails an
-        audit of its privacy, or scores significantly below a lower bound; else 0.
-
-    Raises
-    ------
-    ConfigError
-        If a word, a file or an entry cannot be used.
+    The exit code is 1 if an entry (an estimator to score) breaks a rule for estimators, fails an
+    audit of its privacy, or scores significantly below a lower bound; else 0. A ConfigError says
+    that a word, a file or an entry cannot be used.
     """
     return run_task("suite", words, TASKS)
 

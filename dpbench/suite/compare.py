@@ -75,24 +75,11 @@ MAX_PLOTTED_SCORE = 100.0
 def profile_band(rows: pd.DataFrame, problems: int, scores: ArrayLike) -> tuple[Floats, Floats]:
     """Return a pointwise 95% bootstrap band around the performance profile of an entry.
 
-    The profile is the share of problems with a score (error over a lower bound) of at most x, for
-    each x. Each replicate resamples the trials of every problem separately. If a problem has
-    several distributions, the replicate uses the distribution with the largest error in the
-    resample. The set of problems is fixed, so the band does not cover other problems.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Scores of one entry, with bootstrap replicates in the column ``draws``.
-    problems : int
-        Number of all problems.
-    scores : array_like
-        Scores at which the profile is evaluated.
-
-    Returns
-    -------
-    low, high : ndarray
-        Ends of the band, with the shape of `scores`.
+    The profile is the share of all problems with a score (error over a lower bound) of at most x,
+    for each x in `scores`. Each replicate, in the column ``draws`` of the entry's rows, resamples
+    the trials of every problem separately. If a problem has several distributions, the replicate
+    uses the distribution with the largest error in the resample. The set of problems is fixed, so
+    the band does not cover other problems. Both ends have the shape of `scores`.
     """
     draws = np.stack(rows["draws"].to_list()) if len(rows) else np.empty((0, 1))
     low, high = np.quantile(profile(draws.T, problems, scores), [0.025, 0.975], axis=0)
@@ -104,20 +91,9 @@ def overview(
 ) -> list[dict[str, str]]:
     """Return one printed row for each entry, sorted by the number of problems that it solves.
 
-    A problem is solved if the entry's error is within a small factor of the lower bound.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Scores, see `dpbench.suite.table.Scores`.
-    problems : int
-        Number of all problems.
-    divisions : mapping of str to str
-        Division of each entry, ``declared`` or ``open``, keyed by the entry's name.
-
-    Returns
-    -------
-    list of dict
+    A problem is solved if the entry's error is within a small factor of the lower bound. `problems`
+    is the number of all problems. The divisions, ``declared`` or ``open``, are keyed by the entry's
+    name.
     """
     shares_and_rows = []
     for name, entry_rows in rows.groupby("entry"):
@@ -143,19 +119,9 @@ def tabulate_classes(
 ) -> list[dict[str, str] | str]:
     """Return the lines of a table of standings: one for each class of problems and entry.
 
-    Parameters
-    ----------
-    classes : mapping of str to sequence of Standing
-        Standings in each class, from `dpbench.suite.leaderboard.standings`.
-    names : sequence of str
-        Entries to show, each below a line with the leader of every class in which it answered a
-        problem. Without names, a line has a class with its leader or, if no entry is ranked, with
-        the first entry.
-
-    Returns
-    -------
-    list of dict or str
-        Rows of cells, and headings of classes.
+    `names` are the entries to show, each below a line with the leader of every class in which it
+    answered a problem. Without names, a line has a class with its leader or, if no entry is ranked,
+    with the first entry. A line is a row of cells, or the heading of a class.
     """
     lines: list[dict[str, str] | str] = []
     for title, found in classes.items():
@@ -214,19 +180,8 @@ def tabulate_problems(
 ) -> list[dict[str, str]]:
     """Return one printed row for each problem: its lower bound, best stored score, and all scores.
 
-    Parameters
-    ----------
-    rows, archive : DataFrame
-        Scores of the compared entries, and stored scores (the archive).
-    problems : iterable of Problem
-        Problems to show.
-    below : iterable of bool
-        For each row of `rows`, True if its error is significantly below the lower bound. Such a row
-        is marked, because it does not count as a score.
-
-    Returns
-    -------
-    list of dict
+    The archive has the stored scores. For each row of `rows`, `below` is True if its error is
+    significantly below the lower bound. Such a row is marked, because it does not count as a score.
     """
     marks = dict(zip(zip(rows["entry"], rows["problem"], strict=True), below, strict=True))
     names, table = list(dict.fromkeys(rows["entry"])), []
@@ -294,17 +249,6 @@ def profile_figure(
     the archive's best entry for each problem. No entry can make this choice, because the choice
     needs the results. Shaded bands are 95% bootstrap bands. Call the function within
     `dpbench.report.drawing.style.style`.
-
-    Parameters
-    ----------
-    rows, archive : DataFrame
-        Scores of the compared entries, and stored scores (the archive).
-    problems : sequence of Problem
-        All problems.
-
-    Returns
-    -------
-    Canvas
     """
     kinds = {
         name: [candidate for candidate in problems if belongs(candidate)]

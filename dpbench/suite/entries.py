@@ -64,13 +64,8 @@ class Card:
 class Entry:
     """Entry of the benchmark suite: a card, and a function that chooses an estimator for a problem.
 
-    Parameters
-    ----------
-    card : Card
-        Description of the entry.
-    choose : callable
-        Function from the public knowledge about a problem (`PublicKnowledge`) to an estimator, or
-        to None if the entry does not answer the problem.
+    The function takes the public knowledge about a problem. It returns None if the entry does not
+    answer the problem.
     """
 
     card: Card
@@ -79,11 +74,8 @@ class Entry:
     def estimator(self, problem: Problem) -> Estimator | None:
         """Return the estimator that answers a problem; None if the entry does not answer.
 
-        Raises
-        ------
-        ConfigError
-            If the entry's function `choose` raises, or returns anything but an estimator of the
-            mean that suits the problem.
+        A ConfigError says that the entry's function `choose` raises, or that it returns anything
+        but an estimator of the mean that suits the problem.
         """
         return self.answer(
             problem.public_knowledge(open_division=self.card.division == "open"), problem.id
@@ -92,22 +84,8 @@ class Entry:
     def answer(self, public: PublicKnowledge, problem: str) -> Estimator | None:
         """Return the estimator that the entry chooses for a problem; None if it does not answer.
 
-        Parameters
-        ----------
-        public : PublicKnowledge
-            Public knowledge about the problem.
-        problem : str
-            Id of the problem, for error messages.
-
-        Returns
-        -------
-        Estimator or None
-
-        Raises
-        ------
-        ConfigError
-            If the entry's function `choose` raises, or returns an estimator that does not suit the
-            problem.
+        `problem` is the id of the problem, for error messages. A ConfigError says that the entry's
+        function `choose` raises, or that it returns an estimator that does not suit the problem.
         """
         if public.notion not in self.card.notions or public.relation not in self.card.relations:
             return None
@@ -198,12 +176,8 @@ def load_entry(path: Path) -> Entry:
     """Import an entry's file and return the entry that it defines.
 
     Call the function only in a process of `dpbench.suite.worker`, because the file may run any
-    code.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be imported, or lacks a usable ``CARD`` or ``entry``.
+    code. A ConfigError says that the file cannot be imported, or lacks a usable ``CARD`` or
+    ``entry``.
     """
     try:
         import_plugins([path.stem], path.parent)

@@ -29,49 +29,27 @@ RECORDS = {
 
 @dataclass(frozen=True)
 class Standing:
-    """Result of one entry in one class of problems.
-
-    Parameters
-    ----------
-    entry : str
-        Name of the entry.
-    division : {'declared', 'open'}
-        Division of the entry.
-    problem_class : str
-        Name of the class.
-    answers, problems : int
-        Number of the class's problems that the entry answered with a valid score, and of all its
-        problems.
-    mean, low, high : float
-        Geometric mean of the scores on the answered problems, with a 95% bootstrap interval. The
-        interval always contains the mean, although a bootstrap of a worst case tends upwards. The
-        mean is infinite if on a problem more than a tenth of the releases fail.
-    largest : float
-        Largest score on an answered problem.
-    failure_rate : float
-        Share of releases that fail, averaged over the answered problems.
-    seconds : float
-        Processor time of a release, averaged over the answered problems; NaN if not measured.
-    rival : float
-        Smallest geometric mean of a ranked entry over the problems that this entry answered; NaN if
-        no entry is ranked. Unlike the means of two tables, `mean` and `rival` can be compared.
-    rank : int or None
-        Place by the geometric mean among the entries of the declared division that answered every
-        problem of the class. None for other entries.
-    """
+    """Result of one entry in one class of problems."""
 
     entry: str
-    division: str
+    division: str  # declared or open
     problem_class: str
-    answers: int
-    problems: int
+    answers: int  # number of the class's problems that have a valid score
+    problems: int  # number of all problems of the class
+    # Geometric mean of the scores on the answered problems, with a 95% bootstrap interval. The
+    # interval always contains the mean, although a bootstrap of a worst case tends upwards. The
+    # mean is infinite if on a problem more than a tenth of the releases fail.
     mean: float
     low: float
     high: float
-    largest: float
-    failure_rate: float
-    seconds: float
+    largest: float  # largest score on an answered problem
+    failure_rate: float  # share of releases that fail, averaged over the answered problems
+    seconds: float  # processor time of a release, averaged in the same way; NaN if not measured
+    # Smallest geometric mean of a ranked entry over the problems that this entry answered; NaN if
+    # no entry is ranked. Unlike the means of two tables, `mean` and `rival` can be compared.
     rival: float = np.nan
+    # Place by the geometric mean among the entries of the declared division that answered every
+    # problem of the class; None for other entries.
     rank: int | None = None
 
     @property
@@ -108,22 +86,12 @@ def group_by_class(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
 def standings(
     rows: pd.DataFrame, problems: Sequence[Problem], divisions: Mapping[str, str]
 ) -> dict[str, list[Standing]]:
-    """Return the standings of entries in each class of problems.
+    """Return the standings of entries in each class of problems, keyed by the name of the class.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Valid scores, see `dpbench.suite.table.Scores.ranked`.
-    problems : sequence of Problem
-        Problems to group into classes; scores on other problems are left out.
-    divisions : mapping of str to str
-        Division of each entry.
-
-    Returns
-    -------
-    dict of str to list of Standing
-        Standings keyed by the name of the class. Ranked entries come first, from the smallest
-        geometric mean. The other entries follow, from the largest number of answers.
+    `rows` are valid scores, see `dpbench.suite.table.Scores.ranked`; scores on other problems than
+    those given are left out. `divisions` gives the division of each entry. Ranked entries come
+    first, from the smallest geometric mean. The other entries follow, from the largest number of
+    answers.
     """
     found = {}
     for title, members in group_by_class(problems).items():

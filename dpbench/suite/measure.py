@@ -97,27 +97,11 @@ def run_entries(
     """Run entries on all problems that they answer.
 
     The data depend on the problem only. The noise depends on the problem and the entry. The results
-    of an entry therefore do not depend on the other entries.
+    of an entry therefore do not depend on the other entries. If `quick` is True, the smaller number
+    of trials of each problem is used.
 
-    Parameters
-    ----------
-    entries : sequence of Entry
-        Entries to run.
-    problems : iterable of Problem
-        Problems of the suite.
-    options : RunOptions
-        Options of the runner.
-    say : callable
-        Function that prints a line of progress.
-    quick : bool
-        Whether to use the smaller number of trials of each problem; False by default.
-
-    Returns
-    -------
-    table : DataFrame
-        One row for each entry and problem that it answers, see `dpbench.suite.table`.
-    failures : list of str
-        One line for each error that was raised.
+    The table has a row for each entry and problem that it answers, see `dpbench.suite.table`. The
+    list has a line for each error that was raised.
     """
     answered = list[tuple[Problem, dict[str, Estimator]]]()
     for problem in problems:
@@ -160,29 +144,12 @@ def score_entry(
 ) -> tuple[pd.DataFrame, list[AuditResult], list[str]]:
     """Run an entry of an external file on all problems that it answers, and audit it on their data.
 
-    Parameters
-    ----------
-    entry : FileEntry
-        Entry to score.
-    problems : sequence of Problem
-        Problems that the entry may answer. Their distributions have random locations. The seed of
-        the locations was drawn after the entry was loaded.
-    n_jobs : int
-        Number of parallel processes.
-    origin : Origin
-        Source, versions and machine of the computation.
-    quick : bool
-        Whether to use fewer trials and to audit only a random third of the problems (at least
-        `MIN_AUDITED_PROBLEMS`, if there are so many); False by default.
+    The distributions of the problems have random locations. The seed of the locations was drawn
+    after the entry was loaded. If `quick` is True, there are fewer trials, and only a random third
+    of the problems (at least `MIN_AUDITED_PROBLEMS`, if there are so many) is audited.
 
-    Returns
-    -------
-    table : DataFrame
-        One row for each problem that the entry answers, see `dpbench.suite.table`.
-    audits : list of AuditResult
-        Results of the audits.
-    failures : list of str
-        One line for each error that was raised.
+    The table has a row for each problem that the entry answers, see `dpbench.suite.table`. The
+    results of the audits follow, and a line for each error that was raised.
     """
     answered = [problem for problem in problems if entry.estimator(problem) is not None]
     tasks = _make_score_tasks(entry, answered, quick=quick)
@@ -294,18 +261,8 @@ def exceedance_p_value(errors: Floats, bound: float) -> float:
     under the worst distribution of the class. An error under this distribution therefore exceeds
     the bound with probability at least 1/10. Hence k or fewer such errors occur with probability at
     most P(Binomial(T, 1/10) <= k), the p-value of the member. The function returns the largest
-    p-value over the members, because any member may be the worst distribution.
-
-    Parameters
-    ----------
-    errors : ndarray of shape (members, trials)
-        Errors; NaN for a failure, which counts as above the bound.
-    bound : float
-        Lower bound on the 0.9 quantile of the error.
-
-    Returns
-    -------
-    float
+    p-value over the members, because any member may be the worst distribution. The errors have the
+    shape (members, trials); NaN stands for a failure, which counts as above the bound.
     """
     above = np.count_nonzero(~(errors < bound), axis=1)
     return float(np.max(bdtr(above, errors.shape[1], 0.1)))

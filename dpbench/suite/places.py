@@ -58,18 +58,10 @@ SMALL_DISTANCES, LARGE_DISTANCES = (0.02, 0.08), (0.3, 0.45)
 
 @validated
 class _PlacedFamily(Family):
-    """Family of distributions, moved to random locations.
+    """Family of distributions, moved to random locations, of which `seed` is the seed.
 
-    Parameters
-    ----------
-    of : Family
-        Family before the move.
-    radius : float, optional
-        Public bound on the norm of the mean; None if no bound is public.
-    seed : int
-        Seed of the random locations.
-    unit : float
-        Factor of the records and of the radius.
+    `radius` is a public bound on the norm of the mean, None if no bound is public. `unit` is a
+    factor of the records and of the radius.
     """
 
     of: Any

@@ -232,15 +232,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Suite:
-    """Named version of the suite, whose problems never change.
-
-    Parameters
-    ----------
-    name : str
-        Name of the version.
-    problems : tuple of Problem
-        Problems of the version.
-    """
+    """Named version of the suite, whose problems never change."""
 
     name: str
     problems: tuple[Problem, ...]
@@ -252,10 +244,7 @@ class Suite:
     def select(self, patterns: str) -> Suite:
         """Return a suite of the selected problems, given by comma-separated patterns of their ids.
 
-        Raises
-        ------
-        ConfigError
-            If no problem matches a pattern.
+        A ConfigError says that no problem matches a pattern.
         """
         globs = patterns.split(",")
         for pattern in globs:
@@ -268,23 +257,9 @@ class Suite:
 
 
 def read_suite(name: str = SUITE, folder: Path | None = None) -> Suite:
-    """Read a version of the suite from its file.
+    """Read a version of the suite from its file, by default in the folder ``conf/suite``.
 
-    Parameters
-    ----------
-    name : str
-        Name of the version; `SUITE` by default.
-    folder : Path, optional
-        Folder of the file; by default the folder ``conf/suite`` of the checkout.
-
-    Returns
-    -------
-    Suite
-
-    Raises
-    ------
-    ConfigError
-        If a problem does not match its digest, or two problems share an id.
+    A ConfigError says that a problem does not match its digest, or that two problems share an id.
     """
     path = (folder or conf_folder() / "suite") / f"{name}.yaml"
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

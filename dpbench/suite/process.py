@@ -59,23 +59,8 @@ class EntryProcess:
     def ask(self, path: Path, task: str, **arguments: Any) -> Answer:
         """Run a task on an entry's file in a new child process, and return the answer.
 
-        Parameters
-        ----------
-        path : Path
-            File of the entry.
-        task : str
-            Name of the task, a key of `dpbench.suite.worker.TASKS` such as ``"release"``.
-        **arguments
-            Arguments of the task.
-
-        Returns
-        -------
-        Answer
-
-        Raises
-        ------
-        ConfigError
-            If the entry cannot be used, raises, ends early or takes too long.
+        The task is a key of `dpbench.suite.worker.TASKS`, such as ``"release"``. A ConfigError says
+        that the entry cannot be used, raises, ends early or takes too long.
         """
         request = pickle.dumps((path, task, arguments))
         with self._lock:

@@ -33,32 +33,15 @@ class _RemoteMean(OneDataset):
     """Estimator of an external file for one problem; each call runs in a separate process.
 
     A batch of datasets, as in an audit, is a single call.
-
-    Parameters
-    ----------
-    path : str
-        File of the entry.
-    text : str
-        Digest of the file.
-    problem : str
-        Id of the problem.
-    public : PublicKnowledge
-        Knowledge from which the entry chooses its parameters.
-    name : str
-        Class of the chosen estimator.
-    least : int
-        Smallest number of records that the estimator accepts.
-    supported : list of pairs of str
-        Supported pairs of a notion and a neighbouring relation.
     """
 
-    path: str
-    text: str
-    problem: str
-    public: Any
-    name: str
-    least: int
-    supported: tuple[tuple[str, str], ...]
+    path: str  # file of the entry
+    text: str  # digest of the file
+    problem: str  # id of the problem
+    public: Any  # knowledge from which the entry chooses its parameters, a `PublicKnowledge`
+    name: str  # class of the chosen estimator
+    least: int  # smallest number of records that the estimator accepts
+    supported: tuple[tuple[str, str], ...]  # pairs of a notion and a neighbouring relation
     multivariate: ClassVar[bool] = True
 
     def supports(self, budget: Budget) -> bool:
@@ -77,31 +60,11 @@ class _RemoteMean(OneDataset):
     ) -> tuple[Floats, float]:
         """Release private means of datasets in one call of the entry's code.
 
-        Parameters
-        ----------
-        records : ndarray of shape (trials, n) or (trials, n, d)
-            Datasets.
-        budget : Budget
-            Budget of each release.
-        rng : Generator
-            Source of the seed of the call.
-        noise_factor : float
-            Factor of all noise; 1 by default.
-        place : int, optional
-            Index of a record; only in the local model.
-
-        Returns
-        -------
-        value : ndarray of shape (trials,) or (trials, d)
-            Released means. If `place` is given, the shape is (trials, 2): the mean and the report
-            of the record at this index.
-        seconds : float
-            Processor time of the call, including loading the file.
-
-        Raises
-        ------
-        ConfigError
-            If the entry's code raises, ends early, takes too long or returns another shape.
+        The datasets have the shape (trials, n) or (trials, n, d), and the means (trials,) or
+        (trials, d). In the local model `place` is the index of a record. Then the shape is (trials,
+        2): the mean and the report of this record. `rng` seeds the call. The second result is the
+        processor time of the call, including loading the file, in seconds. A ConfigError says that
+        the entry's code raises, ends early, takes too long or returns another shape.
         """
         request = {"public": self.public, "problem": self.problem, "records": records}
         options: dict[str, Any] = {
@@ -154,12 +117,7 @@ RemoteMean = _RemoteMean  # the private class is not a kind, so no configuration
 class FileEntry:
     """Entry of the suite that is defined in an external file.
 
-    Parameters
-    ----------
-    card : Card
-        Description of the entry.
-    answers : mapping of str to RemoteMean
-        Estimators keyed by the id of the problem that they answer.
+    Its answers are the estimators, keyed by the id of the problem that they answer.
     """
 
     card: Card
@@ -173,21 +131,8 @@ class FileEntry:
 def read_entry(path: Path, problems: Iterable[Problem]) -> FileEntry:
     """Read an entry's file: its card, and the estimator that it chooses for each problem.
 
-    Parameters
-    ----------
-    path : Path
-        File of the entry.
-    problems : iterable of Problem
-        Problems of the suite.
-
-    Returns
-    -------
-    FileEntry
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be used, or a chosen estimator does not suit its problem.
+    A ConfigError says that the file cannot be used, or that a chosen estimator does not suit its
+    problem.
     """
     path = check_path(path)
     knowledge = {

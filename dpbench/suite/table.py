@@ -143,23 +143,9 @@ class Scores:
 
     @classmethod
     def read(cls, path: Path, suite: Suite) -> Scores:
-        """Read the scores of a suite.
+        """Read the scores of a suite from a Parquet file.
 
-        Parameters
-        ----------
-        path : Path
-            Parquet file.
-        suite : Suite
-            Suite that the scores belong to.
-
-        Returns
-        -------
-        Scores
-
-        Raises
-        ------
-        ConfigError
-            If the file is missing, damaged, or has scores of other problems.
+        A ConfigError says that the file is missing, damaged, or has scores of other problems.
         """
         where = f"'{path}'"
         try:

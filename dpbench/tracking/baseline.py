@@ -51,24 +51,10 @@ class Baseline:
 
     @classmethod
     def read(cls, path: Path, sweep: str | None) -> Baseline:
-        """Read a baseline from its file, and check the sweep that it belongs to.
+        """Read a baseline from its file, and check that it belongs to `sweep`, if that is given.
 
-        Parameters
-        ----------
-        path : Path
-            File of the baseline.
-        sweep : str or None
-            Name that the baseline's sweep must have; None for any name.
-
-        Returns
-        -------
-        Baseline
-
-        Raises
-        ------
-        ConfigError
-            If the file does not exist, is damaged, is not a baseline, has another format, or
-            belongs to another sweep.
+        A ConfigError says that the file does not exist, is damaged, is not a baseline, has another
+        format, or belongs to another sweep.
         """
         remedy = "make one with track=update"
         if not path.exists():
@@ -100,17 +86,6 @@ class Baseline:
 
         The column holds the trimmed mean of a row's errors in the first baseline that had the row.
         Rows that `before` lacks have the trimmed mean of their new errors.
-
-        Parameters
-        ----------
-        before : Baseline or None
-            Baseline to be replaced; None if there is no such baseline.
-        new : Baseline
-            Baseline of the finished run.
-
-        Returns
-        -------
-        Baseline
         """
         rows = _add_first(new.rows)
         if before is not None:  # a row with another stream has other parameters: it is new
@@ -187,20 +162,10 @@ def _add_first(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def baseline_path(path: str | None, sweep: str) -> Path:
-    """Return the file of a sweep's baseline.
+    """Return the file of a sweep's baseline: `path`, if the user set one.
 
-    Parameters
-    ----------
-    path : str or None
-        Path set by the user; None if the user set none.
-    sweep : str
-        Name of the sweep.
-
-    Returns
-    -------
-    Path
-        `path` if it is set. Otherwise results/baselines/SWEEP.parquet below the checkout, or
-        below the working folder if the package is installed.
+    By default it is results/baselines/SWEEP.parquet below the checkout, or below the working folder
+    if the package is installed.
     """
     if path is not None:
         return Path(path)
@@ -211,20 +176,8 @@ def baseline_path(path: str | None, sweep: str) -> Path:
 def collect_errors(cells: Iterable[Cell], store: Store | Memory, seed: int) -> pd.DataFrame:
     """Return a table of the errors of a finished run, with the names of their random streams.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-        Cells of the run; a cell is a family of distributions at one n, with estimators and budgets.
-    store : Store or Memory
-        Store of results, from which the errors are read.
-    seed : int
-        Seed of the run.
-
-    Returns
-    -------
-    DataFrame
-        Columns of the tables for `dpbench.tracking.compare`. ``stream`` names the random stream of
-        data and noise; it is empty if the estimator has its own source of randomness.
+    The columns are those of the tables for `dpbench.tracking.compare`. ``stream`` names the random
+    stream of data and noise; it is empty if the estimator has its own source of randomness.
     """
     rows = []
     for cell in cells:

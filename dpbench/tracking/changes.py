@@ -58,23 +58,12 @@ def change_points(means: Floats, alpha: float, smallest: float = SMALLEST_CHANGE
     Call an interval quiet if no error in it changes by more than `smallest`. In a quiet interval of
     m commits, a false change is found with probability at most (m - 1) alpha. This holds for any
     choice of the tested gap, because there are m - 1 gaps. Hence a false change is found in some
-    quiet interval with probability at most alpha times `count_gaps`. The location of a found
-    change may be about one commit off.
+    quiet interval with probability at most alpha times `count_gaps`. The location of a found change
+    may be about one commit off.
 
-    Parameters
-    ----------
-    means : ndarray of shape (commits, batches)
-        Mean errors of batches of trials, see `batch_means`, with commits in order of time. An
-        interval of commits with NaN shows no change.
-    alpha : float
-        Probability of a false change at one gap of one interval.
-    smallest : float
-        Largest relative change that does not matter, 0.02 by default.
-
-    Returns
-    -------
-    list of int
-        Index of the first commit after every change, in order.
+    The mean errors of batches of trials (`batch_means`) have the shape (commits, batches), with
+    commits in order of time. An interval of commits with NaN shows no change. The result lists the
+    index of the first commit after every change, in order.
     """
     roots, cuts = np.cbrt(means), list[int]()
     for first, last in _intervals(len(means)):

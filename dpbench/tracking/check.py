@@ -97,26 +97,10 @@ class Tracking:
     ) -> Self:
         """Read the baseline, and check the options, before anything is computed.
 
-        Parameters
-        ----------
-        settings : Settings
-            Settings of the command line, with the keys `track` and `baseline`.
-        sweep : str
-            Name of the sweep.
-        trials : int
-            Smallest number of trials of a row.
-        fail_on_inconsistent : bool
-            True if a private row that became better fails the run; set by the sweep.
-
-        Returns
-        -------
-        Tracking
-
-        Raises
-        ------
-        ConfigError
-            If the baseline cannot be read, a new baseline cannot be written, or the trials are too
-            few.
+        `trials` is the smallest number of trials of a row. If the sweep sets
+        `fail_on_inconsistent`, a private row that became better fails the run. A ConfigError says
+        that the baseline cannot be read, that a new one cannot be written, or that the trials are
+        too few.
         """
         if trials < MIN_BOOTSTRAP_TRIALS:
             raise ConfigError(f"track: {trials} trials: {MIN_BOOTSTRAP_TRIALS} or more are needed")
@@ -135,28 +119,13 @@ class Tracking:
     def run(
         self, cells: Sequence[Cell], options: RunOptions, failed: bool, say: Say, update: str
     ) -> int:
-        """Compare a finished run with the baseline; store it as the new baseline if `update`.
+        """Compare a finished run with the baseline, or store it, and return the exit code.
 
-        Parameters
-        ----------
-        cells : sequence of Cell
-            Cells of the run.
-        options : RunOptions
-            Options of the run, with its folder.
-        failed : bool
-            True if estimators failed; such a run is not stored.
-        say : callable
-            Function that prints a line.
-        update : str
-            Command that stores the errors as the new baseline, for messages.
-
-        Returns
-        -------
-        int
-            Exit code. It is 1 if a run with failures was to be stored. For ``track=check`` it is 1
-            if a row is worse or gone, if errors differ in a bit although source and processor are
-            equal, or if a private row is suspiciously better and `fail_on_inconsistent` is set.
-            Otherwise 0.
+        The code is 1 if a run with failures was to be stored; such a run is not stored. For
+        ``track=check`` it is 1 if a row is worse or gone, if errors differ in a bit although source
+        and processor are equal, or if a private row is suspiciously better and
+        `fail_on_inconsistent` is set. Otherwise it is 0. Messages contain `update`, the command
+        that stores the errors as the new baseline.
         """
         assert options.out is not None
         rows = collect_errors(cells, options.store(finished=True), options.seed)
@@ -173,15 +142,7 @@ class Tracking:
         return 0
 
     def store(self, errors: Baseline, say: Say) -> None:
-        """Store errors as the new baseline; print rows that drifted since their first baseline.
-
-        Parameters
-        ----------
-        errors : Baseline
-            Errors of the finished run.
-        say : callable
-            Function that prints a line.
-        """
+        """Store errors as the new baseline; print rows that drifted since their first baseline."""
         new = Baseline.with_first_errors(self.stored, errors)
         new.write(self.path)
         drifted = (new.drift - 1).abs() > SMALLEST_CHANGE

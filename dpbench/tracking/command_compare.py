@@ -104,23 +104,10 @@ def _error_table(source: str | Path | Result, config_dir: str | Path | None) -> 
 
 
 def read_errors(path: Path, config_dir: str | Path | None = None) -> Baseline:
-    """Read the errors of a finished run or of a stored baseline.
+    """Read the errors of a finished run from its folder, or of a stored baseline from its file.
 
-    Parameters
-    ----------
-    path : Path
-        Folder of a finished run, or file of a baseline.
-    config_dir : str or Path, optional
-        Folder of the run's plug-ins; see `dpbench.load`. Not used for a baseline.
-
-    Returns
-    -------
-    Baseline
-
-    Raises
-    ------
-    ConfigError
-        If `path` does not exist, holds no finished run or no baseline, or blocks are damaged.
+    `config_dir` is the folder of the run's plug-ins; see `dpbench.load`. A ConfigError says that
+    `path` does not exist, holds no finished run or no baseline, or that blocks are damaged.
     """
     if not os.path.exists(path):  # noqa: PTH110 (no error for a name that is too long)
         raise ConfigError(f"'{path}': no such folder of a finished run, nor file of a baseline")

@@ -68,24 +68,9 @@ def add_errors(
     """Add the errors of one run, made at one commit, to a history of errors.
 
     A series is an estimator with a budget, on one distribution at one n, in one sweep. A new row
-    replaces the history's row of the same commit and series.
-
-    Parameters
-    ----------
-    history : DataFrame or None
-        Stored history with the columns of `SCHEMA`; None to begin a history.
-    errors : Baseline
-        Errors of every row of one run.
-    commit : str
-        Name of the commit that was run.
-    date : str
-        Date in ISO format, in one time zone for the whole history. Rows are sorted by date. Rows
-        of equal dates keep the order in which they were added.
-
-    Returns
-    -------
-    DataFrame
-        History with the columns of `SCHEMA`, one row per commit and series.
+    replaces the history's row of the same commit and series. The date is in ISO format, in one time
+    zone for the whole history. Rows are sorted by date; rows of equal dates keep the order in which
+    they were added.
     """
     rows = []
     for row in errors.rows.to_dict("records"):
@@ -108,20 +93,17 @@ def add_errors(
 def find_changes(history: pd.DataFrame) -> pd.DataFrame:
     """Find the commits at which the error of a series changes, and split the series there.
 
-    A series holds the errors of an estimator with a budget, on one distribution at one n, over
-    the commits of a history.
+    A series holds the errors of an estimator with a budget, on one distribution at one n, over the
+    commits of a history.
 
     If no error changes, a change in any series is reported with probability at most 0.01 (`LEVEL`).
     This holds for one analysis of the history; repeated analyses may report more false changes.
 
-    Returns
-    -------
-    DataFrame
-        One row for each segment of a series between changes. The columns of `SERIES` identify the
-        series. ``commit`` and ``date`` belong to the segment's first commit, and ``points`` is its
-        number of commits. Each commit has one error, the trimmed mean over its trials; ``level``
-        is the average of these errors over the segment. ``ratio`` is ``level`` divided by the level
-        of the previous segment, or NaN for the first segment.
+    The table has a row for each segment of a series between changes. The columns of `SERIES`
+    identify the series. ``commit`` and ``date`` belong to the segment's first commit, and
+    ``points`` is its number of commits. Each commit has one error, the trimmed mean over its
+    trials; ``level`` is the average of these errors over the segment. ``ratio`` is ``level``
+    divided by the level of the previous segment, or NaN for the first segment.
     """
     groups = [group for _, group in history.groupby(SERIES, dropna=False, sort=False)]
     alpha = LEVEL / max(1, sum(count_gaps(len(group)) for group in groups))
@@ -141,13 +123,7 @@ def find_changes(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_history(path: Path) -> pd.DataFrame:
-    """Read a file with a history of errors over commits.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read or is not a history.
-    """
+    """Read a history of errors over commits; a ConfigError says that the file holds none."""
     if not path.exists():
         raise ConfigError(f"history: '{path}': no such file; `history add RUN` makes it")
     try:

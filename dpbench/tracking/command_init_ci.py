@@ -51,13 +51,9 @@ all randomness comes from `rng`, 1,000 trials show any loss of more than 2%."""
 def main(words: Sequence[str]) -> int:
     """Write a sweep, a plug-in and a workflow into the user's repository, and print the next steps.
 
-    The workflow tests the accuracy of the repository's private mean.
-
-    Raises
-    ------
-    ConfigError
-        If the folder does not exist or cannot be written to, or already has one of these files, or
-        its ``pyproject.toml`` cannot take the settings.
+    The workflow tests the accuracy of the repository's private mean. A ConfigError says that the
+    folder does not exist or cannot be written to, that it already has one of these files, or that
+    its ``pyproject.toml`` cannot take the settings.
     """
     places, _ = read_words("init-ci", words, "[DIR]", NoKeys)
     root = Path(places[0] if places else ".")

@@ -311,22 +311,11 @@ def _fill_verdicts(rows: list[dict[str, object]], tests: dict[int, list[_Test]])
 def visible_reach(rows: int, tests: int) -> tuple[float, float]:
     """Return the parts, `margin` and `level`, of the smallest change that a test is likely to find.
 
-    A change is found if its estimate exceeds the critical value `level`. If the true change is
-    margin + level, it is found with probability `POWER`. Both parts are in standard deviations of
-    the estimate, and are counted from the end of the tolerated range 1 +- `SMALLEST_CHANGE`.
-
-    Parameters
-    ----------
-    rows : int
-        Number of rows that are tested.
-    tests : int
-        Number of tests of each row.
-
-    Returns
-    -------
-    margin, level : float
-        `margin` is the normal quantile at `POWER`. `level` is the critical value, a normal
-        quantile, if no other p-value of the table is small.
+    A change is found if its estimate exceeds the critical value `level`, a normal quantile, if no
+    other p-value of the table is small. If the true change is margin + level, it is found with
+    probability `POWER`; `margin` is the normal quantile at `POWER`. Both parts are in standard
+    deviations of the estimate, and are counted from the end of the tolerated range 1 +-
+    `SMALLEST_CHANGE`. The numbers are of the tested rows and of the tests of each row.
     """
     # Benjamini-Yekutieli threshold for a single small p-value.
     threshold = LEVEL / (rows * sum(1 / i for i in range(1, rows + 1)))

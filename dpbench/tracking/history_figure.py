@@ -27,14 +27,8 @@ def draw(history: pd.DataFrame, segments: pd.DataFrame, out: Path) -> None:
 
     A row is an estimator at one budget and n. Dots are trimmed means of the errors with their
     intervals. Lines are the levels of the errors between changes. A triangle marks a change and
-    points in its direction.
-
-    Parameters
-    ----------
-    history, segments : DataFrame
-        Tables that `dpbench.tracking.command_history.find_changes` returns.
-    out : Path
-        Folder for ``history.pdf`` and the other formats.
+    points in its direction. The segments come from `dpbench.tracking.command_history.find_changes`.
+    The folder `out` receives ``history.pdf`` and the other formats.
     """
     commits = list(dict.fromkeys(history["commit"]))
     laws = list(dict.fromkeys(history["distribution"]))

@@ -18,13 +18,7 @@ __all__ = ["TrackingJob"]
 
 @dataclass(frozen=True)
 class TrackingJob(StudyJob):
-    """Study whose errors are compared with a baseline, or stored as a new baseline.
-
-    Parameters
-    ----------
-    tracking : Tracking
-        Comparison with the baseline.
-    """
+    """Study whose errors are compared with a baseline, or stored as a new baseline."""
 
     sections: ClassVar[tuple[str, ...]] = (StudyJob.sections[0], "baseline", *StudyJob.sections[1:])
     tracking: Tracking = field(kw_only=True)

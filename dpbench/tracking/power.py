@@ -51,25 +51,13 @@ def power(
 ) -> pd.DataFrame:
     """Return the expected share of rows in which the tests would detect a loss of accuracy.
 
-    There is one share for each loss in `losses`.
-
-    Parameters
-    ----------
-    old, new : DataFrame
-        Arguments of `dpbench.tracking.compare`.
-    table : DataFrame
-        Table that `dpbench.tracking.compare` returned for `old` and `new`.
-    losses : tuple of float > 0
-        Relative growths of all errors of a row; 5%, 10% and 20% by default.
-
-    Returns
-    -------
-    DataFrame
-        One row per loss, with five columns. ``loss`` is the loss. ``seen`` is the expected share of
-        rows with the verdict ``worse``, if all errors grow by the loss. ``seen`` assumes the
-        spreads of the comparison in `table`, whose trials may be paired. ``seen_independent`` is
-        the share for independent trials. ``compared`` is the number of rows with any unequal
-        error. ``rows`` is the number of rows that are in both `old` and `new`.
+    `table` is the result of `dpbench.tracking.compare` for `old` and `new`. Losses are relative
+    growths of all errors of a row; 5%, 10% and 20% by default. Each has a row with five columns.
+    ``loss`` is the loss. ``seen`` is the expected share of rows with the verdict ``worse``, if all
+    errors grow by the loss. ``seen`` assumes the spreads of the comparison in `table`, whose trials
+    may be paired. ``seen_independent`` is the share for independent trials. ``compared`` is the
+    number of rows with any unequal error. ``rows`` is the number of rows that are in both `old` and
+    `new`.
     """
     shared = table[table["comparison"].notna()]
     compared = shared["comparison"] != "bits"

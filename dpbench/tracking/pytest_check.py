@@ -20,38 +20,18 @@ __all__ = ["BaselineCheck", "baseline_rows", "check_baseline", "describe_visible
 
 
 class BaselineCheck(NamedTuple):
-    """Comparison of a sweep's errors with its stored baseline.
+    """Comparison of a sweep's errors with its stored baseline."""
 
-    Parameters
-    ----------
-    rows : dict of str to str
-        Reason for which a row of the comparison fails, keyed by name of the row. A row is an
-        estimator with a budget, on one distribution at one n. The reason is empty if the row
-        passes.
-    lines : list of str
-        Lines to print in pytest's summary.
-    """
-
+    # Reason for which a row fails, by name of the row; empty if it passes. A row is an estimator
+    # with a budget, on one distribution at one n.
     rows: dict[str, str]
-    lines: list[str]
+    lines: list[str]  # for pytest's summary
 
 
 def baseline_rows(path: Path) -> list[str]:
     """Return the names of the rows of a baseline.
 
-    Parameters
-    ----------
-    path : Path
-        File of the baseline.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    ConfigError
-        If the file does not exist, is damaged or is not a baseline.
+    A ConfigError says that the file does not exist, is damaged or is not a baseline.
     """
     return [row_name(row) for row in Baseline.read(path, None).rows.to_dict("records")]
 
@@ -61,29 +41,9 @@ def check_baseline(
 ) -> BaselineCheck:
     """Run a sweep and compare its errors with a baseline, or store them as the new baseline.
 
-    Parameters
-    ----------
-    path : Path
-        File of the baseline.
-    sweep : str
-        Name of the sweep.
-    config_dir : Path
-        Folder of the user's configurations and plug-ins.
-    plugins : sequence of str
-        Names of the plug-in modules to import.
-    command : str
-        Command that stores the errors as the new baseline, for messages.
-    update : bool
-        If True, store the errors as the new baseline instead of comparing them.
-
-    Returns
-    -------
-    BaselineCheck
-
-    Raises
-    ------
-    ConfigError
-        If a name, key or file cannot be used, or an estimator failed while `update` is set.
+    `config_dir` is the folder of the user's configurations and plug-ins. `command` stores the
+    errors as the new baseline; messages contain it. A ConfigError says that a name, key or file
+    cannot be used, or that an estimator failed while `update` is set.
     """
     baseline = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     config = compose([f"sweep={sweep}"], config_dir) | {"plugins": [*plugins]}

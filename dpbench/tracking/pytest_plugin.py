@@ -32,27 +32,13 @@ TABLE = "[tool.dpbench]"
 
 @dataclass(frozen=True)
 class AccuracyTest:
-    """Settings of the accuracy test, from ``pyproject.toml`` and from options.
-
-    Parameters
-    ----------
-    baseline : Path
-        File of the baseline.
-    sweep : str
-        Name of the sweep.
-    config_dir : Path
-        Folder of the sweep and of the plug-ins.
-    plugins : tuple of str
-        Names of the modules to import.
-    update : str
-        Command that stores the errors as the new baseline, for messages.
-    """
+    """Settings of the accuracy test, from ``pyproject.toml`` and from options."""
 
     baseline: Path
     sweep: str
-    config_dir: Path
+    config_dir: Path  # folder of the sweep and of the plug-ins
     plugins: tuple[str, ...]
-    update: str
+    update: str  # command that stores the errors as the new baseline, for messages
 
 
 # ROWS: reason of failure by the name of the row, empty if it passes. LINES: lines of the summary.
@@ -244,20 +230,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect the baseline, as pytest collects a module with tests.
-
-    Parameters
-    ----------
-    file_path : Path
-        File that pytest visits.
-    parent : Collector
-        Collector of the folder.
-
-    Returns
-    -------
-    Collector or None
-        None if the file is not the baseline of the settings.
-    """
+    """Collect the baseline of the settings, as pytest collects a module with tests."""
     settings = parent.config.stash.get(SETTINGS, None)
     if settings is None and file_path.suffix == ".parquet":
         source, table = _find_table([file_path.parent])  # the root lies above the project
@@ -286,13 +259,6 @@ def pytest_terminal_summary(
     If the sweep was compared with a baseline, the summary states the worst change, the command that
     accepts it, and the smallest loss of accuracy that the test of any row would find with
     probability 0.9.
-
-    Parameters
-    ----------
-    terminalreporter : pytest.TerminalReporter
-        Reporter that prints the section.
-    config : pytest.Config
-        Configuration that holds the lines of the summary.
     """
     if LINES in config.stash:
         terminalreporter.section("dpbench")

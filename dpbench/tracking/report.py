@@ -42,20 +42,8 @@ SHORT_NAMES = {"trimmed_mean": "mean", "q50": "median", "q90": "q90"}
 def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     """Return a comparison with a baseline as a Markdown table, the worst rows first.
 
-    The table is for a pull request. Rows with equal errors are in a folded list.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Table of `dpbench.tracking.compare`.
-    sweep : str
-        Name of the sweep.
-    notes : list of str
-        Sentences about the baseline.
-
-    Returns
-    -------
-    str
+    The table is for a pull request. Rows with equal errors are in a folded list. The notes are
+    sentences about the baseline.
     """
     lines = [f"### Accuracy of `{sweep}` against its baseline", "", _summarise(table)]
     lines += ["", *notes, ""]
@@ -95,20 +83,7 @@ def _select_changed(table: pd.DataFrame) -> pd.DataFrame:
 def format_terminal(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     """Return a comparison with a baseline as text for a terminal, without intervals.
 
-    At most `MAX_PRINTED_ROWS` rows are printed.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Table of `dpbench.tracking.compare`.
-    sweep : str
-        Name of the sweep.
-    notes : list of str
-        Sentences about the baseline.
-
-    Returns
-    -------
-    str
+    At most `MAX_PRINTED_ROWS` rows are printed. The notes are sentences about the baseline.
     """
     lines = [f"Accuracy of {sweep} against its baseline"]
     lines += [
@@ -149,19 +124,7 @@ def _markdown_rows(table: pd.DataFrame) -> list[str]:
 
 
 def ratio_text(row: Mapping[Hashable, Any], metric: str) -> str:
-    """Return a row's ratio of new to old error with its interval, as text; "" without a ratio.
-
-    Parameters
-    ----------
-    row : mapping
-        Row of `dpbench.tracking.compare`.
-    metric : str
-        Statistic of the errors, a name in `dpbench.tracking.comparison.METRICS`.
-
-    Returns
-    -------
-    str
-    """
+    """Return a row's ratio of new to old error with its interval, as text; "" without a ratio."""
     if pd.isna(row[metric]):
         return ""
     if pd.isna(row[f"{metric}_low"]):
@@ -178,20 +141,9 @@ def row_name(row: Mapping[Hashable, Any]) -> str:
 def change_text(row: Mapping[Hashable, Any], reference: str) -> str:
     """Return words for the change of a row's errors, with the 95% interval of the change.
 
-    The trimmed mean is named ``error``. If only the median or the 0.9 quantile changed by more than
-    `SMALLEST_CHANGE`, this statistic is named.
-
-    Parameters
-    ----------
-    row : mapping
-        Row of `dpbench.tracking.compare`.
-    reference : str
-        Words for the old errors, such as ``the baseline``.
-
-    Returns
-    -------
-    str
-        For example ``error 9.5% (9.4 .. 9.7%) above the baseline``.
+    An example is ``error 9.5% (9.4 .. 9.7%) above the baseline``. The trimmed mean is named
+    ``error``. If only the median or the 0.9 quantile changed by more than `SMALLEST_CHANGE`, this
+    statistic is named. `reference` names the old errors.
     """
     ratios = {m: row[m] if row["verdict"] != "better" else 1 / row[m] for m in METRICS}
     changed = [metric for metric in METRICS if ratios[metric] > 1 + SMALLEST_CHANGE]
@@ -214,18 +166,8 @@ def worst_sentence(table: pd.DataFrame, reference: str) -> str:
     """Return a sentence about the row that became worse by the largest factor.
 
     Without a worse row, the sentence is about the row that became better by the largest factor. It
-    is empty if no row became worse or better.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Table of `dpbench.tracking.compare`.
-    reference : str
-        Words for the old errors, such as ``the baseline``.
-
-    Returns
-    -------
-    str
+    is empty if no row became worse or better. `reference` names the old errors, such as ``the
+    baseline``.
     """
     for verdict, title, sign in (("worse", "Worst change", 1), ("better", "Largest gain", -1)):
         rows = table[table["verdict"] == verdict]
@@ -239,18 +181,8 @@ def worst_sentence(table: pd.DataFrame, reference: str) -> str:
 def failure_text(reason: str, row: Mapping[Hashable, Any], update: str) -> str:
     """Return one line: why a row fails, by how much, and what to type if that was meant.
 
-    Parameters
-    ----------
-    reason : str
-        Reason of the failure, a key of `REASONS`.
-    row : mapping
-        Row of `dpbench.tracking.compare`.
-    update : str
-        Command that stores the errors as the new baseline.
-
-    Returns
-    -------
-    str
+    `reason` is a key of `REASONS`. `update` is the command that stores the errors as the new
+    baseline.
     """
     has_ratio = row["verdict"] in ("worse", "better")
     change = change_text(row, "the baseline") if has_ratio else ""
@@ -261,22 +193,8 @@ def failure_text(reason: str, row: Mapping[Hashable, Any], update: str) -> str:
 def junit(table: pd.DataFrame, sweep: str, reasons: Mapping[int, str], update: str) -> str:
     """Return a comparison with a baseline as JUnit XML, with a test case for every row.
 
-    The test of a row fails if there is a reason for the row.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Table of `dpbench.tracking.compare`.
-    sweep : str
-        Name of the sweep.
-    reasons : mapping of int to str
-        Reason why a row fails, keyed by the index of the row in the table, from 0.
-    update : str
-        Command that stores the errors as the new baseline.
-
-    Returns
-    -------
-    str
+    `reasons` are keyed by the index of the row in the table, from 0. The test of a row fails if
+    there is a reason for the row.
     """
     suite = ET.Element(
         "testsuite",

@@ -9,11 +9,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from dpbench.analysis.claims import COLUMNS
-from dpbench.analysis.kinds import slopes
+from dpbench.analysis.kinds import build_claim, slopes
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import THEOREMS
@@ -518,3 +519,12 @@ def test_the_best_value_is_over_the_predicted_one(best: int, noise: float, verdi
         assert row["measured"] == pytest.approx(best / 4)
     with pytest.raises(ConfigError, match="parameter: 'clip'"):
         made.judge("best_rmse", error, parameter="clip")
+
+
+@pytest.mark.parametrize(("events", "trials"), [(0, 40), (3, 40), (39, 40), (40, 40), (90, 1000)])
+def test_the_interval_of_a_rate_is_that_of_clopper_and_pearson(events: int, trials: int) -> None:
+    claim = build_claim({"theorem": "coverage", "tolerance": 0.1, "reason": "Made up."}, "c")
+    curve = pd.DataFrame({"trials": [trials]})
+    found = claim._interval(curve, np.array([[events / trials, 0.0]]))
+    exact = stats.binomtest(events, trials).proportion_ci(0.95, method="exact")
+    assert tuple(found) == pytest.approx((events / trials, exact.low, exact.high))

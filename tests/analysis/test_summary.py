@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbench.analysis.summary import order_statistic, quantile, statistics
+from dpbench.analysis.summary import metric_interval, order_statistic, quantile, statistics
 from dpbench.arrays import Floats
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 
@@ -109,3 +110,21 @@ def test_squares_are_averaged_over_releases() -> None:
     row = _row(np.array([1.0, np.nan, 7.0, np.inf]))
     assert row["rmse"] == pytest.approx(5, rel=1e-15)
     assert (row["mean_error"], row["failures"]) == (4, 2)
+
+
+def test_intervals_of_metrics_by_hand() -> None:
+    """Jeffreys' for a rate, 1.96 standard errors for a mean, the stored ends for a quantile."""
+    rows = pd.DataFrame(
+        {"miss_rate": [0.0, 0.25], "trials": [40, 400], "mean_error": [2.0, 3.0],
+         "mean_error_se": [0.5, 0.1], "q90": [1.0, 2.0], "q90_low": [0.5, 1.5],
+         "q90_high": [3.0, np.inf], "rmse": [1.0, 1.0]}
+    )  # fmt: skip
+    low, high = metric_interval(rows, "miss_rate")
+    for i, (hits, trials) in enumerate(((0, 40), (100, 400))):
+        ends = stats.beta(hits + 0.5, trials - hits + 0.5).ppf([0.025, 0.975])
+        assert (low[i], high[i]) == pytest.approx(tuple(ends))
+    low, high = metric_interval(rows, "mean_error")
+    assert low.tolist() == pytest.approx([2 - 0.98, 3 - 0.196])
+    assert high.tolist() == pytest.approx([2 + 0.98, 3 + 0.196])
+    assert [x.tolist() for x in metric_interval(rows, "q90")] == [[0.5, 1.5], [3.0, np.inf]]
+    assert all(x.isna().all() for x in metric_interval(rows, "rmse"))

@@ -277,3 +277,44 @@ def test_a_direction_of_zeros_leaves_the_first_coordinate() -> None:
     left, right = np.random.default_rng(0).laplace(size=(2, 1000, 4))
     released = PairReleases(left, right + 3)
     assert _judged(released, released, np.zeros(4), PURE, ERROR) > 1
+
+
+@pytest.mark.parametrize("medians", [(1.0, 3.0), (3.0, 1.0)])
+def test_guesses_by_hand(medians: tuple[float, float]) -> None:
+    """The nearer median is guessed, unless a score is between both."""
+    left, right = np.array([[0.0], [1], [2], [5], [np.nan]]), np.array([[3.0], [2], [0]])
+    wanted = [0, 0]
+    for side, scores in enumerate((left, right)):
+        for (x,) in scores:
+            near = [abs(x - m) for m in medians]
+            if x <= 1 or x >= 3:
+                wanted[0] += near[side] < near[1 - side]
+                wanted[1] += 1
+    found = attack._count_guesses(lambda y: y[:, 0], *medians, PairReleases(left, right))
+    assert found == tuple(wanted)
+
+
+def test_both_estimates_of_a_likelihood_ratio_are_near_it() -> None:
+    """Of N(0, 1) to N(1, 1) it is 1/2 - x; a bin holds a sixteenth, so that ends are blurred."""
+    rng, x = np.random.default_rng(0), np.array([-1.0, 0.0, 0.5, 1.0, 2.0])
+    pilot = PairReleases(rng.normal(0, 1, (40_000, 1)), rng.normal(1, 1, (40_000, 1)))
+    normal, binned = attack._log_likelihood_ratios(pilot, lambda y: y[:, 0])
+    for ratio, near in ((normal, 0.05), (binned, 0.3)):
+        found = ratio(np.append(x, np.nan)[:, None])
+        np.testing.assert_allclose(found[:-1], 0.5 - x, atol=near)
+        assert found[-1] == 0
+
+
+def test_likelihood_ratios_by_hand() -> None:
+    """Of coordinates with other spreads: Laplace noise of their own, and a joint covariance."""
+    rng, m0, m1 = np.random.default_rng(0), np.array([0.0, 2, 7]), np.array([1.0, 6, 7])
+    residuals = rng.normal(size=(500, 3)) @ np.array([[1.0, 5, 0], [0, 10, 0], [0, 0, 0.1]])
+    spread = np.abs(residuals).mean(axis=0)
+    chosen, x = np.array([1, 0]), np.array([[0.5, 1.0, 9.0], [2.0, 9.0, 1.0]])
+    laplace, normal = attack._likelihood_ratios(m0, m1, residuals, spread, chosen)
+    wanted = [sum((abs(row[i] - m0[i]) - abs(row[i] - m1[i])) / spread[i] for i in (0, 1))
+              for row in x]  # fmt: skip
+    np.testing.assert_allclose(laplace(x), wanted)
+    weights = np.linalg.inv(np.cov(residuals[:, :2], rowvar=False)) @ (m1 - m0)[:2]
+    one, other = normal(x)
+    assert one / other == pytest.approx((x[0, :2] @ weights) / (x[1, :2] @ weights), rel=1e-6)

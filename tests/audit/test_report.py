@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from dpbench.audit.report import list_blind_rows, render, select_strongest
+from dpbench.audit.report import bounds_figure, list_blind_rows, render, select_strongest
 
 
 def test_what_is_printed_is_the_strongest_of_each() -> None:
@@ -53,3 +54,20 @@ def test_blind_rows_are_named_by_their_reason() -> None:
     assert list_blind_rows(many)[1].endswith(
         "estimator_11 pure, and 18 more: see blind in audit.csv"
     )
+
+
+def test_the_figure_shows_the_largest_bound_over_the_claim() -> None:
+    """Budgets of one notion share a mark; the estimator with the largest share stands on top."""
+    rows = [
+        ("a", "approx", 0.5, 1.0), ("a", "approx_laplace", 0.75, 1.0), ("a", "approx", 0.2, 1.0),
+        ("a", "zcdp", 0.1, 0.5), ("b", "zcdp", 1.5, 0.5),
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["estimator", "notion", "lower_bound", "claimed"])
+    (ax,) = bounds_figure(table.assign(delta=np.nan)).axes
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
+    marks = {
+        str(line.get_label()): sorted(zip(*np.asarray(line.get_data(), dtype=float), strict=True))
+        for line in ax.get_lines() if line.get_linestyle() == "None"
+    }  # fmt: skip
+    assert sorted(marks.values()) == [[(0.2, 0), (3.0, 1)], [(0.75, 0)]]
+    assert ax.get_xlim() == pytest.approx((0, 3.15))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from scipy.stats import norm
 
 from dpbench import validated
 from dpbench.audit import PrivacyBound, noise_times, task
+from dpbench.audit.attack import PairReleases
 from dpbench.audit.pairs import catalogue
 from dpbench.audit.replay import Replay
 from dpbench.audit.task import AUDITED_PAIRS, FACTORS, AuditTask, Way, audit
@@ -176,3 +179,13 @@ def test_every_way_that_must_see_a_control_refutes_it(
     assert "".join(found) == wanted
     blind = task.judge(PrivacyBound(1.0, np.nan, 100), [], blind=False)
     assert blind == task.judge(bounds[0], [], blind=True) == "failed"
+
+
+def test_the_share_of_failed_releases_is_that_of_the_better_pair() -> None:
+    """One of eight releases is not finite on the first pair; on the second all of them raise."""
+    left, right = np.array([[1.0], [np.nan], [2.0]]), np.ones((5, 1))
+    found = [PairReleases(left, right), None]
+    one: Any = SimpleNamespace(estimator=None, budget=None, streams=lambda *_: None)
+    with mock.patch.object(task, "release_both_sides", side_effect=found):
+        share = AuditTask._failed_share(one, [one, one])
+    assert share == 1 / 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -377,3 +378,22 @@ def test_without_a_radius_a_failure_has_no_interval() -> None:
     interval = run(estimator, rng(1).normal(0.3, 1.0, (200, 20)), budget).interval
     assert interval is not None
     assert np.isnan(interval).mean() > 0.99
+
+
+@pytest.mark.parametrize(("p", "spent"), [(0.02, 0.02), (0.9, 0.025)])
+def test_the_errors_of_an_interval_add_up_to_beta(p: float, spent: float) -> None:
+    """A quarter of beta is for the clip, p for empty bins, at most a quarter, the rest as 1 to 2.
+
+    The noise of the mean of n records in [-3 t, 3 t] has half of rho, t = sqrt(2 ln(2 n/(beta/4))).
+    """
+    n, beta = 2000, 0.1
+    noise_miss = (beta - beta / 4 - spent) / 3
+    t = math.sqrt(2 * math.log(2 * n / (beta / 4)))
+    noise = 6 * t / n / math.sqrt(2 * 0.25) * stats.norm.isf(noise_miss / 2)
+    half = stats.norm.isf(noise_miss) / math.sqrt(n) + noise
+    with mock.patch.object(karwa_vadhan, "_empty_bin_probability", return_value=p):
+        estimate = run(
+            KarwaVadhanInterval(radius=10, sigma=1, beta=beta), np.zeros((3, n)), ZCDP(0.5)
+        )
+    assert estimate.interval is not None
+    np.testing.assert_allclose(estimate.interval[1] - estimate.value, half, rtol=1e-9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
-from dpbench.errors import MAX_ENTRIES
-from dpbench.jobs.composition import SHIPPED_DATA, _resolve_path, compose
+from dpbench.jobs.composition import compose
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.study import Study
 from dpbench.runner.settings import Settings
@@ -179,15 +177,6 @@ def test_data_lie_beside_the_file_that_names_them(bench: Bench) -> None:
         _made("sweep=tiny")
 
 
-def test_a_file_of_the_user_goes_before_shipped_data(tmp_path: Path) -> None:
-    """A path is read from the folder of the configuration that gives it, if it is there."""
-    name = next(path.name for path in SHIPPED_DATA.glob("*.csv"))
-    assert _resolve_path(name, tmp_path) == name
-    (tmp_path / name).write_text("x")
-    assert _resolve_path(name, tmp_path) == str((tmp_path / name).resolve())
-    assert _resolve_path("mine.csv", tmp_path) == str((tmp_path / "mine.csv").resolve())
-
-
 def test_all_errors_are_told_at_once_with_a_line_each(bench: Bench) -> None:
     """Words that cannot be parsed, misspelt keys, then values, of options and of the sweep."""
     words = ["trails=5", "sed=1", "seed=-1", "sweep.budgets.pure.epsilon=0", "n_jobs=0", "x=["]
@@ -245,7 +234,7 @@ def test_a_key_misspelt_is_not_told_as_missing(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
-        ("estimator=median", ["LABEL=NAME"]),
+        ("estimator=median", ["LABEL=median"]),
         ("+estimator=median", ["write +estimator@sweep.estimators.LABEL=median"]),
         ("+distribution=gaussian", ["write +distribution@sweep.families.LABEL=gaussian"]),
         ("sweep.estimators=median", ["expected a mapping of names, as {NAME: {kind: median}}"]),
@@ -274,22 +263,6 @@ def test_advice_to_a_stranger(bench: Bench, words: str, lines: list[str]) -> Non
     unusable(bench.raw(words), *lines)
 
 
-LABELS = ("no", "on", "Off", "YES", "y", "null", "~x", "true", "1e3", "0x10", "010", "2024-01-01")
-
-
-@pytest.mark.parametrize("word", LABELS)
-def test_labels_are_the_text_of_the_file(tmp_path: Path, word: str) -> None:
-    """Whatever else YAML may read there; a part names words such as no without quotes."""
-    (tmp_path / "sweep").mkdir()
-    entries = {section: {word: {"kind": "k"}} for section in ("families", "estimators", "budgets")}
-    lines = [f"{section}:\n  {word}: {{kind: k}}" for section in entries]
-    lines += [f"parts:\n  {word}: {{budgets: [no, On, 'null'], n: [1e3, 10]}}"]
-    (tmp_path / "sweep" / "own.yaml").write_text("\n".join(lines))
-    found = compose(["sweep=own"], tmp_path)["sweep"]
-    part = {"budgets": ["no", "On", "null"], "n": [1000.0, 10]}
-    assert found == {**entries, "parts": {word: part}}
-
-
 @pytest.mark.parametrize("word", ["true", "False", "null"])
 def test_labels_of_overrides_are_text(word: str) -> None:
     with pytest.raises(ConfigError) as error:
@@ -299,17 +272,3 @@ def test_labels_of_overrides_are_text(word: str) -> None:
     assert str(error.value) == f"sweep.estimators: {small}: a label is text; {advice}"
     found = compose(["sweep=quick", f"++sweep.estimators.{small}={{kind: empirical_mean}}"])
     assert found["sweep"]["estimators"][small] == {"kind": "empirical_mean"}
-
-
-def test_too_many_entries_are_refused_before_they_are_read(tmp_path: Path) -> None:
-    """The rest of the file is no YAML, so that the test sees that nothing reads it."""
-    (tmp_path / "sweep").mkdir()
-    families = "".join(f"  f{i}: {{kind: gaussian}}\n" for i in range(MAX_ENTRIES))
-    for more, line in (
-        ("  g: {kind: gaussian}\n  : [}", "more than 2000 entries in a mapping; write fewer"),
-        ("estimators: []", ""),
-    ):
-        (tmp_path / "sweep" / "own.yaml").write_text(f"families:\n{families}{more}\n")
-        with pytest.raises(ConfigError) if line else contextlib.nullcontext() as error:
-            compose(["sweep=own"], tmp_path)
-        assert error is None or str(error.value).endswith(f"own.yaml, line 2: {line}")

@@ -92,6 +92,7 @@ def test_help_and_a_refusal_wait_for_nothing(bench: Bench) -> None:
     assert "sweep=NAME" in told
     assert told.endswith("set()\n")
     assert loading(bench, ["sweep=nosuch"], {"numpy", "rich", "pydantic"}) == "set()\n"
+    assert loading(bench, ["trails=5"], {"scipy.stats", "scipy.interpolate"}) == "set()\n"
 
 
 def test_a_run_from_python_is_a_finished_run_of_the_command(bench: Bench) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -248,3 +249,22 @@ def test_an_error_near_the_largest_double_leaves_the_frame_without_a_warning() -
     canvas.draw_without_rendering()
     low, high = canvas.axes[0].get_ylim()
     assert 1e-6 < low < high < 10
+
+
+def test_errors_are_drawn_in_the_unit_of_the_records() -> None:
+    """Width 4 over n epsilon; the law with most n and epsilon, and the others held fixed."""
+    about = {"distribution": "centre", "estimator": "one"}
+    rows = pd.DataFrame(
+        [{**about, "n": n, "epsilon": epsilon, "error": error} for n, epsilon, error in (
+            (100, 1.0, 2.0), (1000, 1.0, 3.0), (1000, 0.5, 5.0), (1000, 0.1, 6.0),
+        )] + [{**about, "distribution": "edge", "n": 100, "epsilon": 1.0, "error": 9.0}]
+    )  # fmt: skip
+    by_n, by_epsilon = (
+        [np.array(line.get_data(), dtype=float).T for line in ax.get_lines() if
+         len(np.asarray(line.get_xdata())) > 1]
+        for ax in benchmarks(rows, 4.0).axes
+    )  # fmt: skip
+    np.testing.assert_allclose(by_n[0], [(100, 2 * 4 / 100), (1000, 3 * 4 / 1000)])
+    np.testing.assert_allclose(
+        by_epsilon[0], [(0.1, 6 * 4 / 100), (0.5, 5 * 4 / 500), (1.0, 3 * 4 / 1000)]
+    )

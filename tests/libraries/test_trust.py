@@ -117,3 +117,25 @@ def test_an_estimator_without_an_audit_is_named() -> None:
     verdict, sentence = judged([{}], [{}], labels=("lib", "no_bounds"))
     assert verdict == "honest as tested"
     assert sentence.endswith("; not audited: no_bounds.")
+
+
+@pytest.mark.parametrize(
+    ("claimed", "shown", "honest"),
+    [(5.0, 0.45, False), (5.0, 0.55, True), (0.4, 0.05, True), (0.4, 0.03, False)],
+)
+def test_an_audit_has_to_show_a_tenth_of_the_claim(
+    claimed: float, shown: float, honest: bool
+) -> None:
+    verdict, sentence = judged([{"claimed": claimed, "lower_bound": shown}], [{}])
+    assert (verdict == "honest as tested") == honest
+    assert ("too little to decide; use more runs" in sentence) == (not honest)
+
+
+def test_the_largest_move_is_told() -> None:
+    moves = [
+        {"verdict": "refuted", "move_over_sensitivity": ratio, "mechanism": f"m{ratio}"}
+        for ratio in (2.0, 9.0, 4.0)
+    ]
+    _, sentence = judged([], [], moves)
+    assert "in the replay of mean, m9.0 moves by 9 times" in sentence
+    assert "2 other replayed mechanisms are refuted, too" in sentence

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
 import dpbench
+from dpbench import PureDP
+from dpbench.distributions import Bernoulli, Gaussian, LogNormal
 from dpbench.errors import ConfigError
 from dpbench.planner.explanations import format_records
+from dpbench.theory.bounds.class_bound import ErrorBound, class_bound, heavy_tail_bound
 
 
 def test_clips_stay_in_their_bounds() -> None:
@@ -77,3 +83,47 @@ def test_a_clip_that_is_cut_is_named_by_its_own_width() -> None:
     low, high = made.clips[cut]
     assert (high - low) / width == pytest.approx(float(cut.split("x")[0]), rel=0.01)
     assert {"twice as wide", "one sd higher"}.isdisjoint(made.clips)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"law": {"kind": "gaussian", "location": 40, "scale": 15}},
+        {"law": {"kind": "log_normal", "scale": 0.003}, "epsilon": 3},
+        {"k": 3, "scale": 2e4, "lower": -1e5, "upper": 3e5},
+    ],
+)
+def test_ends_are_rounded_outwards_to_the_third_digit_of_the_width(question: Any) -> None:
+    made = dpbench.plan(**{"n": 500, "epsilon": 1} | question)
+    low, high = made.problem.best_clip(made.n, made.budget)
+    unit = 10.0 ** (math.floor(math.log10(high - low)) - 2)
+    ends = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
+    assert made.clip == pytest.approx(ends, rel=1e-9)
+
+
+def test_a_clip_one_sd_higher_is_moved_by_the_sd() -> None:
+    made = dpbench.plan(n=500, epsilon=1, law={"kind": "gaussian", "location": 40, "scale": 15})
+    wanted = tuple(end + 15 for end in made.clip)
+    assert made.clips["one sd higher"] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
+def test_the_limit_is_that_of_the_class_in_the_unit_of_the_records(neighbours: Any) -> None:
+    """Of an add/remove budget a replacement costs twice: for pure DP, epsilon is doubled."""
+    replaced = PureDP(0.5 if neighbours == "replace" else 1.0)
+    coin = class_bound(Bernoulli(p=0.5), 200, replaced)
+    heavy = heavy_tail_bound(200, 2, replaced)
+    normal = LogNormal(scale=50, sigma=0.7)
+    cases: list[tuple[dict[str, Any], float, ErrorBound, str]] = [
+        ({"lower": 2, "upper": 5}, 3.0, coin, "distributions within the bounds"),
+        ({"law": {"kind": "bernoulli", "p": 0.2}}, 1.0, coin, "Bernoulli distributions"),
+        ({"law": normal}, math.sqrt(normal.variance), heavy, "distributions with this sd"),
+        ({"law": Gaussian(scale=3)}, 1.0, class_bound(Gaussian(scale=3), 200, replaced),
+         "Gaussian distributions with this sd"),
+    ]  # fmt: skip
+    for question, unit, bound, words in cases:
+        made = dpbench.plan(n=200, epsilon=0.5, neighbours=neighbours, **question)
+        limit, name = made.limit
+        assert limit.value == pytest.approx(unit * bound.value)
+        assert name == words
+        assert limit.by == bound.by

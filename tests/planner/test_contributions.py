@@ -45,3 +45,11 @@ def test_every_cap_up_to_the_largest_number_of_records_is_tried() -> None:
     choice = best_cap(MEAN, people, 10**9, PureDP(1.0))
     assert choice.errors["cap"].tolist() == [1, 2, 3, 4, 5]
     assert choice.cap == 5
+
+
+def test_about_32_caps_are_tried_to_each_factor_of_10_beyond_64() -> None:
+    caps = best_cap(MEAN, PEOPLE, 10**9, PureDP(1.0)).errors["cap"].to_numpy()
+    assert caps[:64].tolist() == list(range(1, 65))
+    ratios = np.log10(caps[64:] / caps[63:-1])
+    assert caps[-1] == 200
+    assert np.all(np.abs(ratios - 1 / 32) < 0.01)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 import dpbench
+from dpbench.arrays import Floats
 from dpbench.output.names import Width
 from dpbench.planner import figure
 from dpbench.report.drawing.style import GUIDE, line_styles
@@ -45,3 +48,36 @@ def test_the_figure_has_the_style_of_all_figures(
 def test_a_part_that_is_zero_everywhere_has_no_entry_in_the_legend() -> None:
     ax = dpbench.plan(n=500, epsilon=1, lower=0, upper=1).plot(Figure().gca())
     assert "bias of the clip" not in ax.get_legend_handles_labels()[1]
+
+
+def drawn(question: Mapping[str, object], against: Literal["n", "width"]) -> dict[str, Floats]:
+    """The lines of a plan's figure, by label, as rows (x, y)."""
+    made = dpbench.plan(n=500, epsilon=1, **question)
+    ax = made.plot(Figure().gca(), against)
+    return {str(one.get_label()): np.array(one.get_data(), dtype=float).T for one in ax.get_lines()}
+
+
+def test_the_points_are_errors_at_the_best_clip_of_each_n() -> None:
+    known = {"k": 3, "scale": 3, "lower": -1, "upper": 3}
+    lines = drawn(known, "n")
+    assert len(lines["sampling"]) == 7
+    for i, n in enumerate(lines["sampling"][:, 0].astype(int)):
+        other = dpbench.plan(n=int(n), epsilon=1, **known)
+        error = other.error(*other.problem.best_clip(int(n), other.budget))
+        for name, part in figure.PARTS.items():
+            assert lines[part][i] == pytest.approx((n, abs(getattr(error, name)))), name
+    assert lines["sampling"][[0, -1], 0].tolist() == [500 // 30, 500 * 30]
+
+
+def test_the_points_are_errors_at_clips_of_each_width() -> None:
+    """Of a class of moments around the middle 1 of its bounds; too narrow a clip has no error."""
+    known = {"k": 2, "scale": 3, "lower": -1, "upper": 3}
+    lines = drawn(known, "width")
+    made = dpbench.plan(n=500, epsilon=1, **known)
+    width, q90 = lines[figure.PARTS["q90"]].T
+    planned = made.clip[1] - made.clip[0]
+    assert (width.min(), width.max()) == pytest.approx((planned / 20, 20 * planned))
+    for x, y in zip(width, q90, strict=True):
+        error = made.error(1 - x / 2, 1 + x / 2)
+        assert y == pytest.approx(error.q90) if np.isfinite(error.q90) else np.isnan(y)
+    assert np.isnan(q90).any()

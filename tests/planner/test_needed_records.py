@@ -183,3 +183,12 @@ def test_the_smallest_n_is_enough_only_if_its_error_is(alpha: float, said: bool)
     nothing = SearchedRecords(np.nan, np.nan, np.nan, 4000)
     told = " ".join(records_lines(plan, alpha, nothing))
     assert ("already gives" in told) == said
+
+
+def test_the_error_of_a_family_is_that_of_its_worst_member() -> None:
+    """Members at p = 1e-6 hardly vary; a fair coin, the second, errs by about 1/sqrt(n)."""
+    rare, alone = {"kind": "bernoulli", "p": 1e-6}, made(trials=400).error_at(300)
+    for laws in ({"a": rare, "b": BIT}, {"a": BIT, "b": rare}):
+        many = made(law={"kind": "laws", "laws": laws}, trials=400).error_at(300)
+        assert many.q90 == pytest.approx(alone.q90, rel=0.2)
+        assert (many.low, many.high) == pytest.approx((alone.low, alone.high), rel=0.3)

@@ -122,3 +122,18 @@ def test_sampling_error_is_a_quantile_also_where_the_bias_is_unbounded() -> None
     narrow, wide = (moments.error(clip, 500, PureDP(1.0)) for clip in ((0.1, 0.9), (-5.0, 6.0)))
     assert not np.isfinite(narrow.q90)
     assert narrow.sampling == wide.sampling
+
+
+def test_the_nearer_end_of_a_clip_biases_a_class_of_moments() -> None:
+    """Means are in [-6, 6]: the clip [-46, 26] has 20 to spare at one end, and 40 at the other."""
+    known = BoundedMoment(2, 3.0, -6.0, 6.0)
+    for clip in ((-46.0, 26.0), (-26.0, 46.0)):
+        assert known.error(clip, 400, PureDP(0.5)).bias == pytest.approx(9 / (4 * 20), rel=1e-6)
+    assert known.error((-46.0, 6.0), 400, PureDP(0.5)).bias == np.inf
+
+
+def test_the_clip_of_a_class_of_moments_is_around_the_middle_of_its_bounds() -> None:
+    known = BoundedMoment(2, 3.0, -4.0, 8.0)
+    clip = known.best_clip(400, PureDP(0.5))
+    for ends in (clip, known.scale_clip(clip, 0.5)):
+        assert sum(ends) / 2 == pytest.approx(2.0)

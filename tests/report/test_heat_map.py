@@ -47,6 +47,7 @@ def test_factors_by_trials_are_printed_as_intervals() -> None:
     assert factor_text({**row, "factor_by": BY_TRIALS}) == BETWEEN.join(bold)
     assert factor_text({**row, "factor_by": EXACT, "verdict": "open"}) == "0.94"
     assert factor_text({**row, "factor": 4.54, "factor_by": EXACT, "verdict": "open"}) == "4.5"
+    assert factor_text({**row, "factor": 1.54, "factor_by": EXACT, "verdict": "open"}) == "1.54"
 
 
 def test_a_bar_explains_the_colours(numbers: Result) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpbench.registry import ConfigError
+from dpbench.report.rank_map import _worst_errors
 from dpbench.report.result import Result
 from tests.report.conftest import drawn
 
@@ -49,3 +51,19 @@ def test_maps_that_cannot_be_drawn(numbers: Result, change: dict[str, Any], line
     with pytest.raises(ConfigError) as caught:
         drawn(numbers, {**SPEC, **change})
     assert str(caught.value).startswith(line)
+
+
+def test_the_worst_error_of_a_family_counts_and_a_failure_is_infinite() -> None:
+    """An rmse is over the trials with a release, so that one failure makes it infinite."""
+    rows = pd.DataFrame(
+        [
+            {"estimator": e, "family": f, "q90": q90, "rmse": rmse, "failure_rate": rate}
+            for e, f, q90, rmse, rate in (
+                ("a", "x", 1.0, 5.0, 0.0), ("a", "x", 3.0, 4.0, 0.0), ("a", "y", 2.0, 9.0, 0.01),
+                ("b", "x", np.nan, 1.0, 0.0),
+            )
+        ]
+    )  # fmt: skip
+    inf = np.inf
+    assert _worst_errors(rows, "q90").to_numpy().tolist() == [[3, 2], [inf, inf]]
+    assert _worst_errors(rows, "rmse").to_numpy().tolist() == [[5, inf], [1, inf]]

@@ -14,7 +14,9 @@ import pytest
 import dpbench
 from dpbench import ConfigError
 from dpbench.analysis.summary import quantile
+from dpbench.report.overview import overview
 from dpbench.report.result import Result, _read_table
+from dpbench.runner.store import Memory
 from tests.own import OWN, SAMPLING, spec_of
 
 
@@ -140,3 +142,23 @@ def test_variants_are_in_the_order_of_their_numbers() -> None:
     assert list(result.summary["n"].unique()) == [200, 1000]
     text = result.scoreboard
     assert text.index("c_upper9 ") < text.index("c_upper10 ") < text.index("c_upper100 ")
+
+
+def test_an_overview_has_six_labels_and_counts_the_rest() -> None:
+    summary = pd.DataFrame({"family": [f"f{i}" for i in range(9)], "estimator": "e"})
+    told = overview("s", summary, pd.DataFrame(), 0, Memory())
+    assert told["families"] == "9: f0, f1, f2, f3, f4, f5, and 3 more"
+    assert (told["estimators"], told["rows"], told["claims"]) == ("1: e", "9", "none")
+
+
+def test_the_trials_of_several_blocks_are_numbered_on() -> None:
+    part = {"n": [10], "trials": 450}
+    spec = spec_of({}, parts={"all": part})
+    spec |= {"estimators": {"mean": {"kind": "empirical_mean"}}}
+    spec["families"] = {"g": {"kind": "gaussian"}}
+    run = dpbench.run(spec, n_jobs=1)
+    assert len(run.cells[0].tasks(0)) > 1
+    found = run.errors()
+    assert found["trial"].tolist() == list(range(450))
+    assert len(set(found["error"])) == 450
+    assert np.sort(found["error"])[404] == run.summary["q90"][0]

@@ -11,8 +11,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from dpbench.analysis.extremes import largest
+from dpbench.analysis.factors import EXACT
 from dpbench.output.terminal import WIDTH, replay_line
-from dpbench.report.scoreboard import _format_claims, _shipped
+from dpbench.report.scoreboard import (
+    _format_claims,
+    _format_factors,
+    _format_failing_trials,
+    _format_samples,
+    _format_spending,
+    _shipped,
+)
 from dpbench.theory.theorems import THEOREMS
 from tests.bench import MINE, TINY, Bench
 
@@ -150,3 +159,71 @@ def test_theorems_numbers_at_these_n_and_the_code_have_tables_of_their_own(since
         "checks of the code: 1 consistent",
     ]
     assert max(map(len, text.splitlines())) <= WIDTH
+
+
+PURE = {"privacy": "pure", "epsilon": 1.0, "delta": math.nan, "rho": math.nan, "mu": math.nan}
+
+
+def cells(text: str) -> list[list[str]]:
+    """The cells of the rows of a printed table, which are two spaces or more apart."""
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines()[2:]]
+
+
+def test_the_visible_distances_of_a_claim_are_a_range() -> None:
+    rows = pd.DataFrame([_row("consistent", "consistent", visible=v) for v in (0.2, 0.1, 0.15)])
+    study: Any = SimpleNamespace(
+        all_claims={"c": SimpleNamespace(statement=THEOREMS["shifted_dimension"])}
+    )
+    assert "c (HLY21): +- 0.06, visible 0.1 .. 0.2" in _format_claims(rows, study)
+
+
+def test_a_line_of_factors_has_the_largest_over_n() -> None:
+    """Exact ones have a column for each moment order; others an interval for the largest."""
+    study: Any = SimpleNamespace(
+        families={f"f{k}": SimpleNamespace(label=lambda _: "f") for k in (2, 3)}
+    )
+    rows = [
+        {"distribution": f"f{k}", "k": k, "n": n, "estimator": e, **PURE, "factor": factor,
+         "factor_low": factor, "factor_high": factor, "factor_by": EXACT, "verdict": verdict}
+        for k, n, e, factor, verdict in (
+            (2, 10, "a", 1.5, "open"), (2, 90, "b", 1.2, "open"), (3, 10, "a", 3.0, "open"),
+            (3, 90, "a", 4.0, "open"),
+        )
+    ]  # fmt: skip
+    (text,) = _format_factors(pd.DataFrame(rows), study)
+    assert text.splitlines()[0].endswith("largest over n: exact")
+    assert cells(text) == [["f", "eps=1", "a, b", "1.5", "4", "open"]]
+    ends = {"factor_low": [1.0, 0.9], "factor": [1.2, 1.0], "factor_high": [1.5, 1.6]}
+    trials = pd.DataFrame(rows[:2]).assign(factor_by="trials", verdict=["open", "optimal"], **ends)
+    (text,) = _format_factors(trials, study)
+    found = largest([1.2, 1.0], [1.0, 0.9], [1.5, 1.6])
+    told = f"{found.measured:.3f} ({found.low:.3f}, {found.high:.3f})"
+    assert cells(text) == [["f2", "eps=1", "a, b", told, "partly"]]
+
+
+def test_the_smallest_n_stands_beside_the_sum_of_the_terms() -> None:
+    row = {"method": "search", "estimator": "e", "distribution": "d", **PURE, "alpha": 0.25,
+           "samples": 120.0, "low": 100.0, "high": 140.0}  # fmt: skip
+    terms = {"sampling_term": 60.0, "privacy_term": 30.0, "range_term": math.nan}
+    unknown = dict.fromkeys(terms, math.nan) | {"sampling_term": 60.0}
+    (text,) = _format_samples(
+        pd.DataFrame([row | terms, row | unknown, row | terms | {"method": "curve"}])
+    )
+    known, other = cells(text)
+    assert known == ["e", "d", "eps=1", "0.25", "120", "100 .. 140", "90"]
+    assert other == known[:-1]
+
+
+def test_failing_trials_and_unspent_budgets_by_hand() -> None:
+    rows = [
+        {"estimator": "e", "family": "f", "distribution": "law", **PURE, "n": n, "failures": many,
+         "failure_rate": rate, "budget_fraction_spent": spent}
+        for n, many, rate, spent in (
+            (10, 4, 0.4, 0.75), (100, 1, 0.1, 0.5), (1000, 0, 0.0, 1.0), (20, 9, 0.9, math.nan),
+        )
+    ]  # fmt: skip
+    (text,) = _format_failing_trials(pd.DataFrame(rows))
+    assert cells(text) == [["e", "f", "eps=1", "10 .. 100", "0.1 .. 0.9"]]
+    assert _format_spending(pd.DataFrame(rows)) == "e spends 0.5 of eps=1"
+    assert _format_spending(pd.DataFrame(rows[:1])) == "e spends 0.75 of eps=1"
+    assert not _format_spending(pd.DataFrame(rows[3:]))

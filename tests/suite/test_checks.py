@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from dpbench.audit.task import AuditTask
 from dpbench.cli.main import run
 from dpbench.runner.origin import Origin
 from dpbench.suite import checks
@@ -61,3 +65,53 @@ def test_a_class_is_audited_on_numbers_and_on_vectors(
     entry = read_entry(tmp_path / "ball.py", problems.problems)
     rows = checks.audit_entry(entry, problems.problems, origin=Origin.of(rooms=checks.AUDIT_ROOMS))
     assert {row["estimator"] for row in rows} == {"ball-L2ClippedMean", "ball-L2ClippedMean-16d"}
+
+
+def test_the_audits_of_an_entry_share_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One audit for each class and dimension, notion and relation of the card: 2 times 2."""
+    problems = read_suite().select("gauss-n100-pure1,gauss-n300-pure0.1,gauss16-n8000-pure1")
+    one: Any = SimpleNamespace(name="Ball", least=2, supports=lambda budget: True)
+    card = SimpleNamespace(name="ball", notions=("pure", "zcdp"), relations=("replace",))
+    entry: Any = SimpleNamespace(card=card, estimator=lambda problem: one)
+    tasks: list[AuditTask] = []
+
+    def keep(_: object, found: list[AuditTask], *__: object) -> list[Any]:
+        tasks.extend(found)
+        return []
+
+    monkeypatch.setattr(checks, "compute", keep)
+    monkeypatch.setattr(checks, "_list_entry_pairs", lambda *_: ())
+    nothing: Any = None
+    with pytest.raises(TypeError):  # the names of tasks need an estimator with parameters
+        checks.audit_entry(entry, problems.problems, origin=nothing)
+    assert [(task.label, task.budget.notion) for task in tasks] == [
+        ("ball-Ball", "pure"), ("ball-Ball", "zcdp"), ("ball-Ball-16d", "pure"),
+        ("ball-Ball-16d", "zcdp"),
+    ]  # fmt: skip
+    assert {task.budget.neighbours for task in tasks} == {"replace"}
+    assert sum(task.error for task in tasks) == pytest.approx(1e-5)
+    assert {task.runs for task in tasks} == {1000}
+
+
+@pytest.mark.parametrize(("failed", "told"), [(7, ""), (8, "Ball on gauss-n100-pure1: all of 8")])
+def test_an_entry_may_fail_at_times_but_not_always(failed: int, told: str) -> None:
+    """Of 8 releases; a dataset has 60 records, or as many as the estimator needs."""
+    sizes: list[tuple[int, ...]] = []
+
+    def released(records: Any, *_: Any) -> Any:
+        sizes.append(records.shape)
+        return np.where(np.arange(len(records)) < failed, np.nan, 1.0), 0.0
+
+    one: Any = SimpleNamespace(name="Ball", least=70, released=released)
+
+    def broken_promise(records: Any) -> str:
+        sizes.append(records.shape)
+        return ""
+
+    one.broken_promise = broken_promise
+    entry: Any = SimpleNamespace(estimator=lambda problem: one)
+    problems = read_suite().select("gauss-n100-pure1,gauss-n300-pure0.1").problems
+    found = checks.find_broken_promise(entry, problems)
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
+    assert sizes == [(70,), (8, 70)]  # one problem of a class and dimension

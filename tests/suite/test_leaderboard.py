@@ -97,3 +97,10 @@ def test_the_printed_table(found: dict[str, list[Standing]]) -> None:
     }  # fmt: skip
     assert not rest
     assert tabulate_classes(found, ["whole"])[0] == "local, binary; leader: none"
+
+
+def test_a_standing_by_hand() -> None:
+    rows = scored("one", a=2, b=8).assign(failure_rate=[0.1, 0.3], seconds=[1.0, 4.0])
+    one = standings(rows, FEW.problems, {"one": "declared"})["local, bounded moments"][0]
+    assert (one.answers, one.largest, one.seconds) == (2, 8, 2.5)
+    assert one.failure_rate == pytest.approx(0.2)

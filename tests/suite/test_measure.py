@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -10,6 +13,7 @@ import pytest
 from scipy.stats import binom
 
 from dpbench.analysis.summary import interval_ranks
+from dpbench.runner.cost import Cost
 from dpbench.runner.origin import machine, versions
 from dpbench.runner.run import RunOptions
 from dpbench.suite import measure
@@ -177,3 +181,33 @@ def test_an_entry_alone_scores_what_it_does_in_company(suite: Suite, archive: Sc
         own = together[together["entry"] == entry.card.name].reset_index(drop=True)
         kept = [name for name in COLUMNS if "seconds" not in name]
         pd.testing.assert_frame_equal(alone[kept], own[kept], check_exact=True)
+
+
+@pytest.mark.parametrize(("quick", "many", "audited"), [(False, 20, 20), (True, 20, 6),
+                                                        (True, 5, 4), (True, 2, 2)])  # fmt: skip
+def test_audited_problems_share_the_error(
+    suite: Suite, quick: bool, many: int, audited: int
+) -> None:
+    """A third of the problems in a quick run, four at least; each has its number of trials."""
+    entry: Any = SimpleNamespace(answers={one.id: one.id for one in suite.problems})
+    tasks = measure._make_score_tasks(entry, suite.problems[:many], quick=quick)
+    runs = 100 if quick else 750
+    assert [task.runs for task in tasks if task.runs] == [runs] * audited
+    assert sum(task.error for task in tasks if task.runs) == pytest.approx(1e-5)
+    assert [task.trials for task in tasks] == [one.trials[quick] for one in suite.problems[:many]]
+
+
+def test_times_of_releases_and_of_drawing_by_hand() -> None:
+    """Two blocks of two members, two entries and ten trials: 20 datasets each."""
+    cost = measure._ReleaseTimes()
+    for total in (5.0, 9.0):
+        block: Any = SimpleNamespace(
+            values={"error": np.zeros((4, 10))}, seconds={"p=a": 1.0, "p=b": 2.0},
+            cpu_seconds=total, gc_seconds=0.0, waited=0.0,
+        )  # fmt: skip
+        with mock.patch.object(Cost, "add"):
+            cost.add(block, 0)
+    table = pd.DataFrame({"problem": ["p", "p", "q"], "entry": ["a", "b", "a"]})
+    found = measure._add_times(table, cost)
+    np.testing.assert_allclose(found["seconds"], [2 / 40, 4 / 40, np.nan])
+    np.testing.assert_allclose(found["drawing_seconds"], [8 / 40, 8 / 40, np.nan])

@@ -61,3 +61,33 @@ def test_local_pairs_differ_at_one_index() -> None:
         assert np.flatnonzero(pair.left != pair.right).tolist() == [4]
         assert pair.left[4] == x.min()
         assert (pair.right[4] == x.max()) == (pair.name == "1 equal")
+
+
+@pytest.mark.parametrize("size", [1e-3, 5.0])
+def test_extreme_records_are_far_beyond_all_others(size: float) -> None:
+    x, y = (size * rng(seed).normal(size=30) for seed in (1, 2))
+    pair = {pair.name: pair for pair in draw_pairs(x, y, PureDP(1.0), rng())}["1 extreme"]
+    far = np.abs(pair.right).max()
+    assert far > 1e5 * max(1.0, np.abs(x).max())
+    _, extreme = draw_local_pairs(x, 4)
+    assert extreme.right[4] - x.min() > 1e5 * np.ptp(x)
+
+
+def test_typical_records_are_the_lowest_of_one_and_the_highest_of_another_dataset() -> None:
+    """Along a random direction, which is up or down for numbers."""
+    x, y = np.sort([rng(seed).normal(size=30) for seed in (1, 2)])
+    for seed in range(4):
+        pair, *_ = draw_pairs(x, y, PureDP(0.2), rng(seed))
+        moved = pair.left != pair.right
+        found = np.sort(pair.left[moved]).tolist(), np.sort(pair.right[moved]).tolist()
+        assert found in [(x[:5].tolist(), y[-5:].tolist()), (x[-5:].tolist(), y[:5].tolist())]
+
+
+def test_one_sided_records_by_their_ranks() -> None:
+    """The record of rank t is R^(1 - ln t/ln n) widths from the lowest: the last is one width."""
+    x, t = rng().normal(size=50), np.arange(1, 51)
+    pair = list(draw_pairs(x, x, PureDP(0.5), rng()))[-1]
+    start = x.min() if pair.right.max() > 1e100 else x.max()
+    found = np.sort(np.abs(pair.right - start))[::-1] / np.ptp(x)
+    np.testing.assert_allclose(found, 1e120 ** (1 - np.log(t) / np.log(50)), rtol=1e-9)
+    assert np.sum(pair.left != pair.right) == pair.changed == 2

@@ -9,6 +9,7 @@ from dpbench.distributions import (
     Bernoulli,
     Distribution,
     Gaussian,
+    Moved,
     RealColumn,
     Rescaled,
     TwoPoint,
@@ -136,3 +137,23 @@ def test_real_columns_are_tilted_shifted_mirrored_and_rescaled(unit: float) -> N
             seen.add((np.sign(law.factor), np.sign(law.of.tilt), np.sign(law.mean)))
         assert len({np.sign(law.of.tilt) for law in laws.values()}) == 2  # type: ignore[attr-defined]
     assert len(seen) == 8
+
+
+def test_coordinates_of_vectors_are_permuted_and_half_of_the_signs_change() -> None:
+    """In 40 laws of 4 coordinates; a share beyond 1/2 -+ 0.2 has probability 3e-7."""
+    family = build_family({"kind": "signed_two_point_family", "d": 4, "k": 2, "c": [1, 3]}, "here")
+    problem = next(one for one in PROBLEMS if one.d > 1)
+    laws = [
+        law
+        for seed in range(20)
+        for law in place_family(family, 10.0, seed).members("x", 10_000, problem.budget).values()
+    ]
+    assert len(laws) >= 40
+    found = [law for law in laws if isinstance(law, Moved)][:40]
+    assert abs(np.mean([sign > 0 for law in found for sign in law.signs]) - 0.5) < 0.2
+    moved = np.mean([j != i for law in found for i, j in enumerate(law.order)])
+    assert moved == pytest.approx(3 / 4, abs=0.2)  # of random permutations
+    for law in found:
+        assert np.linalg.norm(law.mean - np.array(law.shift)) == pytest.approx(
+            np.linalg.norm(law.of.mean)
+        )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpbench.audit.attack import PairReleases
+from dpbench.audit.releases import PrivacyBound
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError
+from dpbench.suite import scoring
 from dpbench.suite.problems import Problem, read_suite
 from dpbench.suite.scoring import ScoreTask, score
 
@@ -116,3 +120,39 @@ def test_a_name_tells_all_of_a_task() -> None:
     ]  # fmt: skip
     names = {one.name, *(replace(one, **change).name for change in changes)}
     assert len(names) == len(changes) + 1
+
+
+def test_the_audits_of_a_task_share_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+
+    def bound(*arguments: Any) -> PrivacyBound:
+        shares.append(arguments[-1])
+        return PrivacyBound(1.0, 0.0, 1)
+
+    monkeypatch.setattr(scoring, "bound_from_releases", bound)
+    score(task("gauss-n100-pure1", Fake(), runs=10))
+    assert len(shares) == 5
+    assert sum(shares) == pytest.approx(1e-5)
+
+
+def test_the_time_of_drawing_is_that_of_one_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds for five datasets of each of two members."""
+    times = iter([3.0, 13.0])
+    monkeypatch.setattr("dpbench.suite.scoring.time.thread_time", lambda: next(times))
+    assert score(task("gauss-n100-pure1", Fake())).drawing_seconds == 1.0
+
+
+def test_in_the_local_model_means_are_scored_and_reports_are_audited() -> None:
+    class Local(Fake):
+        """The mean of all, and 1000 as the report of one record."""
+
+        def released(self, records: Floats, budget: Budget, rng: Any, place: int = -1) -> Any:
+            assert 0 <= place < records.shape[1]
+            return np.stack([records.mean(axis=1), np.full(len(records), 1000.0)], axis=1), 0.5
+
+    bounds: list[PairReleases] = []
+    with mock.patch.object(scoring, "bound_from_releases", lambda *a: bounds.append(a[0])):
+        found = score(task("local-binary-n3000-pure1", Local(), runs=10))
+    assert np.nanmax(found.errors) < 1
+    assert len(bounds) == 2
+    assert all(np.all(side == 1000) for releases in bounds for side in releases)

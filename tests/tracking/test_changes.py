@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom
+from scipy.stats import binom, ttest_1samp
 
+from dpbench.tracking import changes
 from dpbench.tracking.changes import BATCHES, batch_means, change_points, count_gaps
 
 Floats = NDArray[np.float64]
@@ -76,3 +77,32 @@ def test_batches_are_trimmed_means_of_what_was_released() -> None:
     assert np.isnan(batch_means(errors)).tolist() == [True] + [False] * (BATCHES - 1)
     errors[10] = 1e9  # one of ten is trimmed
     assert batch_means(errors)[1] == 1
+
+
+def test_the_level_of_a_change_is_that_of_a_naive_t_test() -> None:
+    """At the gap of the best fit, for growth and for fall, a one-sided test at half the level."""
+    for seed in range(20):
+        roots = np.random.default_rng(seed).normal(2, 0.2, (5, BATCHES))
+        roots[2:] += 0.12
+        halves = [(roots[:i].mean(axis=0), roots[i:].mean(axis=0)) for i in range(1, 5)]
+        fit = [i * (5 - i) * (b - a).mean() ** 2 for i, (a, b) in enumerate(halves, 1)]
+        best = int(np.argmax(fit))
+        before, after = halves[best]
+        p = 2 * min(
+            float(ttest_1samp(one - 1.01 * two, 0, alternative="greater").pvalue)
+            for one, two in ((after, before), (before, after))
+        )
+        assert changes._find_gap(roots, p * 1.001, 1.01) == best + 1
+        assert changes._find_gap(roots, p * 0.999, 1.01) is None
+
+
+def test_gaps_count_once_for_each_interval() -> None:
+    """Of five commits: four intervals of two, two or three of three, and so on."""
+    for commits in (2, 5, 40):
+        intervals = changes._intervals(commits)
+        assert len(set(intervals)) == len(intervals)
+        assert (0, commits) in intervals
+        assert all(0 <= first < last <= commits for first, last in intervals)
+        assert count_gaps(commits) == sum(len(range(first + 1, last)) for first, last in intervals)
+        for at in range(1, commits):  # a gap in the middle of a narrow interval
+            assert any(first < at < last and last - first == 2 for first, last in intervals)

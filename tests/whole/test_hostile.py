@@ -184,8 +184,9 @@ def test_a_file_sets_no_key_of_the_top_level(
     adding = "+estimator@sweep.estimators.evil=evil"
     for flags in ([], ["--cfg", "job"], ["--multirun"]):
         bench.refuses(adding, *flags, named=["its package is", "sweep and runner only"])
-    bench.text("# @package _global_\n" + PRECIOUS)
-    bench.refuses(named=["sweep/tiny: its package is '_global_'"])
+    for package in ("_global_", "trials"):
+        bench.text(f"# @package {package}\n{PRECIOUS}")
+        bench.refuses(named=[f"sweep/tiny: its package is '{package}'"])
     assert not marker.exists()
 
 

@@ -26,7 +26,6 @@ ELSEWHERE = {
     "tracking/job.py": "tracking/test_check.py",
     "tracking/history_figure.py": "tracking/test_command_history.py",
     "estimators/public.py": "estimators/test_catalogue.py",
-    "estimators/estimands.py": "sweep/test_metrics.py",
     "libraries/means/worker.py": "libraries/means/test_process.py",
     "libraries/measure.py": "libraries/test_job.py",
     "libraries/report.py": "libraries/test_job.py",

@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import binom
 
 from dpbench import distributions as dist
 from dpbench import estimators as est
@@ -52,6 +51,8 @@ def count_tail(x: Floats, n: int, p: Floats, noise: Noise) -> Floats:
     ndarray of shape (m,)
         Probabilities.
     """
+    from scipy.stats import binom
+
     s = np.arange(n + 1)
     return np.asarray(np.sum(binom.pmf(s, n, p[:, None]) * noise.cdf(s - x[:, None]), axis=1))
 

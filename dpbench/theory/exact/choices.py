@@ -189,27 +189,15 @@ def _inlier_counts(e: Any, law: dist.Distribution, setting: ReleaseSetting) -> F
 
 
 def core_radius(e: Any, setting: ReleaseSetting) -> float:
-    """Return the distance r within which two records are friends in FriendlyCore.
+    """Return the distance r within which two records are friends in FriendlyCore, in their unit.
 
-    If the estimator has a `radius`, r is this radius. Otherwise r is a bound on the distance of two
-    records from N(mu, sigma^2 I) in d dimensions.
+    If the estimator `e` has a `radius`, r is this radius. Otherwise r is a bound on the distance of
+    two of the n records from N(mu, sigma^2 I) in d dimensions, from `e.sigma` and `e.beta`.
 
     1. Half the squared distance, in units of sigma^2, is chi-squared with d degrees of freedom.
     2. It exceeds d + 2 sqrt(d t) + 2 t with probability at most e^-t (Laurent and Massart, LM00,
        Lemma 1; number not checked).
     3. The default r uses t = ln(n^2/beta).
-
-    Parameters
-    ----------
-    e : FriendlyCoreMean
-        Its radius, sigma and beta are read.
-    setting : ReleaseSetting
-        Numbers n and d of records and coordinates.
-
-    Returns
-    -------
-    float
-        r, in the unit of the records.
     """
     t = float(np.log(setting.n**2 / e.beta))
     root = float(np.sqrt(2 * (setting.d + 2 * np.sqrt(setting.d * t) + 2 * t)))

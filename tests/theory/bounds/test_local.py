@@ -210,3 +210,25 @@ def test_the_error_from_views_under_gdp() -> None:
     assert local_distance(10**8, GDP(1.0)) * 1e4 == pytest.approx(
         2 * 1.2816 / math.sqrt(record_information(GDP(1.0))), rel=2e-3
     )
+
+
+@pytest.mark.parametrize(("mu", "n"), [(0.05, 10**6), (1.0, 10**4), (2.0, 10**6)])
+def test_the_error_from_views_by_a_wide_sum(mu: float, n: int) -> None:
+    """g of the module, on a grid of votes as wide as they come, at the bound's own t.
+
+    A vote up of strength x has the density phi(x - mu/2) t + phi(x + mu/2) (1 - t) under P, and one
+    down the density phi(x + mu/2). A test may ignore views, so the best of more views counts, too.
+    """
+    t = local_distance(n, GDP(mu))
+    x = (np.arange(40_000) + 0.5) * (14 + 2 * mu) / 40_000
+    step = x[1] - x[0]
+    down = norm.pdf(x + mu / 2) * step
+    up = (1 - t) * down + t * norm.pdf(x - mu / 2) * step
+    ratio = np.log1p(t * np.expm1(mu * x))
+    values, chances = np.append([ratio, -ratio], 0.0), np.append([up, down], 1 - (up + down).sum())
+    mean = chances @ values
+    sd = math.sqrt(chances @ (values - mean) ** 2)
+    third = chances @ np.abs(values - mean) ** 3
+    views = np.unique(np.geomspace(n, 100 * n, 20_000).astype(int))
+    errors = norm.sf(mean / sd * np.sqrt(views)) - 0.4748 * third / sd**3 / np.sqrt(views)
+    assert errors.max() == pytest.approx(0.1, rel=1e-4)

@@ -157,3 +157,45 @@ def test_the_bound_for_a_small_rho_by_a_loop(rho: float) -> None:
         tail = math.sqrt(16 * math.expm1(12 * rho) * 2 * one)
         best = min(best, 2 * rho * math.exp(reach * unit) + tail)
     assert module._bound_for_small_rho(rho) == pytest.approx(best, rel=1e-3)
+
+
+@pytest.mark.parametrize("rho", [0.05, 0.5])
+def test_the_program_by_a_primal_program_on_a_coarse_grid(
+    rho: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Masses at the vertices (a, b), a >= b, of a grid of half units s from -4 s to 3.5 s.
+
+    So much is outside that all constraints count. A mass loses at most P(outside), and a mean at
+    most P(outside) + sqrt((K_2 - 1) P(outside)). Moments are at most 2 K_q for a and b together,
+    times the largest quotient of a chord and the power.
+    """
+    for name, value in (("LOWEST", 8), ("HIGHEST", 7), ("STEP", 0.5)):
+        monkeypatch.setattr(module, name, value)
+    s, orders = math.sqrt(2 * rho), 1 + module.ORDERS / math.sqrt(2 * rho)
+    points = 0.5 * s * np.arange(-8, 8)
+    x, y = np.array([(u, v) for u in points for v in points if u >= v]).T
+    q = np.linspace(1, 200, 200_001)
+    outside = 2 * sum(
+        math.exp(np.min(q * (q - 1) * rho + slope))
+        for slope in ((q - 1) * points[0], -q * points[-1])
+    )
+    mean, ones = (np.exp(x) + np.exp(y)) / 2, np.ones_like(x)
+    lost = outside + math.sqrt(math.expm1(2 * rho) * outside)
+    rows, right = [ones, -ones, mean, -mean], [1, outside - 1, 1, lost - 1]
+    t = np.linspace(1, math.exp(0.5 * s), 20_001)
+    for order in orders:
+        chord = np.interp(t, t[[0, -1]], t[[0, -1]] ** order) / t**order
+        limit = math.log(2 * chord.max()) + order * (order - 1) * rho
+        one = 1 - order
+        for u, v in ((order * x, order * y), (one * x, one * y),
+                     (order * x + one * y, order * y + one * x)):  # fmt: skip
+            rows.append(np.exp(u - limit) + np.exp(v - limit))
+            right.append(1)
+    scale = np.abs(rows).max(axis=0)
+    gain = (np.exp(x) - np.exp(y)) ** 2
+    found = linprog(-gain / scale, A_ub=rows / scale, b_ub=right, bounds=(0, None), method="highs")
+    assert found.fun is not None
+    wanted = -found.fun + math.sqrt(16 * math.expm1(12 * rho) * outside)
+    bound = module._program_bound.__wrapped__(rho)
+    assert bound == pytest.approx(wanted, rel=1e-6)
+    assert -found.fun > 0.1 * wanted
