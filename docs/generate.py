@@ -15,7 +15,6 @@ from unittest.mock import patch
 import yaml
 
 from docs.docstring_to_rst import docstring_to_rst, escape, table
-from dpbench.analysis.study import Figure
 from dpbench.app import commands
 from dpbench.bibliography import bibliography, split_links
 from dpbench.cli import main as cli
@@ -23,9 +22,11 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius
 from dpbench.estimators.catalogue import catalogue, keywords
+from dpbench.estimators.estimands import MEAN
 from dpbench.jobs import describe
 from dpbench.jobs.sweep_header import read_header
 from dpbench.privacy import Budget
+from dpbench.report.study import Figure
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 
@@ -215,7 +216,7 @@ def _relations(kind: type[Estimator]) -> tuple[str, ...]:
 
 def _records(kind: type[Estimator]) -> str:
     records = "numbers or vectors" if kind.multivariate else "numbers"
-    return records if kind.estimand == "mean" else f"vectors ({kind.estimand})"
+    return records if kind.estimand is MEAN else f"vectors ({kind.estimand})"
 
 
 def _estimators() -> str:

@@ -42,7 +42,7 @@ def run(
     ----------
     sweep : str or mapping
         Name of a sweep that comes with the package or lies in `config_dir`; or a mapping with the
-        keys of `dpbench.analysis.study.Study`, in which families, estimators and budgets may be
+        keys of `dpbench.report.study.Study`, in which families, estimators and budgets may be
         objects.
     out : str or Path, optional
         Folder to write to and to resume from. By default results are kept in memory.
@@ -151,9 +151,9 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
         `config_dir` does not exist.
     """
     import dpbench.report  # noqa: F401 (the figures enter the registry)
-    from dpbench.analysis.study import Study
     from dpbench.output.run_folder import read_manifest
     from dpbench.report.result import read_result
+    from dpbench.report.study import Study
     from dpbench.runner.settings import Settings, load_plugins
 
     check_instance("folder", folder, str | os.PathLike, "the folder of a run", "its path, a text")

@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 __all__ = ["BUILT_IN", "App", "Command", "applications", "commands", "load_kinds", "value_at"]
@@ -88,6 +89,13 @@ class App:
     def verdicts(self) -> Sequence[Mapping[str, Any]]:
         """Return tables of `dpbench.output.verdicts` that are coloured on a terminal."""
         return ()
+
+    def draw_paper(self, folder: Path, target: Path) -> Mapping[str, str]:
+        """Draw a run's figures for a paper to `target`; return captions and tables by file name.
+
+        Without texts, the figures of a study are drawn.
+        """
+        return {}
 
     def kinds(self) -> Sequence[type[Any]]:
         """Return the classes that enter a registry, such as estimators, when they are imported."""

@@ -19,11 +19,11 @@ from typing import Any
 import pandas as pd
 
 import dpbench.report  # noqa: F401, figures of sweeps enter the registry
-from dpbench.analysis.study import Study
 from dpbench.jobs.composition import compose
 from dpbench.output.files import atomic
 from dpbench.output.terminal import say
 from dpbench.registry import from_mapping
+from dpbench.report.study import Study
 from dpbench.sweep.block import run_block
 from dpbench.sweep.plan import Cell
 

@@ -19,6 +19,7 @@ import dpbench
 from dpbench.cli.main import DONE, UNUSABLE, run
 from dpbench.errors import choose_from
 from dpbench.jobs.composition import compose
+from dpbench.jobs.prepare import find_app
 from dpbench.output.files import atomic
 from dpbench.output.run_folder import read_manifest
 from dpbench.registry import ConfigError, from_mapping, labelled_entries, validated
@@ -29,8 +30,6 @@ from dpbench.report.result import Result
 from dpbench.runner.settings import Settings
 from dpbench.signals import INTERRUPTED
 from dpbench.sweep.selection import Choice
-from experiments.audit import draw_audit
-from experiments.libraries import draw_libraries
 
 __all__ = ["Source", "SweepSelection", "main", "sources"]
 
@@ -192,17 +191,12 @@ def _draw(name: str, source: Source, codes: Mapping[str, int]) -> int:
         folder = RESULTS / sweep
         if codes[sweep] != DONE:
             continue
-        font = read_manifest(folder)["configuration"].get("font", "sans")
-        drawers = {
-            "libraries": draw_libraries,
-            "audit": draw_audit,
-        }  # libraries first, because their sweep has an audit too
-        if draw := next(
-            (drawers[name] for name in drawers if (folder / f"{name}.csv").exists()),
-            None,
-        ):
-            with style("column", font):
-                _write(target, draw(folder, target))
+        config = read_manifest(folder)["configuration"]
+        font = config.get("font", "sans")
+        with style("column", font):
+            texts = find_app(config).draw_paper(folder, target)
+        _write(target, texts)
+        if texts:
             continue
         result = dpbench.load(folder)
         study, where = result.study, f"{name}.sweeps.{sweep}"

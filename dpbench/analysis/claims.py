@@ -35,7 +35,7 @@ from dpbench.theory.theorems import THEOREMS, Subject, Theorem
 
 __all__ = [
     "COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "count_claim_verdicts",
-    "region", "theorem_verdict", "verdict",
+    "region", "shown_verdicts", "theorem_verdict", "verdict",
 ]  # fmt: skip
 
 # A table, and an array of shape (rows, 1 + draws): each row's value, then its bootstrap replicates.
@@ -408,6 +408,16 @@ def count_claim_verdicts(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
         "checks of the code": [row["verdict"] for row in by_subject["code"]],
     }
     return [f"{subject}: {_counts(words)}" for subject, words in lines.items() if words]
+
+
+def shown_verdicts(row: Mapping[Any, Any]) -> tuple[str, str]:
+    """Return the verdict on a claim, and the verdict at the n that were run, "" if it is the same.
+
+    The first verdict is on the theorem, if the claim tests one.
+    """
+    here = str(row["verdict"])
+    word = str(row["theorem_verdict"] if row["theorem_verdict"] in CLAIMS else here)
+    return word, here if here != word else ""
 
 
 def _counts(words: list[Any]) -> str:

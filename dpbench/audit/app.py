@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dpbench.app import App
@@ -21,6 +22,11 @@ class _Audit(App):
         from dpbench.audit.section import build_audit
 
         return (build_audit,)
+
+    def draw_paper(self, folder: Path, target: Path) -> Mapping[str, str]:
+        from dpbench.audit.paper import draw_audit
+
+        return draw_audit(folder, target)
 
     def verdicts(self) -> Sequence[Mapping[str, Any]]:
         from dpbench.audit.verdicts import AUDIT, CONTROLS

@@ -17,6 +17,7 @@ import numpy as np
 from dpbench.arrays import Bools, Floats
 from dpbench.audit.task import Way
 from dpbench.estimators import Estimate, Estimator, TableMean
+from dpbench.estimators.estimands import TABLE, Estimand
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.geometric_histogram import magnitudes
@@ -354,7 +355,7 @@ class IgnoredCap(Control):
     n: ClassVar[int] = 8
     d: ClassVar[int | None] = 9
     relations: ClassVar[tuple[Relation, ...]] = ("replace", "add_remove")
-    estimand: ClassVar[str] = "table"
+    estimand: ClassVar[Estimand] = TABLE
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         return self._table.estimate(sample, ledger)

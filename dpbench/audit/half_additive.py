@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpbench.estimators import Estimate, Estimator
+from dpbench.estimators.estimands import Estimand
 from dpbench.privacy import Ledger
 from dpbench.samples import Sample
 
@@ -54,7 +55,7 @@ class HalfAdditive:
     estimator: Estimator
 
     @property
-    def estimand(self) -> str:
+    def estimand(self) -> Estimand:
         return self.estimator.estimand
 
     def run(self, sample: Sample, ledger: Ledger) -> Estimate:

@@ -28,7 +28,6 @@ __all__ = [
     "audit_pair",
     "bound_from_releases",
     "bound_privacy",
-    "direction",
     "release_both_sides",
 ]  # fmt: skip
 
@@ -160,7 +159,7 @@ def bound_privacy(
     releases = release_both_sides(estimator, budget, pair, split.counts, streams, noise_factor)
     # `release_both_sides` tries at most twice, and each try has half of the error.
     return bound_from_releases(
-        releases, split, direction(estimator.estimand, pair), budget, error / 2
+        releases, split, estimator.estimand.direction(pair), budget, error / 2
     )
 
 
@@ -287,32 +286,3 @@ def _release_batches(
         else:
             batches.append(value.reshape(count, -1))
     return batches
-
-
-def direction(estimand: str, pair: Pair) -> Floats:
-    """Return the direction in which the estimated quantity differs between two datasets of a pair.
-
-    Parameters
-    ----------
-    estimand : str
-        Estimated quantity: ``mean``, ``covariance``, ``regression`` or ``table``.
-    pair : Pair
-        Neighbouring datasets.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Direction in the space of releases; not normalised. Empty for a table, whose cells depend on
-        the groups of the records.
-    """
-    if estimand == "table":
-        return np.zeros(0)
-    if pair.relation == "add_remove":
-        return np.atleast_1d(pair.right.mean(axis=0) - pair.left.mean(axis=0))
-    changed = np.atleast_1d((pair.left != pair.right).reshape(len(pair.left), -1).any(axis=1))
-    left, right = (np.atleast_1d(side[changed][0]) for side in (pair.left, pair.right))
-    if estimand == "covariance":
-        return np.asarray(np.outer(right, right) - np.outer(left, left)).ravel()
-    if estimand == "regression":
-        return np.asarray(right[:-1] * right[-1] - left[:-1] * left[-1])
-    return np.asarray(right - left)

@@ -22,7 +22,6 @@ from dpbench.audit.releases import (
     PrivacyBound,
     Streams,
     bound_privacy,
-    direction,
     release_both_sides,
 )
 from dpbench.audit.replay import Replay, describe_compared, first_reason, largest_ratio, replay
@@ -155,7 +154,7 @@ class AuditTask:
         pilot = release_both_sides(self.estimator, self.budget, pair, (runs, runs), streams, 0.5)
         if pilot is None:
             return -1.0
-        shift, error = direction(self.estimator.estimand, pair), self.error / AUDITED_PAIRS
+        shift, error = self.estimator.estimand.direction(pair), self.error / AUDITED_PAIRS
         candidates = choose_attacks(pilot, shift, self.budget, self.runs, error)
         return max(attack.promise for attack, _ in candidates)
 

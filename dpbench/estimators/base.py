@@ -11,6 +11,7 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption
+from dpbench.estimators.estimands import MEAN, Estimand
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair
@@ -93,9 +94,9 @@ class Estimator(Registered, ABC):
         states a sensitivity for each relation.
     multivariate : bool
         True if records may be vectors, False if they have to be numbers.
-    estimand : {'mean', 'covariance', 'regression', 'table'}
-        The estimated quantity; see `shape`. A covariance is estimated from vectors of mean 0. A
-        table has the means of several groups of records; its class defines `shape`.
+    estimand : Estimand
+        The estimated quantity: `MEAN`, `COVARIANCE`, `REGRESSION` or `TABLE` of
+        `dpbench.estimators.estimands`. An estimator of a table defines `shape`.
     bounded_in : {'central', 'local', None}
         Privacy model of the estimator; lower bounds on the error in this model apply to it. None if
         no lower bound applies: the estimand is not a mean, or the parameters carry more knowledge
@@ -110,7 +111,7 @@ class Estimator(Registered, ABC):
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP, ZCDP, GDP, ApproxDP)
     relations: ClassVar[tuple[Relation, ...]] = ("replace",)
     multivariate: ClassVar[bool] = False
-    estimand: ClassVar[str] = "mean"
+    estimand: ClassVar[Estimand] = MEAN
     bounded_in: ClassVar[Literal["central", "local"] | None] = "central"
     seeded: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = ()
@@ -145,9 +146,7 @@ class Estimator(Registered, ABC):
         shape of a record, and a covariance the shape (d, d). A regression of the last coordinate on
         the others has the shape (d - 1,).
         """
-        if self.estimand == "regression":
-            return tuple(d - 1 for d in record)
-        return record if self.estimand == "mean" else record * 2
+        return self.estimand.shape(record)
 
     @property
     def most_at_once(self) -> int | None:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from dpbench.arrays import Floats, Ints
 from dpbench.estimators.assumptions import Assumption, GaussianSpread, MeanWithin
 from dpbench.estimators.base import Estimate, Estimator, Terms
+from dpbench.estimators.estimands import COVARIANCE, Estimand
 from dpbench.estimators.gaussian import Rounds, shares
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
 from dpbench.registry import Deviation, Probability, Radius, validated
@@ -372,7 +373,7 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
     rounds: FewRounds = 3
     b: Probability = COVARIANCE_B
     entry_noise: EntryNoise = "equal"
-    estimand: ClassVar[str] = "covariance"
+    estimand: ClassVar[Estimand] = COVARIANCE
     bounded_in: ClassVar[None] = None
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:

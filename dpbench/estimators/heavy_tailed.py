@@ -48,6 +48,7 @@ from dpbench.estimators.local_votes import (
     three_values,
 )
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.local import count_heads, sum_votes
 from dpbench.registry import MomentOrder, MomentScale, Probability, Radius, validated
 from dpbench.samples import Sample
 
@@ -326,8 +327,8 @@ class LocalMean(_Clipped):
             f"{self.mechanism.replace('_', ' ')} of every record"
         )
         if (votes := self._votes(budget)) is not None:
-            total = sample.vote_sum(bound, votes.low, votes.high, votes.weights, ledger.rng)
+            total = sum_votes(sample, bound, votes.low, votes.high, votes.weights, ledger.rng)
             return Estimate(total / sample.n * (bound / votes.slope), clipped)
         lean = float(np.tanh(budget.pure_epsilon / 2))
-        heads = sample.randomised_response_count(bound, lean, ledger.rng)
+        heads = count_heads(sample, bound, lean, ledger.rng)
         return Estimate((2 * heads / sample.n - 1) * (bound / lean), clipped)

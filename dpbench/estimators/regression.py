@@ -22,6 +22,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, RecordsInBall
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.coinpress import MAX_COORDINATE, frobenius_weights, rho_of, to_gdp
+from dpbench.estimators.estimands import REGRESSION, Estimand, least_squares
 from dpbench.estimators.gradient_descent import Clip, Steps, descend
 from dpbench.estimators.nonprivate import _NonPrivateEstimator
 from dpbench.estimators.subsample import SubsampleAggregate
@@ -32,26 +33,11 @@ from dpbench.samples import Sample
 from dpbench.samples.rows import norms
 
 __all__ = [
-    "AdaSSP", "GradientDescentRegression", "LeastSquares", "SubsampleLeastSquares", "least_squares",
+    "AdaSSP", "GradientDescentRegression", "LeastSquares", "SubsampleLeastSquares",
 ]  # fmt: skip
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 RIDGE_SHARE = 0.1  # share of the budget that AdaSSP spends on the smallest eigenvalue
-
-
-def least_squares(moment: Floats) -> Floats:
-    """Return the least-squares coefficients theta for predicting y by <x, theta>.
-
-    If several theta have the least squared error, the shortest is returned. `moment` holds the
-    (d + 1, d + 1) matrices of second moments of records (x, y), where x has d coordinates. Leading
-    axes are kept. A matrix with an entry that is not finite counts as 0.
-    """
-    finite = np.isfinite(moment).all(axis=(-2, -1), keepdims=True)
-    moment = np.where(finite, moment, 0.0)  # sums that overflowed carry no information
-    largest = np.abs(moment).max(axis=(-2, -1), keepdims=True)
-    moment = moment / np.where(largest > 0, largest, 1.0)
-    inverse = np.linalg.pinv(moment[..., :-1, :-1], hermitian=True)
-    return np.asarray((inverse @ moment[..., :-1, -1:])[..., 0])
 
 
 def _check(sample: Sample) -> None:
@@ -92,7 +78,7 @@ class _Regression(Estimator):
 
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
     multivariate: ClassVar[bool] = True
-    estimand: ClassVar[str] = "regression"
+    estimand: ClassVar[Estimand] = REGRESSION
     bounded_in: ClassVar[None] = None
 
 
@@ -103,7 +89,7 @@ class LeastSquares(_NonPrivateEstimator):
     If there are several solutions, the shortest is returned.
     """
 
-    estimand: ClassVar[str] = "regression"
+    estimand: ClassVar[Estimand] = REGRESSION
     bounded_in: ClassVar[None] = None
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -269,7 +255,7 @@ class SubsampleLeastSquares(SubsampleAggregate):
     """
 
     base: Any = LeastSquares()
-    estimand: ClassVar[str] = "regression"
+    estimand: ClassVar[Estimand] = REGRESSION
     bounded_in: ClassVar[None] = None
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:

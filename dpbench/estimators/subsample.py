@@ -19,6 +19,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, MeanInBox
 from dpbench.estimators.base import Estimate, Estimator, as_estimator
 from dpbench.estimators.clipped import ErrorBound, noisy_clipped_mean
+from dpbench.estimators.estimands import MEAN
 from dpbench.estimators.friendly_core import FriendlyCoreMean, friendly_mean
 from dpbench.privacy import ApproxDP, Budget, Ledger, NonPrivate
 from dpbench.privacy.histogram import private_mode_bin
@@ -126,7 +127,7 @@ class SubsampleAggregate(Estimator):
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         bounded = self.lower is not None and self.upper is not None
-        of_means = isinstance(self.base, Estimator) and self.estimand == "mean"
+        of_means = isinstance(self.base, Estimator) and self.estimand is MEAN
         return (MeanInBox(*self._bounds),) if bounded and of_means else ()
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:

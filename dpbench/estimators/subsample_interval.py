@@ -68,6 +68,7 @@ from dpbench.arrays import Floats
 from dpbench.estimators.assumptions import Assumption, MeanInBox
 from dpbench.estimators.base import Estimate, Estimator, as_estimator
 from dpbench.estimators.clipped import ErrorBound
+from dpbench.estimators.estimands import MEAN
 from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.privacy.neighbours import Pair
 from dpbench.privacy.quantile import private_quantile
@@ -123,7 +124,7 @@ class SubsampleInterval(Estimator):
     @classmethod
     def _check_base(cls, base: Any) -> Estimator:
         estimator = as_estimator(base)
-        if not isinstance(estimator, Estimator) or estimator.estimand != "mean":
+        if not isinstance(estimator, Estimator) or estimator.estimand is not MEAN:
             raise ValueError("not an estimator of the mean; give one, such as clipped_mean")
         return estimator
 

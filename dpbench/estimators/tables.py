@@ -53,6 +53,7 @@ from dpbench.arrays import Bools, Floats, Ints
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import as_private_base
 from dpbench.estimators.columns import Unit, best_shares
+from dpbench.estimators.estimands import TABLE, Estimand
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.budgets import Relation
 from dpbench.privacy.neighbours import Pair, row_budget
@@ -117,7 +118,7 @@ class TableMean(Estimator):
     units: dict[str, Unit] = Field(default_factory=dict)
     relations: ClassVar[tuple[Relation, ...]] = ("replace", "add_remove")
     multivariate: ClassVar[bool] = True
-    estimand: ClassVar[str] = "table"
+    estimand: ClassVar[Estimand] = TABLE
     bounded_in: ClassVar[None] = None
     added_parameters: ClassVar[dict[str, Any]] = {"cap": None}
     narrowed_by: ClassVar[tuple[str, ...]] = ("columns",)

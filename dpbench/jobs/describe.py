@@ -22,7 +22,6 @@ from pydantic.json_schema import GenerateJsonSchema
 import dpbench.distributions
 import dpbench.estimators
 import dpbench.report  # noqa: F401 (their kinds enter the registry)
-from dpbench.analysis.study import Figure, Study
 from dpbench.app import applications
 from dpbench.errors import choose_from
 from dpbench.estimators import Estimator
@@ -30,6 +29,7 @@ from dpbench.estimators.catalogue import GROUPS, catalogue, keywords, search
 from dpbench.jobs.app import STUDY
 from dpbench.jobs.sweep_header import find_sweeps, read_header
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
+from dpbench.report.study import Figure, Study
 from dpbench.runner.settings import Settings
 
 __all__ = ["KEYS", "collect_titles", "describe_topic", "keys_at", "kinds", "parameters", "schema"]

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from dpbench.analysis.study import SweepPlan
 from dpbench.jobs.base import Job
 from dpbench.jobs.study import StudyJob
 from dpbench.registry import ConfigError
+from dpbench.report.study import SweepPlan
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import Settings
 from dpbench.sweep.block import replay

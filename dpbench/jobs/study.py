@@ -13,7 +13,6 @@ import pandas as pd
 from dpbench.analysis.claims import COLUMNS
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
-from dpbench.analysis.study import Study, SweepPlan
 from dpbench.arrays import Bools
 from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
@@ -25,6 +24,7 @@ from dpbench.registry import from_mapping
 from dpbench.report.drawing.style import save, style
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.report.result import Result
+from dpbench.report.study import Study, SweepPlan
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import environment_digest
 from dpbench.runner.run import RunOptions, Say, run_cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,11 @@ class _Libraries(App):
         from dpbench.libraries.section import build_libraries, build_replay, build_verdicts
 
         return build_verdicts, build_libraries, build_replay
+
+    def draw_paper(self, folder: Path, target: Path) -> Mapping[str, str]:
+        from dpbench.libraries.paper import draw_libraries
+
+        return draw_libraries(folder, target)
 
     def kinds(self) -> Sequence[type[Any]]:
         from dpbench.libraries.means.mean import LibraryMean

@@ -7,6 +7,11 @@ from typing import Literal
 
 from dpbench.errors import ConfigError
 
+__all__ = [
+    "NAMES", "NOTIONS", "Font", "Width", "check_math", "display_name", "natural_sort_key",
+    "number_text",
+]  # fmt: skip
+
 Font = Literal["sans", "serif"]
 
 # Width of a figure: the page, one of its two columns, or a slide, whose height is fixed, too.

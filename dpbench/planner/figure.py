@@ -82,7 +82,7 @@ def _draw_parts(
         if np.any(np.isfinite(y)):
             # No markers, because the curves are computed and not measured at points.
             draw_curve(ax, x, y, label=part, look=styles[part] | {"marker": ""})
-    mark_guide(ax, ax.axvline(planned, label="this plan", **GUIDE))
+    mark_guide(ax.axvline(planned, label="this plan", **GUIDE))
     ax.set(xscale="log", yscale="log", xlabel=label, ylabel="error")
     set_horizontal_ticks(ax, x)
     return ax

@@ -20,6 +20,7 @@ import pandas as pd
 
 from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import run_searches, search, smallest_n
+from dpbench.estimators.estimands import MEAN
 from dpbench.output.terminal import WIDTH
 from dpbench.planner.explanations import describe_object, format_records
 from dpbench.planner.page import NEIGHBOURS
@@ -248,7 +249,7 @@ class EstimatorPlan:
             yield f"budget:    {budget}; {NEIGHBOURS[setting.budget.neighbours]}"
         else:
             yield "budget:    none, the estimator is not private"
-        of = "release - target" if setting.estimator.estimand != "mean" else "release - mean"
+        of = "release - target" if setting.estimator.estimand is not MEAN else "release - mean"
         yield f"error:     |{of}|, in the unit of the records" + ("" if law.d == 1 else ", l2 norm")
         yield f"{INDENT}a trial without a release counts as a larger error"
 

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.study import Study
 from dpbench.estimators.heavy_tailed import TunedClippedMean, worst_clipping_bias
 from dpbench.output.names import number_text
 from dpbench.privacy import Budget
@@ -22,6 +21,7 @@ from dpbench.report.error_curves import check_one_budget, check_sizes, intervals
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.selection import Choice, rows_of_budget, select_labels
 from dpbench.theory.bounds.numbers import BETA
 
@@ -121,7 +121,7 @@ class Decomposition(SelectingFigure):
             if low < threshold < high
         )
         for i, (threshold, name) in enumerate(shown):
-            mark_guide(ax, ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1))
+            mark_guide(ax.axvline(threshold, color="0.35", linewidth=0.8, zorder=1))
             style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": "small"}
             offset: dict[str, Any] = {"xytext": (0, 1 + 8 * (i % 2)), "textcoords": "offset points"}
             ax.annotate(name, (threshold, 1), xycoords=ax.get_xaxis_transform(), **offset, **style)

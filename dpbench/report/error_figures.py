@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.study import Study
 from dpbench.registry import validated
 from dpbench.report.drawing.axes import set_horizontal_ticks
 from dpbench.report.drawing.curves import draw_bound, mark_guide
@@ -28,6 +27,7 @@ from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.metrics import METRICS, MetricName
 from dpbench.sweep.selection import rows_of_budget
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
@@ -105,12 +105,12 @@ class ErrorAgainstN(SplitFigure):
             draw_errors(ax, curve, self.metric, "n", label, looks[label], result)
         limits = _claimed_limits(result, self.metric)
         if len(limits) == 1:
-            mark_guide(ax, ax.axhline(*limits, label="limit by theory", **THEORY))
+            mark_guide(ax.axhline(*limits, label="limit by theory", **THEORY))
         if self.metric == BOUNDED_COLUMN:
             self._draw_bound(ax, rows, positive.clip(upper=top))
             for n in _crossings(rows, result.study):
                 look = GUIDE | {"linewidth": 1}
-                mark_guide(ax, ax.axvline(n, label="sampling overtakes privacy", **look))
+                mark_guide(ax.axvline(n, label="sampling overtakes privacy", **look))
         ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **options)
         set_horizontal_ticks(ax, rows["n"])
 

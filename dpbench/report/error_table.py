@@ -9,7 +9,6 @@ import pandas as pd
 from pydantic import AfterValidator, Field
 
 from dpbench.analysis.fallback import answers_without_data
-from dpbench.analysis.study import Study, Table
 from dpbench.analysis.summary import metric_interval
 from dpbench.privacy.symbols import budget_text
 from dpbench.registry import ConfigError, Count, validated
@@ -24,6 +23,7 @@ from dpbench.report.error_table_text import (
     MarkdownWriter,
 )
 from dpbench.report.result import Result
+from dpbench.report.study import Study, Table
 from dpbench.sweep.metrics import ERRORS, METRICS
 from dpbench.sweep.selection import BUDGET, Selection
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME

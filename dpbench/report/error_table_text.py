@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.fallback import FALLBACK_NOTE
-from dpbench.analysis.study import Study
 from dpbench.output.names import number_text
 from dpbench.privacy.symbols import budget_text
 from dpbench.report.labels import Labels, metric_text, plain_text
 from dpbench.report.latex import BREAKING, escape_latex, tabular
 from dpbench.report.page_tables import format_short
+from dpbench.report.study import Study
 from dpbench.sweep.metrics import METRICS
 
 __all__ = ["BOUND", "FREE", "MAX_COLUMNS", "PRIVATE", "Block", "LatexWriter", "MarkdownWriter"]

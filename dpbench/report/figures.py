@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from dpbench.analysis.study import Figure, Names, Study
 from dpbench.output.names import check_math
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.axes import share_axes
 from dpbench.report.drawing.style import Axes, Canvas, legend, panels
 from dpbench.report.labels import Labels
 from dpbench.report.result import Result
+from dpbench.report.study import Figure, Names, Study
 from dpbench.sweep.selection import Choice, Selection, Variant, select_labels
 
 __all__ = ["DrawnFigure", "Looks", "NamedLooks", "Panel", "SelectingFigure", "chosen_labels"]

@@ -11,7 +11,6 @@ import pandas as pd
 
 from dpbench.analysis.claims import Claim
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.analysis.study import Study
 from dpbench.output.names import number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.axes import set_horizontal_ticks
@@ -20,6 +19,7 @@ from dpbench.report.drawing.style import GUIDE, GUIDE_DASHES, THEORY, Axes, line
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
 from dpbench.report.labels import Labels, exponent_text, plain_text
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import BUDGET, Choice, select_labels
 
@@ -111,7 +111,7 @@ class Exponents(DrawnFigure):
         if difference:
             tolerance = rows["tolerance"].max()
             ax.axhspan(-tolerance, tolerance, color="black", alpha=0.08, linewidth=0)
-            mark_guide(ax, ax.axhline(0, **THEORY))
+            mark_guide(ax.axhline(0, **THEORY))
             ax.set_ylabel("measured $-$ theory")
         else:
             k = np.linspace(rows["k"].min() - 0.1, rows["k"].max() + 0.1, 200)

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import EXACT
-from dpbench.analysis.study import Study
 from dpbench.output.names import number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.axes import colour_bar
@@ -18,6 +17,7 @@ from dpbench.report.drawing.style import Axes
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.plan import lower_bound
 
 __all__ = ["BETWEEN", "Factors", "factor_text"]

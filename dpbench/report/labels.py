@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from dpbench.analysis.study import Study
 from dpbench.output.names import NOTIONS, display_name, number_text
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS, budget_text
+from dpbench.report.study import Study
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.selection import BUDGET, Variant
 from dpbench.theory.theorems import Theorem

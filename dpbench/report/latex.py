@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.claims import shown_verdicts
 from dpbench.analysis.fallback import FALLBACK_NOTE
-from dpbench.analysis.study import Figure
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.names import display_name, number_text
-from dpbench.output.verdicts import CLAIMS, EARLY
+from dpbench.output.verdicts import EARLY
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS
 from dpbench.report.drawing.style import Canvas
@@ -25,6 +25,7 @@ from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.labels import Labels, parameter_text
 from dpbench.report.result import Result
+from dpbench.report.study import Figure
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import Variant
 
@@ -283,10 +284,8 @@ def _format_verdict(row: Mapping[Any, Any]) -> str:
     left out if the first verdict is that the measurement is not yet asymptotic. Without a verdict
     on the theorem, only the second verdict is returned.
     """
-    on_theorem, here = row["theorem_verdict"], row["verdict"]
-    if on_theorem not in CLAIMS or on_theorem == here:
-        return str(here)
-    return str(on_theorem) if on_theorem == EARLY else f"{on_theorem}, at these $n$ {here}"
+    word, here = shown_verdicts(row)
+    return f"{word}, at these $n$ {here}" if here and word != EARLY else word
 
 
 def _describe_subject(name: str) -> str:

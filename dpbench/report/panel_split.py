@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from dpbench.analysis.study import Study
 from dpbench.errors import choose_from
 from dpbench.output.names import display_name, natural_sort_key
 from dpbench.privacy import AMOUNTS
@@ -20,6 +19,7 @@ from dpbench.report.error_curves import check_one_budget
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels, parameter_text
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET, rows_of_budget, swept_columns
 
 __all__ = ["MAX_CURVES", "PanelRows", "SplitFigure"]

@@ -14,7 +14,6 @@ import pandas as pd
 from pydantic import Field
 
 from dpbench.analysis.oracle import exact_values
-from dpbench.analysis.study import Study
 from dpbench.arrays import Floats
 from dpbench.output.names import number_text
 from dpbench.privacy import AMOUNTS
@@ -35,6 +34,7 @@ from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import Labels, axis_label, metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.metrics import METRICS, VARIABLES, MetricName
 from dpbench.sweep.selection import BUDGET, KEY, swept_columns
 

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.factors import DATA_KEY, profile, scores
-from dpbench.analysis.study import Study
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.curves import draw_curve, mark_guide
 from dpbench.report.drawing.style import Axes, line_styles
 from dpbench.report.figures import NamedLooks, Panel, SelectingFigure
 from dpbench.report.labels import Labels
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET
 
 __all__ = ["Profile", "shares"]
@@ -78,6 +78,6 @@ class Profile(SelectingFigure):
             y = np.concatenate([[0.0], share, share[-1:]]) if len(finite) else np.zeros(2)
             text, look = looks[label]
             draw_curve(ax, x, y, label=text, look=look | steps)
-        mark_guide(ax, ax.axvline(1, color="black", linewidth=1.2))
+        mark_guide(ax.axvline(1, color="black", linewidth=1.2))
         ax.set(xscale="log", xlim=(0.8, MAX_SCORE), ylim=(0, 1.02), title=title)
         ax.set(xlabel="error over the limit", ylabel="share of problems")

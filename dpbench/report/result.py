@@ -14,13 +14,13 @@ import pandas as pd
 from dpbench.analysis.factors import factors
 from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.results import Failure
-from dpbench.analysis.study import Figure, Study, Table
 from dpbench.errors import ArgumentError, check_instance, choose_from, describe_value
 from dpbench.output.names import Font, Width
 from dpbench.registry import ConfigError
 from dpbench.report.drawing.style import Axes, Canvas, style
 from dpbench.report.overview import check_values, describe, describe_as_html, overview
 from dpbench.report.scoreboard import render
+from dpbench.report.study import Figure, Study, Table
 from dpbench.runner.store import Memory, Store
 from dpbench.sweep.metrics import ERRORS
 from dpbench.sweep.plan import Cell, key_table

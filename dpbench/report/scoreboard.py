@@ -12,19 +12,19 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts
+from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts, shown_verdicts
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import ENDS, EXACT
 from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.analysis.study import Study
 from dpbench.output.names import NOTIONS
 from dpbench.output.terminal import fit_columns, format_count, shorten, table
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.package import conf_folder
 from dpbench.privacy.symbols import budget_text
+from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET
 
 __all__ = ["render"]
@@ -85,18 +85,18 @@ def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, 
         widths = fit_columns([max(map(len, column)) for column in columns], room)
         for row, *texts in zip(records, *columns, strict=True):
             cells = (shorten(text, w).ljust(w) for text, w in zip(texts, widths, strict=True))
-            has_theorem_verdict = row["theorem_verdict"] in CLAIMS
-            word = CLAIMS[row["theorem_verdict"]].text if has_theorem_verdict else row["verdict"]
+            word, here = shown_verdicts(row)
             rows.append(
                 {
                     ", ".join(LABEL_COLUMNS): " ".join(cells).rstrip(),
                     names[0]: _format_stated(row["theorem"], limit),
                     names[1]: _format_stated(row["at_these_n"], limit),
                     "measured (95%)": _format_interval(row),
-                    "verdict": word,
+                    "verdict": CLAIMS[word].text if word in CLAIMS else word,
                 }
             )
-            rows += _explain_difference(row)
+            rows += [_explain_early(row)] if word == EARLY else []
+            rows += [f"  with the number at these n:  {here}"] if here and word != EARLY else []
     return rows
 
 
@@ -104,21 +104,11 @@ def _format_stated(number: float, limit: str) -> str:
     return "" if np.isnan(number) else f"{limit}{number:.3f}"
 
 
-def _explain_difference(row: Mapping[Hashable, Any]) -> list[str]:
-    """Return a list with a line that explains why a claim has two different verdicts.
-
-    The list is empty if the verdicts agree. One verdict compares the measurement with the theorem's
-    number. The other compares it with the exact number at the n that were run.
-    """
-    if row["theorem_verdict"] == EARLY:
-        start, distance = row["asymptotic_from"], f"within {row['tolerance']:g}"
-        unknown = f"no n up to {MAX_N:.0e} is known to be {distance}"
-        return [
-            f"  {EARLY}: {unknown if np.isnan(start) else f'{distance} from n = {start:.2g} on'}"
-        ]
-    if pd.isna(row["theorem_verdict"]) or row["theorem_verdict"] == row["verdict"]:
-        return []
-    return [f"  with the number at these n:  {row['verdict']}"]
+def _explain_early(row: Mapping[Hashable, Any]) -> str:
+    """Return a line that says from which n on the exact number is near the theorem's number."""
+    start, distance = row["asymptotic_from"], f"within {row['tolerance']:g}"
+    unknown = f"no n up to {MAX_N:.0e} is known to be {distance}"
+    return f"  {EARLY}: {unknown if np.isnan(start) else f'{distance} from n = {start:.2g} on'}"
 
 
 def _format_interval(row: Mapping[Hashable, Any]) -> str:

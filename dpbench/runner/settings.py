@@ -71,7 +71,7 @@ class Settings:
     Parameters
     ----------
     sweep : mapping
-        The experiment: a `dpbench.analysis.study.Study`, a `dpbench.audit.cases.AuditSweep`, or a
+        The experiment: a `dpbench.report.study.Study`, a `dpbench.audit.cases.AuditSweep`, or a
         `dpbench.libraries.sweep.LibrarySweep`.
     seed : int
         Seed of all random streams, from 0 to 2^63 - 1.

@@ -6,7 +6,7 @@ Methods of a sample, for example `mean`, return results for all trials at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields
 from functools import cached_property
 from typing import Any, Self, TypeVar
@@ -20,13 +20,9 @@ from dpbench.samples.rows import Rows
 __all__ = [
     "AddRemoveView",
     "Sample",
-    "draw_votes",
-    "draw_votes_of_counts",
     "half_squares",
-    "heads_probability",
     "part_sizes",
     "share_of_records",
-    "vote_probabilities",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -63,80 +59,6 @@ def half_squares(x: Floats, y: Floats) -> Floats:
     difference = x / 2 - y / 2
     with np.errstate(over="ignore"):
         return np.minimum(2 * difference**2, np.finfo(float).max)
-
-
-def heads_probability(values: Floats, bound: float, lean: float) -> Floats:
-    """Return the probability that the biased coin of each record falls heads.
-
-    The coin of record x falls heads with probability (1 + lean clip(x, -bound, bound)/bound)/2.
-    `Sample.randomised_response_count` tosses the coins. The bound is above 0. `lean` in [0, 1] is
-    the bias of the coins: a record x = bound gives heads with probability (1 + lean)/2.
-    """
-    return (1 + lean * (np.clip(values, -bound, bound) / bound)) / 2
-
-
-def vote_probabilities(
-    values: Floats, bound: float, low: float, high: float
-) -> tuple[Floats, Floats]:
-    """Return the probabilities that each record votes up and that it votes down, for one grade.
-
-    Let y = clip(x, -bound, bound)/bound for a record x. Record x votes up with probability
-    low + (high - low) max(y, 0), and down with probability low + (high - low) max(-y, 0).
-    `Sample.vote_sum` draws the votes. So `low` and `high` are the smallest and the largest
-    probability of a vote of this grade in one direction.
-    """
-    lean = (high - low) * (np.clip(values, -bound, bound) / bound)
-    return low + np.maximum(lean, 0.0), low + np.maximum(-lean, 0.0)
-
-
-def draw_votes_of_counts(
-    counts: Ints,
-    probabilities: Iterable[tuple[Floats, Floats]],
-    weights: Floats,
-    rng: np.random.Generator,
-) -> Floats:
-    """Draw random votes for records at several places; return the sum of each dataset's votes.
-
-    `counts` holds the number of records of each dataset at each of m places, of shape (trials, m).
-    For each grade, `probabilities` has two arrays of shape (m,): the probabilities that a record at
-    a place votes up, and that it votes down. An up vote has the value in `weights`, and a down vote
-    the opposite value.
-    """
-    total, undecided, left = np.zeros(len(counts)), counts, np.ones(counts.shape[1])
-    for (up, down), weight in zip(probabilities, weights, strict=True):
-        drawn = []
-        for probability in (up, down):
-            left = np.maximum(left, probability)  # rounding may make it less
-            share = probability / np.maximum(left, np.finfo(float).tiny)
-            drawn.append(rng.binomial(undecided, share))
-            undecided, left = undecided - drawn[-1], left - probability
-        total += weight * (drawn[0] - drawn[1]).sum(axis=1)
-    return total
-
-
-def draw_votes(
-    values: Floats,
-    bound: float,
-    low: Floats,
-    high: Floats,
-    weights: Floats,
-    rng: np.random.Generator,
-) -> Floats:
-    """Draw a random vote for each record; return the sum of the votes in each row.
-
-    A vote is up, down or neither, and has a grade, with the probabilities of `vote_probabilities`.
-    `values` has the shape (rows, n). The arrays `low`, `high` and `weights` have an entry for each
-    grade. An up vote has the value in `weights`, and a down vote the opposite value.
-    """
-    chance, total = rng.random(values.shape), np.zeros(len(values))
-    ups, downs = np.zeros(values.shape), np.zeros(values.shape)
-    # A vote counts at its own grade and at all later ones, where its weight is taken back.
-    for i, step in enumerate(weights - np.append(weights[1:], 0.0)):
-        up, down = vote_probabilities(values, bound, low[i], high[i])
-        ups, downs = ups + up, downs + down
-        net = np.count_nonzero(chance < ups, axis=1) - np.count_nonzero(chance >= 1 - downs, axis=1)
-        total += step * net
-    return total
 
 
 def _key(argument: Any) -> Hashable:
@@ -387,55 +309,11 @@ class Sample(ABC):
         """
         raise self._wrong_records_error()
 
-    def randomised_response_count(
-        self, bound: float, lean: float, rng: np.random.Generator
-    ) -> Floats:
-        """Toss one biased coin for each record; return the number of heads in each dataset.
+    def clipped_values(self, lower: float, upper: float) -> tuple[Floats, Ints | None]:
+        """Return the records clipped to [lower, upper], or values at which records are counted.
 
-        The coin of record x falls heads with probability
-        (1 + lean clip(x, -bound, bound)/bound)/2. Every call tosses new coins.
-
-        Parameters
-        ----------
-        bound : float
-            Clipping bound, above 0.
-        lean : float
-            Bias of the coins, from 0 to 1. A record x = bound gives heads with probability
-            (1 + lean)/2.
-        rng : Generator
-            Source of the coins.
-
-        Returns
-        -------
-        ndarray of shape (trials,)
-        """
-        raise self._wrong_records_error()
-
-    def vote_sum(
-        self, bound: float, low: Floats, high: Floats, weights: Floats, rng: np.random.Generator
-    ) -> Floats:
-        """Draw one vote for each record; return the sum of the votes in each dataset.
-
-        Let y = clip(x, -bound, bound)/bound for a record x. For each grade i, record x votes up
-        with probability low[i] + (high[i] - low[i]) max(y, 0), and down with probability low[i] +
-        (high[i] - low[i]) max(-y, 0). An up vote counts weights[i], and a down vote -weights[i].
-        Otherwise record x does not vote. Every call draws new votes.
-
-        Parameters
-        ----------
-        bound : float
-            Clipping bound, above 0.
-        low, high : ndarray of shape (grades,)
-            Smallest and largest probability of a vote of each grade in one direction; all together
-            sum to at most 1.
-        weights : ndarray of shape (grades,)
-            Value of an up vote of each grade.
-        rng : Generator
-            Source of the votes.
-
-        Returns
-        -------
-        ndarray of shape (trials,)
+        The values have the shape (trials, n), and there are no counts; or the values have the shape
+        (m,), and their counts (trials, m). A value may be the mean of its clipped records.
         """
         raise self._wrong_records_error()
 

@@ -12,10 +12,8 @@ import numpy as np
 from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import (
     Sample,
-    draw_votes_of_counts,
     part_sizes,
     share_of_records,
-    vote_probabilities,
 )
 from dpbench.samples.bins import Bins, Occupied, merge_occupied, run_starts
 from dpbench.samples.cell_records import CellRecords, Part
@@ -123,24 +121,8 @@ class BinnedSample(Sample):
         )
         return np.asarray((self._shares * np.clip(means - middle, -half, half)).sum(axis=1))
 
-    # Votes.
-
-    def randomised_response_count(
-        self, bound: float, lean: float, rng: np.random.Generator
-    ) -> Floats:
-        clipped = clipped_means(self.grid, -bound, bound)
-        heads = (1 + lean * np.clip(clipped / bound, -1, 1)) / 2
-        return np.asarray(rng.binomial(self.counts, heads).sum(axis=1), dtype=float)
-
-    def vote_sum(
-        self, bound: float, low: Floats, high: Floats, weights: Floats, rng: np.random.Generator
-    ) -> Floats:
-        above, below = clipped_means(self.grid, 0, bound), clipped_means(self.grid, -bound, 0)
-        grades = (
-            (vote_probabilities(above, bound, *ends)[0], vote_probabilities(below, bound, *ends)[1])
-            for ends in zip(low, high, strict=True)
-        )
-        return draw_votes_of_counts(self.counts, grades, weights, rng)
+    def clipped_values(self, lower: float, upper: float) -> tuple[Floats, Ints]:
+        return clipped_means(self.grid, lower, upper), self.counts
 
     # Counts.
 

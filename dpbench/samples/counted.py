@@ -8,15 +8,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpbench.arrays import Floats
+from dpbench.arrays import Floats, Ints
 from dpbench.samples.base import (
     Sample,
-    draw_votes_of_counts,
     half_squares,
-    heads_probability,
     part_sizes,
     share_of_records,
-    vote_probabilities,
 )
 from dpbench.samples.bins import Bins, Occupied, run_starts
 from dpbench.samples.dense import DenseSample
@@ -79,19 +76,8 @@ class CountedSample(Sample):
         inside = (self.atoms >= low) & (self.atoms < high)
         return np.asarray((self.counts * inside).sum(axis=1), dtype=float)
 
-    def randomised_response_count(
-        self, bound: float, lean: float, rng: np.random.Generator
-    ) -> Floats:
-        heads = rng.binomial(self.counts, heads_probability(self.atoms, bound, lean))
-        return np.asarray(heads.sum(axis=1), dtype=float)
-
-    def vote_sum(
-        self, bound: float, low: Floats, high: Floats, weights: Floats, rng: np.random.Generator
-    ) -> Floats:
-        grades = (
-            vote_probabilities(self.atoms, bound, *ends) for ends in zip(low, high, strict=True)
-        )
-        return draw_votes_of_counts(self.counts, grades, weights, rng)
+    def clipped_values(self, lower: float, upper: float) -> tuple[Floats, Ints]:
+        return np.clip(self.atoms, lower, upper), self.counts
 
     def quantile(self, q: float) -> Floats:
         reached = np.cumsum(self.counts, axis=1) >= max(

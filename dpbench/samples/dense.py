@@ -14,9 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpbench.arrays import Floats
 from dpbench.samples.base import (
     Sample,
-    draw_votes,
     half_squares,
-    heads_probability,
     part_sizes,
     share_of_records,
 )
@@ -173,20 +171,8 @@ class DenseSample(Sample):
         inside = (self.values >= low) & (self.values < high)
         return np.asarray(np.count_nonzero(inside, axis=1), dtype=float)
 
-    def randomised_response_count(
-        self, bound: float, lean: float, rng: np.random.Generator
-    ) -> Floats:
-        x, rows = self._require_kind(vectors=False), max(1, CACHED_NUMBERS // self.n)
-        blocks = (x[first : first + rows] for first in range(0, self.trials, rows))
-        tossed = (rng.random(part.shape) < heads_probability(part, bound, lean) for part in blocks)
-        return np.concatenate([np.count_nonzero(heads, axis=1) for heads in tossed]).astype(float)
-
-    def vote_sum(
-        self, bound: float, low: Floats, high: Floats, weights: Floats, rng: np.random.Generator
-    ) -> Floats:
-        x, rows = self._require_kind(vectors=False), max(1, CACHED_NUMBERS // self.n)
-        blocks = (x[first : first + rows] for first in range(0, self.trials, rows))
-        return np.concatenate([draw_votes(part, bound, low, high, weights, rng) for part in blocks])
+    def clipped_values(self, lower: float, upper: float) -> tuple[Floats, None]:
+        return np.clip(self._require_kind(vectors=False), lower, upper), None
 
     def quantile(self, q: float) -> Floats:
         rank = max(0, int(np.ceil(share_of_records(q, self.n))) - 1)

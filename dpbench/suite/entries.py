@@ -13,6 +13,7 @@ from pydantic import Field
 
 from dpbench.estimators import Estimator, OneRecord
 from dpbench.estimators.catalogue import Use, uses
+from dpbench.estimators.estimands import MEAN
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import ConfigError, Label, from_mapping, validated
 from dpbench.runner.settings import import_plugins
@@ -101,7 +102,7 @@ class Entry:
             raise ConfigError(f"{where}: {chosen!r}: return an Estimator{hint}, or None")
         Estimator.build(chosen, where)
         name = type(chosen).__name__
-        if chosen.estimand != "mean":
+        if chosen.estimand is not MEAN:
             raise ConfigError(f"{where}: {name} does not estimate a mean; choose one that does")
         if not chosen.supports(public.budget):
             raise ConfigError(

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.terminal import command_line
-from dpbench.package import PACKAGE
 from dpbench.registry import ConfigError
 
 __all__ = ["run_words", "write_entry"]
 
-TEMPLATE = PACKAGE / "templates" / "entry.py"
+TEMPLATE = Path(__file__).parent / "templates" / "entry.py"
 
 
 def write_entry(name: str) -> Path:

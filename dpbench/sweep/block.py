@@ -19,7 +19,6 @@ from dpbench.arrays import Floats
 from dpbench.distributions import Distribution
 from dpbench.errors import to_one_line
 from dpbench.estimators import Estimate, Estimator
-from dpbench.estimators.regression import least_squares
 from dpbench.privacy import Budget, Ledger
 from dpbench.samples import Sample
 from dpbench.seeds import canonical, digest, stream
@@ -325,18 +324,12 @@ def _measure_errors(
 ) -> dict[str, Floats]:
     """Run a setting and return its measurements by name, each of shape (trials,).
 
-    See `Block` for the names. The size of an error matrix M of a covariance is the Frobenius norm
-    |S^(-1/2) M S^(-1/2)|_F, where S is the true covariance. The size of an error of a regression is
-    the square root of its excess risk. An error of a mean is first multiplied by the matrix
-    `Distribution.whitening`, if the distribution has one.
+    See `Block` for the names, and `dpbench.estimators.estimands` for the sizes of errors.
     """
     estimate, share = _release_estimate(setting, sample, law, task)
-    empirical, target = sample.mean(), law.target_of(sample)
     estimand = setting.estimator.estimand
-    if estimand != "mean":
-        empirical, target = sample.second_moment(), law.covariance
-    if estimand == "regression":
-        empirical, target = least_squares(empirical), least_squares(law.covariance)
+    empirical, target = estimand.empirical(sample), estimand.truth(law, sample)
+    scale = estimand.scale(law)
     parts = {
         "error": estimate.value - target,
         "sampling": empirical - target,
@@ -344,19 +337,9 @@ def _measure_errors(
         "noise": estimate.value - estimate.before_noise,
         "private": estimate.value - empirical,
     }
-    if estimand == "covariance":
-        # |S^(-1/2) M S^(-1/2)|_F is equal for every square root of S, here the covariance.
-        root = np.linalg.inv(np.linalg.cholesky(law.covariance))
-        parts = {name: root @ part @ root.T for name, part in parts.items()}
-    # With S the second moment of the features, |S^(1/2) theta| is the root of the excess risk.
-    if estimand == "regression":
-        root = np.linalg.cholesky(law.covariance[:-1, :-1])
-        parts = {name: part @ root for name, part in parts.items()}
-    if estimand == "mean" and (whiten := law.whitening) is not None:
-        parts = {name: part @ whiten for name, part in parts.items()}
     axes = tuple(range(1, empirical.ndim))
     sizes = {
-        name: np.linalg.norm(part, axis=axes) if axes else np.abs(part)
+        name: np.linalg.norm(scale(part), axis=axes) if axes else np.abs(part)
         for name, part in parts.items()
     }
     measurements = sizes | _measure_outputs(estimate, sample, law, sizes["error"])

@@ -366,12 +366,12 @@ def _check_cell(cell: Cell, where: str) -> None:
     for setting in cell.settings:
         _check_size(cell, setting, key)
         _check_moment(cell, setting, where)
-        if setting.estimator.estimand == "table":
+        if not setting.estimator.estimand.measured:
             raise ConfigError(
                 f"{where}.estimators: {setting.label}: releases a table, which has no error on a "
                 "distribution; audit it, or measure columns_clipped_mean"
             )
-        for label, law in cell.members if setting.estimator.estimand != "mean" else ():
+        for label, law in cell.members if setting.estimator.estimand.centred else ():
             try:
                 is_supported = np.all(law.mean == 0) and law.covariance.size > 0
             except ValueError:

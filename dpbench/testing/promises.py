@@ -146,7 +146,6 @@ def check_equivariance(case: Case, how: str, factor: float = 1.0, shift: float =
     ``grow``.
     """
     original, mapped = case.run(case.batch), case.run(factor * case.batch + shift)
-    power = 1 if case.estimator.estimand == "mean" else 2
     for a, b in ((original.value, mapped.value), (original.before_noise, mapped.before_noise)):
-        if not is_close(factor**power * a + shift, b):
+        if not is_close(factor**case.estimator.estimand.degree * a + shift, b):
             raise case.fail(f"the estimate does not {how} with the records")

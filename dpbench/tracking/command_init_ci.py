@@ -21,7 +21,7 @@ from dpbench.runner.origin import git
 
 __all__ = ["main"]
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 # Path in the user's repository for each template; @FOLDER@ is the folder of the accuracy test.
 FILES = {
     "accuracy.yaml": "@FOLDER@/sweep/accuracy.yaml",

@@ -11,12 +11,12 @@ import pytest
 from dpbench.analysis.kinds import Exponent, build_claim, slopes
 from dpbench.analysis.oracle import MAX_N, check_exact, exact_values, first_n
 from dpbench.analysis.results import worst_case
-from dpbench.analysis.study import Study
 from dpbench.estimators import TunedClippedMean
 from dpbench.jobs.composition import compose
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from dpbench.sweep.plan import key_table
 from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily

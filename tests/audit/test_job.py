@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from dpbench.audit import cases, controls
+from dpbench.audit.app import APP
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.job import AuditJob
 from dpbench.audit.pairs import catalogue
@@ -110,6 +111,10 @@ def test_the_tables_of_an_audit(audits: Bench) -> None:
     assert "proves nothing" in audits.read("scoreboard.txt")
     found = {path.name for path in (audits.folder / "out").rglob("*")}
     assert found >= {"report.html", "manifest.json", "estimators.svg", "controls.svg"}
+    texts = APP.draw_paper(audits.folder / "out", audits.folder / "paper")
+    assert {path.stem for path in (audits.folder / "paper").iterdir()} == {"estimators", "controls"}
+    assert "; seed 0. All bounds" in texts["controls.txt"]
+    assert "no clipping" in texts["controls.tex"]
 
 
 def test_half_of_the_noise_is_refuted_and_one_that_raises_has_failed(audits: Bench) -> None:

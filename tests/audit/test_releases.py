@@ -13,7 +13,7 @@ from dpbench import Estimate, Ledger, NonPrivate, validated
 from dpbench.audit import PrivacyBound, audit_pair, noise_times, releases
 from dpbench.audit.attack import Attack, PairReleases
 from dpbench.audit.pairs import catalogue
-from dpbench.audit.releases import PILOT_SHARE, direction
+from dpbench.audit.releases import PILOT_SHARE
 from dpbench.audit.task import AuditTask
 from dpbench.estimators import (
     ClippedMean,
@@ -234,17 +234,3 @@ def test_a_seed_is_no_generator() -> None:
     pair: Any = np.zeros(4), np.eye(4)[0]
     with pytest.raises(TypeError, match="rng: 7: not a generator"):
         audit_pair(CLIPPED, PURE, pair, rng=7)  # type: ignore[arg-type]
-
-
-def test_the_direction_is_that_of_the_estimated_quantity() -> None:
-    """A regression sees the product of features and response, a covariance that of coordinates."""
-    rows = np.array([[1.0, 2, 3], [4, 5, 6]])
-    pair = Pair.replacing("one", rows, 1, np.array([7.0, 8, 9]))
-    assert direction("mean", pair).tolist() == [3, 3, 3]
-    assert direction("regression", pair).tolist() == [7 * 9 - 4 * 6, 8 * 9 - 5 * 6]
-    outer = [[a * b - c * d for b, d in zip((7, 8, 9), (4, 5, 6), strict=True)]
-             for a, c in zip((7, 8, 9), (4, 5, 6), strict=True)]  # fmt: skip
-    assert direction("covariance", pair).tolist() == np.ravel(outer).tolist()
-    assert direction("table", pair).size == 0
-    removed = Pair("gone", np.array([1.0, 2, 6]), np.array([1.0, 2]))
-    assert direction("mean", removed).tolist() == [-1.5]

@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpbench.analysis.study import gather_entries
 from dpbench.jobs.composition import compose
+from dpbench.report.study import gather_entries
 
 Floats = NDArray[np.float64]
 DATASETS, LEVELS = 2000, 200

@@ -11,11 +11,11 @@ import pytest
 from scipy import optimize, stats
 from scipy.special import log_ndtr, ndtr
 
-from dpbench.analysis.study import gather_entries
 from dpbench.distributions import TwoPoint
 from dpbench.estimators import TunedClippedMean
 from dpbench.jobs.composition import compose
 from dpbench.privacy import PureDP
+from dpbench.report.study import gather_entries
 from dpbench.theory.families import TwoPointFamily
 
 BUDGET = PureDP(0.01)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, special
 
-from dpbench.analysis.study import gather_entries
+from dpbench.report.study import gather_entries
 from tests.bench import shipped
 
 

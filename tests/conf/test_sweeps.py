@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from dpbench.analysis.study import gather_entries
 from dpbench.audit.job import AuditJob
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
@@ -15,6 +14,7 @@ from dpbench.jobs.prepare import make_job
 from dpbench.jobs.study import StudyJob
 from dpbench.libraries.job import LibrariesJob
 from dpbench.package import conf_folder
+from dpbench.report.study import gather_entries
 from dpbench.sweep import plan
 from dpbench.theory.bounds import numbers as lower_bounds
 from dpbench.theory.bounds.class_bound import ErrorBound

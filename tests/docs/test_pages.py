@@ -17,7 +17,6 @@ import pytest
 
 from docs import archive, generate, modules
 from docs.docstring_to_rst import docstring_to_rst, escape
-from dpbench.analysis.study import Figure
 from dpbench.analysis.summary import statistics
 from dpbench.audit import cases, controls
 from dpbench.audit.job import AuditJob
@@ -27,6 +26,7 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs import describe
+from dpbench.report.study import Figure
 from dpbench.sweep.metrics import METRICS
 from dpbench.sweep.selection import KEY
 from dpbench.theory.families import Family

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from dpbench.analysis.study import gather_entries
 from dpbench.distributions import ContaminatedGaussian
 from dpbench.estimators import GradientDescentMean
 from dpbench.jobs.composition import compose
 from dpbench.privacy import ZCDP, Ledger
+from dpbench.report.study import gather_entries
 from dpbench.samples import CountedSample
 from tests.support import rng, run
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
-from dpbench.analysis.study import Study
 from dpbench.jobs.composition import compose
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.study import Study
 from dpbench.runner.settings import Settings
 from dpbench.seeds import canonical
 from tests.bench import MINE, Bench, Spec, unusable

@@ -17,7 +17,6 @@ from omegaconf import OmegaConf
 
 from dpbench.analysis.kinds import Exponent
 from dpbench.analysis.smallest_n import SampleComplexity
-from dpbench.analysis.study import Study, StudyPart
 from dpbench.audit.cases import AuditSettings, AuditSweep, Case
 from dpbench.cli.main import run
 from dpbench.estimators import Estimator
@@ -25,6 +24,7 @@ from dpbench.jobs import describe
 from dpbench.libraries.sweep import HostileSettings, LibraryClaim, LibrarySettings, LibrarySweep
 from dpbench.package import conf_folder
 from dpbench.registry import labelled_entries, validated
+from dpbench.report.study import Study, StudyPart
 
 SCHEMA = conf_folder() / "sweep.schema.json"
 VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))

@@ -34,7 +34,10 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     assert len(list(tmp_path.glob("*.tar.gz"))) == 1
     names = zipfile.ZipFile(wheel).namelist()
     assert {"dpbench/conf/sweep/heavy_tail.yaml", "dpbench/conf/sweep.schema.json"} < set(names)
-    assert {"dpbench/templates/accuracy.yml", "dpbench/templates/my_mean.py"} < set(names)
+    assert {
+        "dpbench/tracking/templates/accuracy.yml",
+        "dpbench/tracking/templates/my_mean.py",
+    } < set(names)
     assert "dpbench/estimators/catalogue.yaml" in names
     assert {f"dpbench/results/archive/{SUITE}.parquet", "dpbench/docs/howto/benchmark.md"} < set(
         names

@@ -18,7 +18,6 @@ from matplotlib.image import imread
 from matplotlib.mathtext import MathTextParser
 
 import dpbench
-from dpbench.analysis.study import Study
 from dpbench.cli.main import run
 from dpbench.output.verdicts import EARLY
 from dpbench.registry import ConfigError, from_mapping
@@ -34,6 +33,7 @@ from dpbench.report.latex import (
     to_latex,
 )  # fmt: skip
 from dpbench.report.result import Result
+from dpbench.report.study import Study
 from experiments import paper
 from experiments.paper import main, sources
 from tests.bench import Bench, shipped

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dpbench.report.drawing.interactive import shown_by
 from dpbench.report.drawing.style import FREE
 from dpbench.report.panel_split import MAX_CURVES
 from dpbench.report.result import Result
@@ -50,7 +51,7 @@ def test_no_panel_has_more_than_six_curves_by_default(numbers: Result) -> None:
     shown = {(ax.get_title(), label) for ax in axes for label in curves(ax)}
     for title in {title for title, _ in shown}:  # none is lost
         assert len({label for other, label in shown if other == title}) == 9
-    widths = {line.get_linewidth() for ax in axes for line in ax.get_lines() if line.get_gid()}
+    widths = {line.get_linewidth() for ax in axes for line in ax.get_lines() if shown_by(line)}
     assert len(widths) == 1
 
 

@@ -13,6 +13,7 @@ from dpbench import estimators as est
 from dpbench.distributions import ContaminatedGaussian, Gaussian, LogNormal, Pareto, StudentT
 from dpbench.estimators.karwa_vadhan import PowersOfTwo
 from dpbench.privacy import ApproxDP, PureDP
+from dpbench.privacy.local import count_heads, sum_votes
 from dpbench.samples import BinnedSample, Bins, DenseSample, Sample, cell_records
 from dpbench.samples.quantile_grid import quantile_grid
 from tests.support import FALSE_ALARM, Floats, assert_follows, rng, run, same_law
@@ -133,8 +134,8 @@ QUESTIONS: dict[str, Callable[[Sample], Floats]] = {
     "trimmed": lambda x: x.trimmed_mean(0.1),
     "second_largest": lambda x: x.ranked(x.n - 2, x.n - 2)[0][:, 0],
     "bins": lambda x: x.occupied(Bins(2.0)).count[:500],
-    "coins": lambda x: x.randomised_response_count(2.0, 0.8, VOTE),
-    "votes": lambda x: x.vote_sum(2.0, np.array([0.1]), np.array([0.7]), np.ones(1), VOTE),
+    "coins": lambda x: count_heads(x, 2.0, 0.8, VOTE),
+    "votes": lambda x: sum_votes(x, 2.0, np.array([0.1]), np.array([0.7]), np.ones(1), VOTE),
     "means_of_groups": lambda x: np.median(x.by_group(7, VOTE, lambda rows: rows.mean()), axis=1),
     "part": lambda x: x.split([300, x.n - 300], VOTE)[0].quantile(0.3),
 }
@@ -188,7 +189,7 @@ def test_votes_at_a_large_epsilon_are_signs() -> None:
     sample = draw(Gaussian(), trials=2)
     signs = 2 * sample.count(0.0, np.inf) - sample.n
     for low in (0.0, 1e-17):  # 1 - low is 1.0 in both cases
-        found = sample.vote_sum(1e-300, np.array([low]), np.ones(1), np.ones(1), rng())
+        found = sum_votes(sample, 1e-300, np.array([low]), np.ones(1), np.ones(1), rng())
         np.testing.assert_array_equal(found, signs)
 
 

@@ -13,6 +13,7 @@ from dpbench import distributions as laws
 from dpbench.arrays import Floats
 from dpbench.distributions import Gaussian, TwoPoint
 from dpbench.estimators import ClippedMean, EmpiricalMean, Estimate, Estimator, FriendlyCoreMean
+from dpbench.estimators.estimands import COVARIANCE
 from dpbench.privacy import ApproxDP, Ledger, NonPrivate, PureDP
 from dpbench.registry import validated
 from dpbench.samples import DenseSample, Sample
@@ -118,7 +119,7 @@ class KnownCovariance(Estimator):
     """A covariance that is known beforehand, and nothing in every fifth trial."""
 
     multivariate = True
-    estimand = "covariance"
+    estimand = COVARIANCE
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         shape = (2, sample.trials, sample.d, sample.d)

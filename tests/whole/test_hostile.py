@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
-from dpbench.analysis.study import Study
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.study import Study
 from dpbench.runner import store
 from tests.bench import MINE, TINY, Bench, changed, unusable
 

@@ -1,21 +1,16 @@
 """Curves of figures: measured values with intervals, lower bounds, and lines of theory.
 
-Every line has a tag, matplotlib's group id ``gid``, from which a program can tell what the line
-shows. ``curve:7`` is a measured curve, ``bound:8`` a lower bound, and ``guide:9`` a theory or
-another line for comparison. ``band:7`` holds the intervals of ``curve:7``, as an area or as error
-bars. ``below:10`` marks points below the frame; its vertical positions are no values. The number
-is unique in the figure.
+A line that is drawn here carries a `Curve` of `dpbench.report.drawing.interactive`.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpbench.report.drawing.interactive import Curve, mark, shown_by
 from dpbench.report.drawing.style import BAND, BOUND, NOTE, Axes
 
 __all__ = ["draw_below", "draw_bound", "draw_curve", "draw_guide", "mark_guide"]
@@ -44,24 +39,24 @@ def draw_curve(
     """
     x, y = np.asarray(x, float), np.asarray(y, float)
     y = np.where(np.isfinite(y), y, np.nan)
-    index, step = _next_index(ax), max(1, -(-len(x) // MAX_MARKERS))
+    step = max(1, -(-len(x) // MAX_MARKERS))
+    drawn = sum(one.role == "curve" for line in ax.lines if (one := shown_by(line)))
     # The markers of curves with many points stand at different places, if curves coincide.
-    more: dict[str, Any] = {"markevery": (_count_tags([ax], "curve:") % step, step)} | look
+    more: dict[str, Any] = {"markevery": (drawn % step, step)} | look
     more = {"zorder": 2.1 if look.get("markerfacecolor") == "none" else 2.0} | more
     ends = None if low is None or high is None else np.array([low, high], float)
-    if ends is not None and intervals == "bars":
+    band, bars = None, ends is not None and intervals == "bars"
+    if ends is not None and bars:
         lengths = np.abs(ends - y)
         lengths[np.isnan(lengths)] = 0
-        line, _, (bars,) = ax.errorbar(
+        line, _, (band,) = ax.errorbar(
             x, y, yerr=lengths, label=label, elinewidth=BAR_WIDTH, **more
         )
-        bars.set_gid(f"band:{index}")
     else:
         (line,) = ax.plot(x, y, label=label, **more)
         if ends is not None and not np.all(np.isnan(ends)):  # an empty area would give a range
-            area = ax.fill_between(x, *ends, color=look["color"], **BAND)
-            area.set_gid(f"band:{index}")
-    line.set_gid(f"curve:{index}")
+            band = ax.fill_between(x, *ends, color=look["color"], **BAND)
+    mark(line, Curve("curve", ends if band else None, band, bars))
 
 
 def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
@@ -72,28 +67,25 @@ def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> N
     x = np.asarray(x, float)
     more: dict[str, Any] = {"marker": "v", "linestyle": "none", "markersize": 6}
     edge = ax.get_xaxis_transform()  # the vertical position is a share of the frame's height
-    (marks,) = ax.plot(
-        x, np.full(len(x), 0.03), transform=edge, color=look["color"], zorder=3, **more
-    )
-    marks.set_gid(f"below:{_next_index(ax)}")
+    ax.plot(x, np.full(len(x), 0.03), transform=edge, color=look["color"], zorder=3, **more)
     ax.plot([], [], color=NOTE, label=label, **more)
 
 
 def draw_bound(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str) -> None:
     """Draw a lower bound as a black line."""
     (line,) = ax.plot(x, y, label=label, **_widen(BOUND))
-    line.set_gid(f"bound:{_next_index(ax)}")
+    mark(line, Curve("bound"))
 
 
 def draw_guide(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
     """Draw a line of theory, or another line for comparison, in its own look."""
     (line,) = ax.plot(x, y, label=label, **_widen(look))
-    mark_guide(ax, line)
+    mark_guide(line)
 
 
-def mark_guide(ax: Axes, line: Any) -> None:
-    """Give the tag of a guide to a line."""
-    line.set_gid(f"guide:{_next_index(ax)}")
+def mark_guide(line: Any) -> None:
+    """Mark a line as a theory, or as another line for comparison."""
+    mark(line, Curve("guide"))
 
 
 def _widen(look: dict[str, Any]) -> dict[str, Any]:
@@ -101,21 +93,3 @@ def _widen(look: dict[str, Any]) -> dict[str, Any]:
     import matplotlib as mpl
 
     return look | {"linewidth": look["linewidth"] * max(1, mpl.rcParams["lines.linewidth"] / 1.3)}
-
-
-def _next_index(ax: Axes) -> int:
-    """Return the number of lines in the figure that have a tag."""
-    shown = itertools.chain.from_iterable(_with_insets(one) for one in ax.figure.figure.axes)
-    return _count_tags(shown, ":")
-
-
-def _count_tags(axes: Iterable[Axes], part: str) -> int:
-    """Return the number of lines on some axes whose tag contains `part`."""
-    return sum(part in str(line.get_gid()) for ax in axes for line in ax.lines)
-
-
-def _with_insets(ax: Any) -> Iterator[Any]:
-    """Yield axes and the axes inset into them."""
-    yield ax
-    for inset in ax.child_axes:
-        yield from _with_insets(inset)

@@ -1,17 +1,17 @@
 """Describe a finished figure by numbers and plain text, for a page that draws it interactively.
 
 The description of a figure is a mapping that JSON can hold. It is read from matplotlib's axes, so
-that no kind of figure has code of its own. `dpbench.report.drawing.curves` tags lines and
-intervals.
+that no kind of figure has code of its own. `dpbench.report.drawing.curves` marks lines
+with what they show.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from dpbench.arrays import Floats
 from dpbench.report.drawing.unicode_math import unicode_text
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.collections import Collection
@@ -28,17 +27,41 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
     from matplotlib.text import Text
 else:  # drawing libraries are imported with the first figure
-    Artist = Axes = Axis = Collection = Figure = Line2D = Patch = Text = Any
+    Axes = Axis = Collection = Figure = Line2D = Patch = Text = Any
 
-__all__ = ["describe", "write_description"]
+__all__ = ["Curve", "describe", "mark", "shown_by", "write_description"]
 
 # Significant digits, more than a page shows: of the points of lines, and of axes.
 POINT_DIGITS, AXIS_DIGITS = 5, 9
-TAG = re.compile(r"(curve|bound|guide|band):(\d+)")
 
 
 class _CannotDescribeError(Exception):
     """A figure contains something that has no description."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Meaning of a line: measured values, a lower bound, or a theory or other line to compare.
+
+    `ends` are the ends of the intervals of its points, (2, points), which `band` draws as an area,
+    or as bars if `bars` is True. Both are None without intervals.
+    """
+
+    role: Literal["curve", "bound", "guide"]
+    ends: Floats | None = None
+    band: Any = None
+    bars: bool = False
+
+
+def shown_by(line: Any) -> Curve | None:
+    """Return what a line of matplotlib shows; None if the line is not marked."""
+    shown: Curve | None = vars(line).get("shows")
+    return shown
+
+
+def mark(line: Any, curve: Curve) -> None:
+    """Let a line of matplotlib carry what it shows."""
+    vars(line)["shows"] = curve
 
 
 def describe(canvas: Figure) -> dict[str, Any] | None:
@@ -90,17 +113,17 @@ def _describe_panel(ax: Axes) -> dict[str, Any]:
 
     if ax.child_axes or ax.images or ax.tables or ax.artists:
         raise _CannotDescribeError
-    bands = {tag[1]: one for one in ax.collections if (tag := _tag(one)) and tag[0] == "band"}
+    bands = {id(curve.band) for line in ax.lines if (curve := shown_by(line))}
     # The label of points with error bars is that of all their parts; the caps are lines, too.
     bars = [one for one in ax.containers if isinstance(one, ErrorbarContainer)]
     caps = {id(cap) for one in bars for cap in one[1]}
     labels = {id(one[0]): str(one.get_label()) for one in bars}
     lines = [
-        _describe_line(ax, line, labels.get(id(line), str(line.get_label())), bands)
+        _describe_line(ax, line, labels.get(id(line), str(line.get_label())))
         for line in ax.lines
         if id(line) not in caps
     ]
-    others = [one for one in ax.collections if one not in bands.values()]
+    others = [one for one in ax.collections if id(one) not in bands]
     if not all(isinstance(one, PolyCollection) for one in others):
         raise _CannotDescribeError
     box = ax.get_window_extent()
@@ -159,20 +182,21 @@ def _position_names(axis: Axis, values: Iterable[list[float | None]]) -> list[li
     return []
 
 
-def _describe_line(
-    ax: Axes, line: Line2D, label: str, bands: Mapping[str, Collection]
-) -> dict[str, Any]:
-    tag = _tag(line)
+def _describe_line(ax: Axes, line: Line2D, label: str) -> dict[str, Any]:
+    curve = shown_by(line)
     x, y = (np.asarray(data, float) for data in line.get_data(orig=False))
     described: dict[str, Any] = {"name": "" if label.startswith("_") else unicode_text(label)}
-    described |= {"role": tag[0] if tag else "", **_describe_look(line)}
+    described |= {"role": curve.role if curve else "", **_describe_look(line)}
     if line.get_transform() == ax.get_xaxis_transform(which="grid"):
         return described | {"at_x": _round(x[0])}
     if line.get_transform() == ax.get_yaxis_transform(which="grid"):
         return described | {"at_y": _round(y[0])}
     described |= {"x": _list(x), "y": _list(y), **_describe_shift(ax, line)}
-    band = bands.get(tag[1]) if tag else None
-    return described | (_describe_intervals(band, x, y) if band else {})
+    if curve is None or curve.ends is None:
+        return described
+    low, high = np.where(np.isfinite(curve.ends).all(axis=0), curve.ends, np.nan)
+    shape = {"bars": True} if curve.bars else {}
+    return described | {"low": _list(low), "high": _list(high), **shape}
 
 
 def _describe_shift(ax: Axes, line: Line2D) -> dict[str, Any]:
@@ -215,28 +239,6 @@ def _marker_steps(every: Any) -> list[int]:
     if isinstance(every, slice):
         return [every.start or 0, every.step or 1]
     return list(every) if isinstance(every, tuple) else [0, every or 1]
-
-
-def _describe_intervals(band: Collection, x: Floats, y: Floats) -> dict[str, Any]:
-    """Describe the intervals of the points (x, y) from an area or from error bars."""
-    from matplotlib.collections import LineCollection
-
-    bars = isinstance(band, LineCollection)
-    ends: dict[float, tuple[float, float]] = {}
-    if isinstance(band, LineCollection):
-        segments = [np.asarray(segment) for segment in band.get_segments()]
-        ends = {one[0, 0]: (one[0, 1], one[-1, 1]) for one in segments if len(one)}
-    else:
-        for path in band.get_paths():
-            columns, lows, highs = _split_area(path.vertices)
-            ends |= zip(columns, zip(lows, highs, strict=True), strict=True)
-    nothing = np.nan, np.nan
-    found = [ends.get(place, nothing) for place in x]
-    if bars:  # a point without an interval has a bar without length
-        found = [nothing if e[0] == e[1] == v else e for e, v in zip(found, y, strict=True)]
-    low, high = np.array(found, float).reshape(-1, 2).T
-    shape = {"bars": True} if bars else {}
-    return {"low": _list(np.fmin(low, high)), "high": _list(np.fmax(low, high)), **shape}
 
 
 def _split_area(vertices: Any) -> tuple[Floats, Floats, Floats]:
@@ -296,11 +298,6 @@ def _describe_text(ax: Axes, text: Text) -> dict[str, Any]:
         "baseline": {"bottom": "bottom", "baseline": "bottom", "top": "top"}.get(up, "middle"),
         "color": to_hex(text.get_color()),
     }  # fmt: skip
-
-
-def _tag(artist: Artist) -> tuple[str, str] | None:
-    match = TAG.fullmatch(str(artist.get_gid()))
-    return (match[1], match[2]) if match else None
 
 
 def _list(values: Floats) -> list[float | None]:

@@ -8,10 +8,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts, region
+from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts, region, shown_verdicts
 from dpbench.analysis.factors import EXACT
 from dpbench.analysis.oracle import MAX_N
-from dpbench.analysis.study import gather_entries
 from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
 from dpbench.report.labels import exponent_text, metric_text
 from dpbench.report.page_run import RunFolder, as_mapping, worst_tone
@@ -25,6 +24,7 @@ from dpbench.report.page_tables import (
     row_budget,
 )
 from dpbench.report.sections.base import Section, section
+from dpbench.report.study import gather_entries
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
@@ -121,7 +121,12 @@ def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
     limit = "" if floor is None else "≤ "
     low_end, high_end = region(predicted, tolerance, floor)
     wide = high_end - low_end
-    word = row["theorem_verdict"] if row["theorem_verdict"] in CLAIMS else row["verdict"]
+    word, here = shown_verdicts(row)
+    remarks = [f"at these n: {here}"] if here else []
+    if word == EARLY:
+        start = as_number(row["asymptotic_from"])
+        known = f"from n = {format_short(start, 2)} on"
+        remarks.insert(0, known if start > 0 else f"at no known n up to {MAX_N:.0e}")
     return {
         **row,
         "budget": row_budget(row),
@@ -136,7 +141,7 @@ def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
         "place": 2 * (measured - low_end) / wide - 1 if wide > 0 else math.nan,
         "word": word,
-        "also": _format_remarks(row, word),
+        "also": remarks,
         "tone": page_tones(CLAIMS).get(word, ""),
     }
 
@@ -148,21 +153,6 @@ def _format_stated(text: str, limit: str, tolerance: float) -> str:
     """
     number = format_digits(as_number(text))
     return f"{limit}{number} ± {format_digits(tolerance, trailing=False)}" if number else ""
-
-
-def _format_remarks(row: Row, word: str) -> list[str]:
-    """Return the remarks on a claim's verdict, as a list of texts.
-
-    If the measured number is not yet asymptotic, one remark gives the n from which on the theorem
-    holds. Another remark gives the verdict on the exact number at the n that were run, if this
-    verdict differs from the verdict on the theorem.
-    """
-    start = as_number(row["asymptotic_from"])
-    asymptotic = (
-        f"from n = {format_short(start, 2)} on" if start > 0 else f"at no known n up to {MAX_N:.0e}"
-    )
-    here = f"at these n: {row['verdict']}"
-    return [*([asymptotic] if word == EARLY else []), *([here] if word != row["verdict"] else [])]
 
 
 def _group_claims(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

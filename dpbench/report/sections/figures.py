@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpbench.analysis.study import SELECTION_KEYS, Figure, gather_entries
 from dpbench.registry import ConfigError
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.page_run import RunFolder, as_mapping
 from dpbench.report.sections.base import Section, section
+from dpbench.report.study import SELECTION_KEYS, Figure, gather_entries
 
 
 @section("figures", "More figures")

@@ -28,8 +28,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXACT: dict[type[Any], Callable[[str, Any, Any, ReleaseSetting], float]] = {}
 # Functions by class of estimator: (estimator, setting) to its clip with noise, or None.
 STEPS: dict[type[Any], Callable[[Any, ReleaseSetting], ClipAndNoise | None]] = {}
-# Functions by class of estimator: (estimator, law) to an estimator with the same releases, or None.
-REDUCTIONS: dict[type[Any], Callable[[Any, Any], Any]] = {}
+# Functions by class of estimator: (estimator, law, setting) to an estimator and its setting with
+# the same releases, or None.
+REDUCTIONS: dict[type[Any], Callable[[Any, Any, ReleaseSetting], tuple[Any, ReleaseSetting] | None]]
+REDUCTIONS = {}
 
 
 def exact_for(*kinds: type[Any]) -> Callable[[F], F]:

@@ -17,13 +17,46 @@ from scipy.special import bdtr, betainc, betaincinv, chdtri, erf, ndtri
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
-from dpbench.theory.exact.clip_and_noise import ReleaseSetting
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting, reduces_to
 from dpbench.theory.exact.noise import Noise, additive, standard_normal
 
 __all__ = ["exact_interval", "noisy_gaussian_cdf"]
 
 SCALE_POINTS = 200  # equally likely values of a variance, and of the scale s
+MAX_VARIANCE_NOISE = 0.1  # largest relative noise of an estimated variance that counts as known
 NAN = float("nan")
+
+
+@reduces_to(est.KarwaVadhanGaussian, est.KarwaVadhanInterval)
+def _with_sigma(
+    e: est.KarwaVadhanGaussian, law: dist.Distribution, setting: ReleaseSetting
+) -> tuple[est.Estimator, ReleaseSetting] | None:
+    """Return the mean with a known sigma that a `KarwaVadhanGaussian` runs, and its setting.
+
+    If the estimator has a sigma, the mean has the whole budget. If it estimates sigma, half of the
+    budget is left for the mean. The estimate of sigma counts as exact under three conditions:
+
+    - the records are Gaussian, and sigma is in the estimator's range;
+    - the estimator does not release an interval;
+    - the noise of the estimated variance is small compared with sigma^2. This variance costs a
+      quarter of the budget. It is the mean of the half squared differences of m pairs, each clipped
+      at 8 sigma^2 ln(2m/beta).
+
+    If a condition fails, the result is None.
+    """
+    sigma, pairs, interval = e.sigma, setting.n // 2, isinstance(e, est.KarwaVadhanInterval)
+    if sigma is None:
+        if not isinstance(law, dist.Gaussian) or not pairs or interval:
+            return None
+        sigma = law._scale
+        if not e.sigma_low <= sigma <= e.sigma_high:
+            return None
+        width = 8 * float(np.log(2 * pairs / e.beta)) / pairs
+        if additive(setting.budget.fraction(0.25), width, width).variance > MAX_VARIANCE_NOISE**2:
+            return None
+        setting = setting._replace(budget=setting.budget.fraction(0.5))
+    beta = e.beta / 4 if interval else e.beta
+    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=beta), setting
 
 
 def exact_interval(metric: str, e: Any, law: dist.Distribution, setting: ReleaseSetting) -> float:

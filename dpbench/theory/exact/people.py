@@ -205,13 +205,15 @@ def _scaled(noise: Noise, factor: float) -> Noise:
 
 
 @reduces_to(BoundedContributionMean)
-def _mean_of_numbers(e: BoundedContributionMean, law: dist.Distribution) -> ClippedMean | None:
+def _mean_of_numbers(
+    e: BoundedContributionMean, law: dist.Distribution, setting: ReleaseSetting
+) -> tuple[ClippedMean, ReleaseSetting] | None:
     """Return the clipped mean that releases numbers in the same way; None for people."""
     if law.d > 1 or (isinstance(law, dist.UserMeans) and law.has_rows):
         return None
     centre, half = (e.lower + e.upper) / 2, (e.upper - e.lower) / 2
     reach = half if e.clip is None else min(half, e.clip)
-    return ClippedMean(lower=centre - reach, upper=centre + reach)
+    return ClippedMean(lower=centre - reach, upper=centre + reach), setting
 
 
 @exact_for(BoundedContributionMean)

@@ -50,13 +50,11 @@ from dpbench.theory.exact.clip_and_noise import EXACT, REDUCTIONS, ClipAndNoise,
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, histogram, ksu20_groups, last_step
 from dpbench.theory.exact.intervals import exact_interval
 from dpbench.theory.exact.noise import Gaussian as Normal
-from dpbench.theory.exact.noise import additive
 from dpbench.theory.exact.stated import STATED, exact_stated
 from dpbench.theory.exact.vectors import ball_error
 
 __all__ = ["exact", "exact_miss"]
 
-MAX_VARIANCE_NOISE = 0.1  # largest relative noise of an estimated variance that counts as known
 MOMENTS = ("bias", "rmse")
 ERRORS = ("q90", "private_q90", "mean_error", *MOMENTS)
 INTERVALS = ("miss_rate", "width_ratio_q50")
@@ -91,17 +89,15 @@ def exact(
         known. Infinite if FriendlyCore on bucket means releases a value at most nine times in ten.
         Infinite, too, if at least a tenth of the private centres of `GaussianScoreMean` are wrong.
     """
-    reduce = REDUCTIONS.get(type(estimator))
-    simpler = (reduce(estimator, law) if reduce else None) or estimator
-    supported = estimator.supports(budget) and simpler.supports(budget)
-    if isinstance(budget, NonPrivate) or not supported:
+    original, original_setting = estimator, ReleaseSetting(n, law.d, budget)
+    known = not isinstance(budget, NonPrivate) and estimator.supports(budget)
+    reduce = REDUCTIONS.get(type(estimator)) if known else None
+    reduced = reduce(estimator, law, original_setting) if reduce else None
+    estimator, setting = reduced or (estimator, original_setting)
+    if not known or not estimator.supports(setting.budget):
         return NAN
-    estimator, setting = simpler, ReleaseSetting(n, law.d, budget)
     if type(estimator) in EXACT:  # all others are a clip with noise, or not known
         return EXACT[type(estimator)](metric, estimator, law, setting)
-    original, original_setting = estimator, setting
-    if isinstance(estimator, est.KarwaVadhanGaussian):
-        estimator, setting = _with_sigma(estimator, law, setting)
     miss = exact_miss(estimator, law, n, setting.budget)
     miss = _miss_bound(estimator, law, setting) if np.isnan(miss) else miss
     if miss > MAX_MISS_PROBABILITY:
@@ -228,37 +224,6 @@ def _moment(metric: str, errors: Floats, weights: Floats, step: ClipAndNoise) ->
     bias = float(weights @ errors)
     spread = float(weights @ (errors - bias) ** 2) / step.records + step.noise.variance
     return bias if metric == "bias" else float(np.sqrt(bias**2 + spread))
-
-
-def _with_sigma(
-    e: est.KarwaVadhanGaussian, law: dist.Distribution, setting: ReleaseSetting
-) -> tuple[est.Estimator, ReleaseSetting]:
-    """Return the mean with a known sigma that a `KarwaVadhanGaussian` runs, and its setting.
-
-    If the estimator has a sigma, the mean has the whole budget. If it estimates sigma, half of the
-    budget is left for the mean. The estimate of sigma counts as exact under three conditions:
-
-    - the records are Gaussian, and sigma is in the estimator's range;
-    - the estimator does not release an interval;
-    - the noise of the estimated variance is small compared with sigma^2. This variance costs a
-      quarter of the budget. It is the mean of the half squared differences of m pairs, each clipped
-      at 8 sigma^2 ln(2m/beta).
-
-    If a condition fails, the estimator and its setting are returned unchanged.
-    """
-    sigma, pairs, interval = e.sigma, setting.n // 2, isinstance(e, est.KarwaVadhanInterval)
-    if sigma is None:
-        if not isinstance(law, dist.Gaussian) or not pairs or interval:
-            return e, setting
-        sigma = law._scale
-        if not e.sigma_low <= sigma <= e.sigma_high:
-            return e, setting
-        width = 8 * float(np.log(2 * pairs / e.beta)) / pairs
-        if additive(setting.budget.fraction(0.25), width, width).variance > MAX_VARIANCE_NOISE**2:
-            return e, setting
-        setting = setting._replace(budget=setting.budget.fraction(0.5))
-    beta = e.beta / 4 if interval else e.beta
-    return est.KarwaVadhanMean(radius=e.radius, sigma=sigma, beta=beta), setting
 
 
 def _coordinate_problem(e: est.Estimator, setting: ReleaseSetting) -> tuple[Any, ReleaseSetting]:

@@ -1,4 +1,4 @@
-"""Lines of figures: their tags, gaps and intervals."""
+"""Lines of figures: what they show, gaps and intervals."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.report.drawing.curves import draw_bound, draw_curve, draw_guide, mark_guide
+from dpbench.report.drawing.curves import (
+    draw_bound,
+    draw_curve,
+    draw_guide,
+    mark_guide,
+)
+from dpbench.report.drawing.interactive import shown_by
 from dpbench.report.drawing.style import THEORY, line_styles, panels, style
 
 X = np.geomspace(1, 1e4, 40)
 
 
-def test_a_line_and_its_intervals_share_a_number_that_is_unique_in_the_figure() -> None:
-    looks = line_styles("ab")
+def test_a_line_says_what_it_shows_with_its_intervals() -> None:
+    looks, ends = line_styles("ab"), np.array([0.9 / X, 1.1 / X])
     with style():
-        canvas, axes = panels(2)
-        inset = axes[1].inset_axes((0.5, 0.5, 0.4, 0.4))
-        every: list[Any] = [*axes, inset]
-        for ax in every:
-            draw_curve(ax, X, 1 / X, 0.9 / X, 1.1 / X, label="a", look=looks["a"])
-            draw_curve(ax, X, X, X, X, label="b", look=looks["b"], intervals="bars")
-            draw_bound(ax, X, X / 2, label="bound")
-            draw_guide(ax, X, X, label="theory", look=THEORY)
-            mark_guide(ax, ax.axhline(1))
-    shown = [ax for top in canvas.axes for ax in (top, *top.child_axes)]
-    tags = [str(line.get_gid()) for ax in shown for line in ax.lines if ":" in str(line.get_gid())]
-    kinds = [tag.split(":")[0] for tag in tags]
-    assert kinds == 3 * ["curve", "curve", "bound", "guide", "guide"]
-    assert len(set(tags)) == 15
-    for ax in shown:
-        band, bars = (one for one in ax.collections if one.get_gid())
-        numbers = [str(line.get_gid()).split(":")[1] for line in ax.lines if line.get_gid()][:2]
-        assert [band.get_gid(), bars.get_gid()] == [f"band:{number}" for number in numbers]
+        _, (ax,) = panels(1)
+        draw_curve(ax, X, 1 / X, *ends, label="a", look=looks["a"])
+        draw_curve(ax, X, 1 / X, *ends, label="b", look=looks["b"], intervals="bars")
+        draw_bound(ax, X, X / 2, label="bound")
+        draw_guide(ax, X, X, label="theory", look=THEORY)
+        mark_guide(ax.axhline(1))
+    shown = [one for line in ax.lines if (one := shown_by(line))]
+    assert [one.role for one in shown] == ["curve", "curve", "bound", "guide", "guide"]
+    assert [one.bars for one in shown[:2]] == [False, True]
+    assert [one.band for one in shown[:2]] == [*ax.collections]
+    for one in shown[:2]:
+        np.testing.assert_array_equal(one.ends, ends)
 
 
 @pytest.mark.parametrize("ends", [(None, None), (np.full(40, np.nan), np.full(40, np.nan))])

@@ -55,7 +55,7 @@ def draw_errors(ax: Axes) -> None:
     draw_curve(ax, N, y, low, high, label="$T$ clip", look=LOOKS["$T$ clip"])
     draw_bound(ax, N, 1 / N, label="lower bound")
     ax.fill_between(N, 1 / N, 1e-9, color="black", alpha=0.08, linewidth=0)
-    mark_guide(ax, ax.axvline(3000, label="crossing", color="0.7"))
+    mark_guide(ax.axvline(3000, label="crossing", color="0.7"))
     ax.set(xscale="log", yscale="log", xlabel="$n$", ylabel=r"error at $\alpha$", title="$k = 2$")
     ax.set(ylim=(1e-6, 1))
 
@@ -127,7 +127,7 @@ def test_error_bars_and_points_side_by_side() -> None:
             ends = [2.5, np.nan], [4.0, np.nan]
             draw_curve(ax, [2, 3], [3, 5], *ends, label=f"a{i}", look=look, intervals="bars")
         ax.axhspan(-1, 1, color="black", alpha=0.1)
-        mark_guide(ax, ax.axhline(0, **THEORY))
+        mark_guide(ax.axhline(0, **THEORY))
         draw_guide(ax, [2, 3], [3, 3], label="theory", look=THEORY)
 
     found = described(draw)

@@ -54,6 +54,7 @@ from dpbench.estimators import (
     TunedClippedMean,
     WhitenedCoinPressMean,
 )
+from dpbench.estimators.estimands import COVARIANCE
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.theory.exact.value import exact
 from tests.theory.exact.cases import name
@@ -176,7 +177,7 @@ def test_what_estimators_do(
     rng, trials = np.random.default_rng(0), 1000 if slow else TRIALS
     sample = law.sample(rng, trials, n)
     estimate = estimator.run(sample, Ledger(budget, rng))
-    covariance = estimator.estimand == "covariance"
+    covariance = estimator.estimand is COVARIANCE
     parts = {
         "noise": estimate.value - estimate.before_noise,
         "q90": estimate.value - (law.covariance if covariance else law.target_of(sample)),

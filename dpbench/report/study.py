@@ -166,7 +166,7 @@ class Study(Sweep):
     sample_complexity : mapping
         Requests by label, see `dpbench.analysis.smallest_n.SampleComplexity`.
     figures : mapping
-        Figures by label, see `dpbench.analysis.study.Figure`.
+        Figures by label, see `dpbench.report.study.Figure`.
     fail_on_inconsistent : bool
         Whether an inconsistent claim makes the run fail.
     next : str, optional

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import dpbench.report  # noqa: F401 (the figures enter the registry)
-from dpbench.analysis.study import Study
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.study import Study
 from tests.bench import FIGURE, REQUEST, TINY, changed
 
 APPROX = {"kind": "approx_dp", "epsilon": 1}
