@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -295,3 +296,18 @@ def test_a_file_goes_when_nothing_in_it_is_needed(tmp_path: Path) -> None:
     assert (where, old.exists()) == ({"a": new, "b": old}, True)
     store._enter_file(where, ["b"], new)
     assert (where, old.exists()) == ({"a": new, "b": new}, False)
+
+
+def test_a_block_that_read_a_file_serves_its_own_run_alone(tmp_path: Path) -> None:
+    """Nobody knows whether the file has changed since, so a later run computes the block again."""
+    free, bound = TASKS[:2]
+    written = Store(tmp_path, "source")
+    written.write(free, _block(free))
+    written.write(bound, dataclasses.replace(_block(bound), reads=("/data.csv", "/more.csv")))
+    written.flush()
+    own, later = Store(tmp_path, "source", finished=True), Store(tmp_path, "source")
+    for store_of_run in (own, later):
+        _same(store_of_run.read(free), _block(free))
+    _same(own.read(bound), _block(bound))
+    assert later.find(bound) is None
+    assert ([*own.unusable], [*later.unusable]) == ([], ["/data.csv", "/more.csv"])
