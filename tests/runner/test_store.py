@@ -73,6 +73,12 @@ def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
     assert len(rows) == sum(len(task.keys) * task.trials for task in TASKS)
     of_key = rows.groupby(["distribution", "estimator", "privacy", "epsilon", "n"], dropna=False)
     assert all(sorted(trials) == list(range(600)) for _, trials in of_key["trial"])
+    status = [
+        "failed" if text else "released" if np.isfinite(error) else "nothing released"
+        for text, error in zip(rows["message"], rows["error"], strict=True)
+    ]
+    assert rows["status"].tolist() == status
+    assert len(set(status)) == 3
     # Other code or another seed: other blocks.
     assert Store(tmp_path, "other").find(TASKS[0]) is None
     assert not any(blocks.find(task) for cell in MADE.cells for task in cell.tasks(4))
