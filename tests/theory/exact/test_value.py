@@ -127,6 +127,7 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 800, RHO, "noise"),
     (KSU20BallMean(k=3, scale=1, radius=5, outside="project"), VECTORS, 400, RHO, "noise"),
     (KSU20BallMean(k=2, scale=1, radius=5), VECTORS, 500, LESS_PRIVATE, "noise"),
+    (KSU20BallMean(k=3, scale=1, radius=5, constants="paper"), VECTORS, 2000, RHO, "noise"),
     (KSU20BallMean(k=3, scale=1, radius=5, constants="tuned"), VECTORS, 500, LESS_PRIVATE, "noise"),
     (KSU20BallMean(k=2, scale=1, radius=1), LONG, 10_000, RHO, "q90 private_q90"),
     (TUNED_BALL, LONG, 10_000, RHO, "noise q90 private_q90"),
