@@ -258,6 +258,13 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     # outliers that may be friends of other records, or form the core
     ("noise_q90", FriendlyCoreMean(sigma=1), replace(OUTLIERS, gap=9.0), 1000, APPROX),
     ("noise_q90", FriendlyCoreMean(threshold=0, sigma=1), replace(OUTLIERS, eta=0.5), 1000, APPROX),
+    (
+        "noise_q90",
+        FriendlyCoreMean(threshold=0, sigma=1),
+        replace(OUTLIERS, eta=0.45),
+        1000,
+        ApproxDP(4.0, 1e-2),
+    ),
 ]
 
 
