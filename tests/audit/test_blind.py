@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import ndtri
+from scipy.special import ndtri, softmax
 
 from dpbench.audit.blind import (
     StepEvidence,
@@ -167,6 +167,36 @@ def test_a_small_share_and_few_runs_are_reasons() -> None:
         == "other steps"
     )
     assert explain_half_noise([still], PureDP(1.0), 10**9, 1e-9, 0.0, True).kind == "pairs"
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_choice_loses_the_spread_of_its_log_ratios(rows: int) -> None:
+    """By the chances of each choice; a part for one of three rows pays for all three."""
+    pair = Pair.replacing("it", np.zeros(5), 0, 1.0)
+    moves = rows * np.array([0.5, -1.0, 0.0])
+
+    def choose(sample: Any, ledger: Any) -> None:
+        (part,) = ledger.split(PureDP(0.2), rows=rows)
+        part.exponential(np.array([0.3, 0.1, 2.0]) + sample.values.sum(axis=1)[:, None] * moves, 1)
+
+    left, right = (softmax(0.1 * (np.array([0.3, 0.1, 2.0]) + x * moves)) for x in (0, 1))
+    estimator: Any = SimpleNamespace(run=choose)
+    (step,) = seen(estimator, PureDP(1.0), pair)
+    assert step.epsilon == pytest.approx(np.ptp(np.log(left / right)))
+    assert step.full[1] == pytest.approx(0.2 * rows)
+
+
+@pytest.mark.parametrize(("full", "budget"), [((1.0, 0.0), GDP(1.0)), ((0.0, 1.0), PureDP(1.0))])
+def test_parallel_steps_show_as_much_as_one(full: tuple[float, float], budget: Budget) -> None:
+    """A record is in one of four sets, so four steps in parallel are not four times one."""
+    about: dict[str, Any] = {"additive": True, "known": True, "mu": full[0], "epsilon": full[1]}
+    one = StepEvidence(full=full, share=1.0, weight=1.0, draws=1, **about)
+    told = explain_half_noise([[one]], budget, 1, 1e-9, 0.0, False)
+    assert told.kind == "noise"
+    parts = [one._replace(share=0.25, weight=0.25)] * 4
+    assert explain_half_noise([parts], budget, 1, 1e-9, 0.0, False) == told
+    two = [one._replace(draws=2)]
+    assert str(explain_half_noise([two], budget, 10**9, 1e-9, 0.0, False)).startswith("local: 2 ")
 
 
 def test_a_row_is_blind_where_half_of_the_noise_is_not_visible() -> None:

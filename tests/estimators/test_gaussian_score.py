@@ -15,6 +15,7 @@ from dpbench.estimators import GaussianScoreMean, gaussian_score
 from dpbench.estimators.gaussian_score import mean_score, shift_of
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
 from dpbench.theory.bounds.class_bound import class_bound
+from dpbench.theory.exact.score import _score_moments
 from dpbench.theory.exact.value import exact
 from tests.support import FALSE_ALARM, Floats, run
 
@@ -33,6 +34,20 @@ def test_the_mean_score_and_its_inverse(t: float) -> None:
     assert shift_of(mean_score(near, t), t, 10.0) == pytest.approx(near, abs=1e-9)
     beyond = np.array([-2 * t, 2 * t, np.nan])
     assert shift_of(beyond, t, 4.0) == pytest.approx([-4.0, 4.0, np.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize("t", [0.3, 2.0])
+def test_moments_of_a_clipped_record(t: float) -> None:
+    """Compare with sums over the three pieces of the clipped law, with a truncated normal one."""
+    y = np.array([-1.7, 0.0, 0.4, 3.0])
+    inside = stats.truncnorm(-t - y, t - y, loc=y)
+    below, above = stats.norm.cdf(-t - y), stats.norm.sf(t - y)
+    mean, square = (
+        (-t) ** k * below + t**k * above + (1 - below - above) * inside.moment(k) for k in (1, 2)
+    )
+    found = _score_moments(y, t)
+    assert found[0] == pytest.approx(mean, abs=1e-3)
+    assert found[1] == pytest.approx(square - mean**2, abs=1e-3)
 
 
 def test_a_centre_that_is_off_leaves_no_bias(monkeypatch: pytest.MonkeyPatch) -> None:

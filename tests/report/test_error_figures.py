@@ -180,6 +180,14 @@ def test_guides_follow_their_formulas(vectors: Result) -> None:
     assert y == pytest.approx([4 * np.sqrt(value) / 300 for value in x])
 
 
+def test_guides_by_hand() -> None:
+    """At d = 4, n = 10, epsilon = 2 and ln(1/delta) = 9; half of the records may not be far."""
+    about: dict[str, Any] = {"d": np.array([4.0]), "n": 10, "epsilon": 2.0}
+    assert GUIDES["pure"].formula(**about) == pytest.approx(4 / 20)
+    assert GUIDES["approx"].formula(**about, delta=np.exp(-9)) == pytest.approx(6 / 20)
+    assert GUIDES["core"].formula(eta=np.array([0.1, 0.6])) == pytest.approx([0.9 * 0.8, 0.0])
+
+
 def test_a_guide_for_the_core(vectors: Result) -> None:
     """Of 300 records, at most 120 outliers: what is measured is near, and no guide is."""
     (ax,) = drawn(vectors, {**FAR, "metrics": ["core_fraction_q50"], "guides": ["core"]})

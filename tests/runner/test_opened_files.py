@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpbench.runner import opened_files
+from dpbench.runner.origin import Origin
 from tests.bench import MINE, Bench
 
 PATH = "import pathlib; path = pathlib.Path('{}'); "
@@ -59,3 +62,19 @@ def test_a_plug_in_without_files_is_reused(bench: Bench) -> None:
     (bench.folder / "out" / "manifest.json").unlink()
     bench.done(MINE, "trials=4")
     assert bench.counts() == (0, 5)
+
+
+def test_another_process_knows_what_the_first_one_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The main process opens a file; the tasks travel to a process that has opened nothing."""
+    (tmp_path / "mine.py").touch()
+    data = tmp_path / "data.txt"
+    data.write_text("1")
+    monkeypatch.setattr(opened_files, "_opened", {})
+    with opened_files.note_opened():
+        data.read_text()
+    origin = Origin("source", "machine", plugins=(tmp_path / "mine.py",))
+    sent = opened_files.noting(abs, origin)
+    monkeypatch.setattr(opened_files, "_opened", {})
+    assert sent(-2) == (2, (str(data.resolve()),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -72,6 +73,12 @@ def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
     assert len(rows) == sum(len(task.keys) * task.trials for task in TASKS)
     of_key = rows.groupby(["distribution", "estimator", "privacy", "epsilon", "n"], dropna=False)
     assert all(sorted(trials) == list(range(600)) for _, trials in of_key["trial"])
+    status = [
+        "failed" if text else "released" if np.isfinite(error) else "nothing released"
+        for text, error in zip(rows["message"], rows["error"], strict=True)
+    ]
+    assert rows["status"].tolist() == status
+    assert len(set(status)) == 3
     # Other code or another seed: other blocks.
     assert Store(tmp_path, "other").find(TASKS[0]) is None
     assert not any(blocks.find(task) for cell in MADE.cells for task in cell.tasks(4))
@@ -295,3 +302,18 @@ def test_a_file_goes_when_nothing_in_it_is_needed(tmp_path: Path) -> None:
     assert (where, old.exists()) == ({"a": new, "b": old}, True)
     store._enter_file(where, ["b"], new)
     assert (where, old.exists()) == ({"a": new, "b": new}, False)
+
+
+def test_a_block_that_read_a_file_serves_its_own_run_alone(tmp_path: Path) -> None:
+    """Nobody knows whether the file has changed since, so a later run computes the block again."""
+    free, bound = TASKS[:2]
+    written = Store(tmp_path, "source")
+    written.write(free, _block(free))
+    written.write(bound, dataclasses.replace(_block(bound), reads=("/data.csv", "/more.csv")))
+    written.flush()
+    own, later = Store(tmp_path, "source", finished=True), Store(tmp_path, "source")
+    for store_of_run in (own, later):
+        _same(store_of_run.read(free), _block(free))
+    _same(own.read(bound), _block(bound))
+    assert later.find(bound) is None
+    assert ([*own.unusable], [*later.unusable]) == ([], ["/data.csv", "/more.csv"])

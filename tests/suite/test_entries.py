@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dpbench.estimators import AdaSSP, ClippedMean, Estimator, OneRecord
 from dpbench.registry import ConfigError
-from dpbench.suite.entries import catalogue_entries, check_path
+from dpbench.suite.entries import Entry, catalogue_entries, check_path
 from dpbench.suite.problems import read_suite
 from dpbench.suite.remote import read_entry
 from tests.conftest import entry_text
@@ -49,3 +52,31 @@ def test_entries_of_the_catalogue_answer_what_they_say() -> None:
             if entry.estimator(problem) is not None:
                 assert problem.budget.notion in entry.card.notions
                 assert problem.budget.neighbours in entry.card.relations
+
+
+class Sums(OneRecord):
+    """An estimator of the local model that sees all records at once after all."""
+
+    def report(self, *arguments: Any) -> Any: ...
+
+    def combine(self, *arguments: Any) -> Any: ...
+
+    def estimate(self, sample: Any, ledger: Any) -> Any:
+        return super().estimate(sample, ledger)
+
+
+@pytest.mark.parametrize(
+    ("known", "chosen", "told"),
+    [
+        ({"d": 2}, ClippedMean(lower=-1, upper=1), "takes no vectors"),
+        ({"d": 3}, AdaSSP(feature_bound=1, response_bound=1), "does not estimate a mean"),
+        ({"local": True}, ClippedMean(lower=-1, upper=1), "is not of the local model"),
+        ({"local": True}, Sums(), "is not of the local model"),
+    ],
+)
+def test_an_answer_suits_its_problem(known: dict[str, Any], chosen: Estimator, told: str) -> None:
+    (problem,) = read_suite().select("gauss-n100-pure1").problems
+    public = dataclasses.replace(problem.public_knowledge(open_division=False), **known)
+    card = next(iter(catalogue_entries())).card
+    with pytest.raises(ConfigError, match=told):
+        Entry(card, lambda _: chosen).answer(public, "it")

@@ -34,7 +34,7 @@ from dpbench.theory.families import build_family
 from tests.support import spreads
 from tests.sweeps import CLIP, COIN, PURE, sweep_of
 
-PAIR = {"kind": "two_point_family", "k": [2, 3], "c": [0, 1]}
+PAIR = {"kind": "two_point_family", "k": [2, 2.5], "c": [0, 1]}
 T = {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2}
 NUMBERS = {"kind": "bounded_zipf", "exponent": 0, "largest": 1000}  # mean 500.5
 SPEC: dict[str, Any] = {
@@ -60,7 +60,7 @@ def test_sizes_of_a_part() -> None:
 
 def test_families_that_follow_the_budget_get_a_cell_for_each() -> None:
     cells = _cells()
-    assert [cell.family_label for cell in cells] == ["pair_k2"] * 2 + ["pair_k3"] * 2 + ["t"]
+    assert [cell.family_label for cell in cells] == ["pair_k2"] * 2 + ["pair_k2.5"] * 2 + ["t"]
     for cell, epsilon in zip(cells[:4], [0.1, 1.0] * 2, strict=True):
         (setting,) = cell.settings
         assert setting.budget == PureDP(epsilon)
@@ -79,10 +79,10 @@ def test_the_keys_of_families_with_a_lower_bound() -> None:
     sweep = sweep_of(**SPEC)
     cells = make_cells(sweep)
     keys = key_table(sweep, cells)
-    pair = keys[keys["family"] == "pair_k3"]
-    wanted = {e: two_point_lower_bound(1000, 3.0, PureDP(e)).alpha for e in (0.1, 1.0)}
+    pair = keys[keys["family"] == "pair_k2.5"]
+    wanted = {e: two_point_lower_bound(1000, 2.5, PureDP(e)).alpha for e in (0.1, 1.0)}
     assert pair["lower_bound"].tolist() == [wanted[e] for e in pair["epsilon"]]
-    assert set(pair["k"]) == {3.0}
+    assert set(pair["k"]) == {2.5}
     alone = keys[keys["family"] == "t"]
     private = alone["privacy"] == "pure"
     assert set(alone["bound_name"][~private]) == {"sampling"}

@@ -12,6 +12,7 @@ import pytest
 from dpbench.output.terminal import WIDTH
 from dpbench.tracking.comparison import COLUMNS, METRICS
 from dpbench.tracking.report import (
+    MAX_PRINTED_ROWS,
     REASONS,
     change_text,
     failure_text,
@@ -38,6 +39,15 @@ def test_the_worst_rows_come_first_and_equal_bits_are_folded() -> None:
     assert cells == ["**worse**", "**gone**", *wanted[2:]]
     assert "6 rows: 1 worse, 1 gone, 1 better, 1 new, 1 changed-within-noise, 1 same." in text
     assert text.count("- mean on law") == 1
+
+
+def test_rows_that_are_not_printed_are_counted() -> None:
+    row = {"estimator": "mean", "distribution": "law", "privacy": "none", "n": 10}
+    rows = [{**row, "verdict": "worse"}] * (MAX_PRINTED_ROWS + 3)
+    table = pd.DataFrame(rows, columns=list(COLUMNS)).replace({None: np.nan})
+    printed = format_terminal(table, "sweep", [])
+    assert printed.count("mean on law") - ("Worst change" in printed) == MAX_PRINTED_ROWS
+    assert printed.rstrip().endswith("and 3 more: see tracking.md")
 
 
 def _row(verdict: str, **ratios: tuple[float, float, float]) -> dict[Hashable, Any]:

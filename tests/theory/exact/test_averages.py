@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy.special import gammaincinv
 
+from dpbench.distributions import Gaussian, UserMeans
+from dpbench.estimators import ClippedMean
+from dpbench.privacy import PureDP
 from dpbench.theory.exact.averages import average_of_few
+from dpbench.theory.exact.value import exact
 
 
 def test_a_skewed_average_is_that_of_exponential_records() -> None:
@@ -18,3 +23,16 @@ def test_a_skewed_average_is_that_of_exponential_records() -> None:
         quantiles = np.interp([0.01, 0.1, 0.5, 0.9, 0.99], np.cumsum(shares) - shares / 2, points)
         expected = gammaincinv(n, [0.01, 0.1, 0.5, 0.9, 0.99]) / n
         np.testing.assert_allclose(quantiles, expected, atol=4e-3 / np.sqrt(n))
+
+
+def test_a_mean_of_a_persons_normal_records_is_normal() -> None:
+    """Four records of standard deviation 2 have a mean of standard deviation 1."""
+    clip, budget = ClippedMean(lower=-1, upper=3), PureDP(1.0)
+    of_people, of_records = (
+        exact("q90", clip, law, 300, budget)
+        for law in (
+            UserMeans(of=Gaussian(location=0.5, scale=2), m=4),
+            Gaussian(location=0.5, scale=1),
+        )
+    )
+    assert of_people == pytest.approx(of_records, rel=1e-9)

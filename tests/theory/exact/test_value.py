@@ -69,6 +69,7 @@ RARE = TwoPoint(p=0.02, k=2, location=0.3)
 TRIMMED = SmoothSensitivityTrimmedMean(
     lower=-100, upper=1e3, trimmed_records=20, smoothness_share=0.5
 )
+PAPER_BALL = KSU20BallMean(k=3, scale=1, radius=5, constants="paper")
 OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.15, gap=1e3)
 FEW_OUTLIERS = MultivariateContaminatedGaussian(d=2, eta=0.015, gap=1e3)
 EIGHT, STRETCHED = MultivariateGaussian(d=8), PowerLawGaussian(d=8, power=2.0)
@@ -144,8 +145,8 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (WhitenedCoinPressMean(radius=3, bound=4, covariance_rounds=1), THREE, 2000, ZCDP(0.5),
      "noise"),
     (InstanceOptimalMean(radius=60), EIGHT, 150, ZCDP(2.0), "noise"),
-    (PlanMean(radius=20, sigma_low=1e-3, sigma_high=1e3, rounds=8), STRETCHED, 250,
-     ZCDP(4.0), "noise"),
+    (PlanMean(radius=20, sigma_low=1e-3, sigma_high=1e3, rounds=8), STRETCHED, 600,
+     ZCDP(0.5), "noise"),
     (BalloonMean(radius=60, sigma=1, inside=[0.9]), EIGHT, 400, ZCDP(2.0), "noise"),
     (BalloonMean(radius=20, sigma=1, inside=[0.6], growth=1.1), THREE, 800, ZCDP(0.2), "noise"),
     (PublicRecordMean(sigma=1), NORMAL, 50, PURE, "noise"),
@@ -258,6 +259,13 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     # outliers that may be friends of other records, or form the core
     ("noise_q90", FriendlyCoreMean(sigma=1), replace(OUTLIERS, gap=9.0), 1000, APPROX),
     ("noise_q90", FriendlyCoreMean(threshold=0, sigma=1), replace(OUTLIERS, eta=0.5), 1000, APPROX),
+    (
+        "noise_q90",
+        FriendlyCoreMean(threshold=0, sigma=1),
+        replace(OUTLIERS, eta=0.45),
+        1000,
+        ApproxDP(4.0, 1e-2),
+    ),
 ]
 
 
@@ -266,6 +274,15 @@ def test_what_is_not_known(
     metric: str, estimator: Estimator, law: Distribution, n: int, budget: Budget
 ) -> None:
     assert np.isnan(exact(metric, estimator, law, n, budget))
+
+
+def test_a_ball_grows_as_the_error_sought_shrinks() -> None:
+    """Noise is linear in the radius 4 sqrt(d) alpha^(-1/2) of a third moment."""
+    coarse, fine = (
+        exact("noise_q90", replace(PAPER_BALL, alpha=alpha), THREE, 20_000, ZCDP(5.0))
+        for alpha in (0.04, 0.01)
+    )
+    assert fine == pytest.approx(2 * coarse)
 
 
 def test_the_ends_of_the_numbers() -> None:
