@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import HealthCheck, configuration, settings
 from joblib.externals.loky import get_reusable_executor
 from matplotlib.mathtext import MathTextParser
 from numpy.typing import NDArray
@@ -42,6 +44,12 @@ GUIDE = ROOT / "docs" / "howto" / "benchmark.md"
 
 # Tests run side by side: those about processes say how many, all others start none.
 os.environ["LOKY_MAX_CPU_COUNT"] = "1"
+# The same examples in every run, on a busy machine too, and no file in the checkout.
+settings.register_profile(
+    "tests", derandomize=True, database=None, deadline=None, suppress_health_check=[*HealthCheck]
+)
+settings.load_profile("tests")
+configuration.set_hypothesis_home_dir(tempfile.gettempdir())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

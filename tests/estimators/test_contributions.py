@@ -10,7 +10,7 @@ import pytest
 
 from dpbench import ZCDP, PureDP, release
 from dpbench.estimators import BoundedContributionMean, ClippedMean
-from dpbench.estimators.contributions import count_factor, joint_sensitivity
+from dpbench.estimators.contributions import count_factor, joint_sensitivity, release_ratio
 from dpbench.privacy import ApproxDP, Budget, Ledger
 from dpbench.privacy.tape import Tape
 from dpbench.samples import DenseSample, PeopleSample, person_rows
@@ -145,6 +145,23 @@ def test_the_count_is_noisy() -> None:
         # A noisy count above its largest value is replaced by it, which removes half of this noise.
         low, high = expected - sd**2 * (1 if isinstance(budget, PureDP) else 1 / 3), expected
         assert 1.05 * low < np.mean(error**2) < high
+
+
+def test_a_noisy_count_is_replaced_by_the_nearest_possible_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five people have 5 to 15 records at a cap of 3; the noise of the count is chosen here."""
+    noisy_counts = np.array([-7.0, 2.0, 5.5, 9.0, 15.5, 40.0])
+
+    def choose_noise(_: Ledger, values: Any, *__: Any, **___: Any) -> Any:
+        return values + values[:, 1:] * np.column_stack([0 * noisy_counts, noisy_counts / 10 - 1])
+
+    monkeypatch.setattr(Ledger, "add_noise", choose_noise)
+    means, weights = np.full((6, 5), 0.75), np.full((6, 5), 2.0)
+    ledger = Ledger(PureDP(1.0), np.random.default_rng(0))
+    noisy, exact = release_ratio(means, weights, 3.0, 3, ledger)
+    np.testing.assert_allclose(noisy, 7.5 / np.array([5, 5, 5.5, 9, 15, 15]))
+    np.testing.assert_allclose(exact, 0.75)
 
 
 @pytest.mark.parametrize("gaussian", [False, True])

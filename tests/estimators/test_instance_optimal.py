@@ -128,24 +128,35 @@ def test_as_many_records_are_left_out_as_counts_are_off_by(
     with probability beta. The bound P(|N(0, s^2)| > x) < e^(-x^2/(2 s^2)) is larger than the tail
     by less than a factor of 10 here; with 9/16 for 3/16 the tail would be far above beta. HLY21:
     the rank leaves out 2 sqrt(d/(2 rho_mean)) records and one standard deviation of a count.
+
+    The search of PLAN ends at a radius that holds all but one in n of Gaussian records scaled by
+    roots a of deviations a^2: at least the quantile of chi^2 with one degree times |a|^2.
     """
     ranks, n, steps, beta = list[float](), 2000, 6, 0.05
+    offsets, radii = list[Floats](), list[Floats]()
 
     def record_rank(offset: Floats, held: Floats, rank: float, *rest: Any) -> Any:
         ranks.append(rank)
+        offsets.append(offset)
+        radii.append(rest[0])
         rest[-2].pay()
         rest[-1].pay()
         return 2 * [np.zeros((len(offset), offset.shape[2]))]
 
     monkeypatch.setattr(instance_optimal, "clipped_mean_at_private_radius", record_rank)
+    x = rng().standard_normal((2, n, 4))
     plan_mean = PlanMean(radius=9, sigma_low=1e-3, sigma_high=1e3, rounds=steps, beta=beta)
     for estimator in (plan_mean, InstanceOptimalMean(radius=9, rounds=steps)):
-        run(estimator, rng().standard_normal((2, n, 4)), ZCDP(rho))
+        run(estimator, x, ZCDP(rho))
     plan, huang = ranks
     sd = np.sqrt(steps / (2 * 3 / 16 * rho))
     missed = 2 * steps * stats.norm.sf((n - np.sqrt(n) - plan) / sd)
     assert beta / 10 < missed <= beta
     assert 0 <= n - huang - 2 * np.sqrt(4 / (2 * 9 / 16 * rho)) - sd < 1
+    squares = ((np.ptp(x, axis=1) / np.ptp(offsets[0], axis=1)) ** 2).sum(axis=1)
+    quantiles = radii[0] ** 2 / squares / stats.chi2.isf(1 / n, 1)
+    assert np.all((quantiles >= 1) & (quantiles < 1.9))
+    assert radii[1].tolist() == [9.0, 9.0]
 
 
 def test_scales_are_medians_of_half_squared_differences() -> None:

@@ -62,6 +62,15 @@ def test_the_smooth_sensitivity_is_that_of_its_definition(given: dict[str, Any])
             np.testing.assert_allclose(given["smooth"], expected[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize(("n", "t"), [(12, 0.7), (1000, 0.02), (1000, 0.3), (10**9, 0.01), (2, 1)])
+def test_by_default_the_range_of_records_has_a_weight_of_one_in_n(n: int, t: float) -> None:
+    """The range b - a is m + 1 changes away, and m is the smallest number with n e^(-tm) <= 1."""
+    m = SmoothSensitivityTrimmedMean(lower=LOWER, upper=UPPER).count_trimmed(n, t)
+    assert 2 * m < n
+    assert n * np.exp(-t * m) <= 1 or n - 2 * m <= 2
+    assert m == 0 or n * np.exp(-t * (m - 1)) > 1
+
+
 @pytest.mark.parametrize("budget", [PureDP(1.0), ZCDP(0.5)])
 def test_neighbours_are_within_it(given: dict[str, Any], budget: Budget) -> None:
     rng = np.random.default_rng(1)

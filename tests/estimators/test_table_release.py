@@ -235,6 +235,8 @@ def test_too_few_records_are_named_once() -> None:
     with warnings.catch_warnings(record=True) as none:
         warnings.simplefilter("always")
         table(frame, columns, PureDP(1e6))
+        enough = pd.DataFrame({"region": ["north"] * least, "x": 0.0})
+        table(enough, {"x": mean}, PureDP(0.1), groups=["north"])
     assert not [w for w in none if "too few" in str(w.message)]
 
 

@@ -109,7 +109,7 @@ def test_far_records_swallow_no_digits(kind: str, turn: Callable[[Floats], Float
     st.floats(-1e3, 1e3),
     st.floats(0, 1e3),
 )
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40)
 def test_clipped_mean_of_any_records(row: list[float], lower: float, width: float) -> None:
     upper = lower + width
     found = DenseSample([row]).clipped_mean(lower, upper)

@@ -242,7 +242,7 @@ def store(column: Any, path: Path) -> bool:
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     name=st.sampled_from(sorted(NUMBERS)),
     values=st.lists(st.sampled_from([0, 1, 1, None]), min_size=3, max_size=3),
@@ -316,7 +316,7 @@ def test_samples_refuse_other_types(name: str) -> None:
         DenseSample([OTHERS[name]([3, 5, 3])])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(name=st.sampled_from(sorted(NUMBERS)), missing=st.booleans())
 def test_samples_read_the_same_numbers(name: str, missing: bool) -> None:
     values = [1, None if missing else 0, 1]

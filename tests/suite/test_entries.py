@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dpbench.estimators import AdaSSP, ClippedMean, Estimator, OneRecord
-from dpbench.registry import ConfigError
+from dpbench.estimators import AdaSSP, BinaryMean, ClippedMean, Estimator, OneRecord
+from dpbench.registry import ConfigError, validated
 from dpbench.suite.entries import Entry, catalogue_entries, check_path
 from dpbench.suite.problems import read_suite
 from dpbench.suite.remote import read_entry
@@ -54,6 +54,7 @@ def test_entries_of_the_catalogue_answer_what_they_say() -> None:
                 assert problem.budget.neighbours in entry.card.relations
 
 
+@validated
 class Sums(OneRecord):
     """An estimator of the local model that sees all records at once after all."""
 
@@ -68,7 +69,7 @@ class Sums(OneRecord):
 @pytest.mark.parametrize(
     ("known", "chosen", "told"),
     [
-        ({"d": 2}, ClippedMean(lower=-1, upper=1), "takes no vectors"),
+        ({"d": 2}, BinaryMean(), "takes no vectors"),
         ({"d": 3}, AdaSSP(feature_bound=1, response_bound=1), "does not estimate a mean"),
         ({"local": True}, ClippedMean(lower=-1, upper=1), "is not of the local model"),
         ({"local": True}, Sums(), "is not of the local model"),

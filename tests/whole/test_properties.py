@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, configuration, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.cli import main as cli
@@ -32,18 +32,10 @@ EXAMPLES = int(os.environ.get("DPBENCH_EXAMPLES", "0"))
 SWEEPS = sorted(path.stem for path in (conf_folder() / "sweep").glob("*.yaml"))
 QUICK = ["binary_mean", "covariance", "heights", "quick", "shrinking_intervals"]  # to plan
 
-configuration.set_hypothesis_home_dir(tempfile.gettempdir())  # nothing in the checkout
-
 
 def tried(few: int) -> settings:
     """The same changes in every run of the tests."""
-    return settings(
-        max_examples=EXAMPLES or few,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    return settings(max_examples=EXAMPLES or few)
 
 
 # What a key may be given; and what it may be called.
