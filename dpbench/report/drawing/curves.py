@@ -92,7 +92,7 @@ def draw_guide(ax: Axes, x: ArrayLike, y: ArrayLike, *, label: str, look: dict[s
 
 
 def mark_guide(ax: Axes, line: Any) -> None:
-    """Give the tag of a guide to a line."""
+    """Tag a line as a guide: a line of theory, or one drawn for comparison."""
     line.set_gid(f"guide:{_next_index(ax)}")
 
 
