@@ -341,7 +341,11 @@ def explain_half_noise(
 def _explain_hidden_evidence(
     steps: Sequence[StepEvidence], halved: Sequence[StepEvidence], least_runs: float
 ) -> Reason:
-    """Return the reason why a release distinguishes two datasets worse than its mechanism calls."""
+    """Return the reason why a release distinguishes two datasets worse than its mechanism calls.
+
+    `steps` holds the evidence of all calls, and `halved` of those whose noise is halved. With
+    `least_runs` runs, the calls together would show the halved noise.
+    """
     if (draws := max(step.draws for step in halved)) > 1:
         return Reason("local", f"{draws} noises average")
     if len(steps) > 1:

@@ -143,7 +143,10 @@ def _run_sweeps(argv: Sequence[str], flags: argparse.Namespace) -> int:
 
 
 def _check_apart(key: str, paths: Sequence[Path]) -> None:
-    """Raise ConfigError if two runs share one of `paths`, which the configuration `key` sets."""
+    """Raise ConfigError if two of `paths` are equal; there is one path for each run.
+
+    The message names `key`, the key of a configuration that sets the path.
+    """
     for path in paths:
         if paths.count(path) > 1:
             raise ConfigError(

@@ -172,7 +172,7 @@ class LocationScale(Distribution):
         rng : numpy.random.Generator
             Source of the records.
         size : tuple of two int
-            Shape of the result.
+            Shape (trials, n) of the result.
 
         Returns
         -------

@@ -184,7 +184,10 @@ class RealColumn(Distribution):
 
 @cache
 def _count_fixed(column: str, n: int) -> Ints:
-    """Return how often each value of a column occurs in its fixed dataset of n records."""
+    """Return how often each distinct value of a column occurs in its fixed dataset of n records.
+
+    The counts have the order of the column's table of values, and their sum is n.
+    """
     counts = _read(column).counts
     copies, rest = divmod(n, int(counts.sum()))
     part = stream("fixed records", column, n).multivariate_hypergeometric(counts, rest)

@@ -216,9 +216,10 @@ class HourglassMean(_PrivateSizeMean):
 
 
 def _mean_of_sums(sums: Floats) -> Floats:
-    """Return the mean of scaled records c from noisy sums of (1 + c)/2 and (1 - c)/2, (trials, 2).
+    """Return the mean of records c in [-1, 1] from two noisy sums, shape (trials,).
 
-    Negative sums are set to 0. If both are, the result is 0.
+    The columns of `sums`, shape (trials, 2), are the noisy sums of (1 + c)/2 and of (1 - c)/2.
+    Negative sums are set to 0. If both sums are 0 then, the result is 0.
     """
     above, below = np.maximum(sums, 0.0).T
     total = above + below

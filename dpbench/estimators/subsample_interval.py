@@ -244,9 +244,10 @@ class SubsampleInterval(Estimator):
         return Estimate(low / 2 + high / 2, before, interval=(low, high), miss=self.beta)
 
     def _quantile(self, outputs: Floats, rank: float, ledger: Ledger) -> Floats:
-        """Release the output of a rank, (trials,).
+        """Release the output of a rank among the parts by a private quantile, (trials,).
 
-        A failed output counts as the bound that widens the interval.
+        `outputs` has shape (trials, parts). A failed output is NaN; it counts as the bound that
+        widens the interval.
         """
         assert self.lower is not None
         assert self.upper is not None

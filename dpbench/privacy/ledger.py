@@ -505,7 +505,8 @@ class Ledger(Account):
     ) -> Ints:
         """Return the index of the first noisy count above a noisy threshold, (trials,).
 
-        The index is the last if no earlier count is above. All noises have the given scale.
+        `counts` has shape (trials, counts of a trial). Each trial has one noisy threshold. The
+        index is the last if no earlier count is above. All noises have the given scale.
         """
         shapes = (len(counts), 1), counts.shape
         if noise == "laplace":

@@ -312,7 +312,10 @@ def _ratios(gaps: Floats, stated: Floats, norm: str) -> Floats:
 
 
 def _norms(gaps: Floats, norm: str) -> Floats:
-    """Return the norm of every row of an array of numbers >= 0; `norm` is its name, such as l2."""
+    """Return the norm of every row of gaps >= 0, shape (rows, coordinates), as shape (rows,).
+
+    `norm` is the name of the norm, such as l2.
+    """
     if norm == "ball":  # sums, then a count as the last coordinate
         return np.maximum(_norms(gaps[:, :-1], "l2"), gaps[:, -1])
     if norm == "hourglass":

@@ -53,7 +53,7 @@ class Cost:
             self.estimator_seconds[label] = self.estimator_seconds.get(label, 0.0) + seconds
 
     def note_files(self, names: Iterable[str]) -> None:
-        """Note files outside the origin that plug-ins opened."""
+        """Note each file that plug-ins opened and that the origin of the results does not list."""
         self.files_opened += [name for name in names if name not in self.files_opened]
 
     def reuse(self, record: Mapping[str, Any]) -> None:

@@ -305,7 +305,7 @@ class Sample(ABC):
         """Return the mean of each dataset without its smallest and its largest records.
 
         The floor(fraction n) smallest and the floor(fraction n) largest of the n records are
-        left out.
+        left out. `fraction` is in [0, 1/2). A ValueError is raised if no record is left.
         """
         raise self._wrong_records_error()
 

@@ -97,7 +97,7 @@ def _is_unknown(label: Hashable) -> bool:
 
 
 def _kind(label: Hashable) -> Any:
-    """Return the type that counts when labels are compared; of a tuple, the types in it."""
+    """Return the type by which a label is compared; for a tuple, the types of its elements."""
     if isinstance(label, tuple):
         return tuple(map(_kind, label))
     return next((kind for kind in KINDS if isinstance(label, kind)), type(label))

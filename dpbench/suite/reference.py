@@ -23,7 +23,7 @@ def archive_path(suite: str) -> Path:
 
 @cache
 def _read(path: Path) -> dict[str, ErrorBound]:
-    """Return the reference of each problem in an archive; empty if there is no archive."""
+    """Return the smallest stored error on each problem of an archive; empty without an archive."""
     if not path.exists():
         return {}
     rows = pd.read_parquet(path, columns=["problem", "bound", "bound_name"])

@@ -221,7 +221,10 @@ class _Audit:
                 yield _Call(rows[:, 0] if records.ndim == 1 else rows, (i,), records)
 
     def bound(self, error: float) -> PrivacyBound:
-        """Return the lower bound on the privacy parameter from the releases on both datasets."""
+        """Return the lower bound on the privacy parameter from the releases on both datasets.
+
+        The bound exceeds the true parameter with probability at most `error`.
+        """
         releases = PairReleases(self.left, self.right)
         before, after = (records.mean(axis=0) for records in self.data)
         with single_threaded_blas():

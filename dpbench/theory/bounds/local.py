@@ -121,9 +121,9 @@ def local_distance(n: int, budget: Budget, *, beta: float = BETA) -> float:
 
 
 def _largest(inseparable: Callable[[float], bool], lowest: float) -> float:
-    """Return the largest t at which two distributions are inseparable, by bisection.
+    """Return the largest t in [lowest, 1] at which two distributions are inseparable, by bisection.
 
-    They are inseparable at the t `lowest`, even if the function returns False there.
+    `inseparable` is False from some t on. If it is False everywhere, the result is `lowest`.
     """
     low, high = np.log(lowest), 0.0
     for _ in range(100):

@@ -123,7 +123,10 @@ def _closed_bound(rho: float) -> float:
 
 
 def _bound_for_small_rho(rho: float) -> float:
-    """Return the least of 2 rho e^(L s) + a tail over L."""
+    """Return the smallest of the bounds 2 rho e^(L s) + tail, for 300 values L from 1 to 30.
+
+    Here s is sqrt(2 rho). The tail bounds the part of I where a or b exceeds e^(L s).
+    """
     unit, reach = np.sqrt(2 * rho), np.linspace(1, 30, 300)
     outside = 2 * np.exp(-((reach * unit + rho) ** 2) / (4 * rho))
     return float(np.min(2 * rho * np.exp(reach * unit) + _tail(rho, outside)))

@@ -135,10 +135,9 @@ def average(
     """Return the distribution of an average of n independent values, if it is nearly normal.
 
     If a value has only two likely outcomes, the average is a scaled binomial, and with one outcome
-    it is constant. Otherwise skewness
-    and excess kurtosis of the average plus its noise are computed. The average counts as normal if
-    neither of them exceeds `max_skewness` in absolute value. Both are the first corrections to a
-    normal distribution in the Edgeworth expansion.
+    it is constant. Otherwise skewness and excess kurtosis of the average plus its noise are
+    computed. The average counts as normal if neither of them exceeds `max_skewness` in absolute
+    value. Both are the first corrections to a normal distribution in the Edgeworth expansion.
 
     Parameters
     ----------
