@@ -83,14 +83,14 @@ def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_interval_and_table_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    (interval,) = _blocks("python", "KarwaVadhanInterval", LIBRARY)
-    exec(compile(interval, "library.md", "exec"), {})
+    (interval,) = _blocks("python", "KarwaVadhanInterval", "docs/howto/intervals.md")
+    exec(compile(interval, "intervals.md", "exec"), {})
     printed, _ = capsys.readouterr().out.splitlines()
     assert f"print(interval)  # {printed}" in interval
-    (table,) = _blocks("python", "release_table", LIBRARY)
-    exec(compile(table, "library.md", "exec"), {})
+    (table,) = _blocks("python", "release_table", "docs/howto/tables.md")
+    exec(compile(table, "tables.md", "exec"), {})
     printed = capsys.readouterr().out
-    (receipt,) = _blocks("text", "in parallel", LIBRARY)
+    (receipt,) = _blocks("text", "in parallel", "docs/howto/tables.md")
     assert printed.endswith(receipt)
     rows = [line.split() for line in printed.splitlines()[2:5]]
     assert [row[0] for row in rows] == ["north", "south", "west"]
