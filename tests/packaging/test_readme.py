@@ -127,6 +127,19 @@ def test_plugin_example() -> None:
     assert "log_clip" in Path("results/quick/scoreboard.txt").read_text()
 
 
+def test_the_annotated_sweep() -> None:
+    """False alarm below 1e-6: the tolerances are above 8 standard errors, an interval has 2."""
+    page = "docs/howto/write_a_sweep.md"
+    _write(*_blocks("yaml", "name: coins", page))
+    (command,) = _blocks("sh", "sweep=coins", page)
+    assert run([*shlex.split(command)[3:], "n_jobs=1"]) == 0
+    verdicts = pd.read_csv("results/coins/claims.csv").groupby("claim")["verdict"].unique()
+    assert {claim: list(found) for claim, found in verdicts.items()} == {
+        "rate": ["consistent"],
+        "error": ["consistent"],
+    }
+
+
 def test_the_example_of_a_sample_complexity() -> None:
     _write(*_blocks("yaml", "sample_complexity", CHOOSING))
     (command,) = _blocks("sh", "sweep=records", CHOOSING)
