@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dpbench.bibliography import Source, bibliography, sources_in, split_links
-from dpbench.estimators.catalogue import catalogue
+from dpbench.estimators.catalogue import catalogue, search
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import BOUND, EXACT, THEOREMS, TRANSFER
 
@@ -53,6 +53,13 @@ def test_every_cited_key_has_a_source() -> None:
     cited |= {word for row in rows for word in keys_in(row.source)}
     assert cited <= set(bibliography())
     assert len(cited) >= 25
+
+
+def test_every_author_finds_a_method() -> None:
+    """``--help kind NAME`` answers for each author of the bibliography, and for each key."""
+    authors = {who for source in bibliography().values() for who in source.authors.split(", ")}
+    assert {word for word in {*authors, *bibliography()} if not search(word)} == set()
+    assert "user_level_mean" in search("levy")
 
 
 def test_every_theorem_names_its_place_in_a_source() -> None:

@@ -103,7 +103,7 @@ def test_the_coin_is_normal(n: int) -> None:
 
 @pytest.mark.parametrize("k", [3, 4, 6])
 def test_the_factor_is_largest_where_sampling_overtakes_privacy(k: int) -> None:
-    """Noise and sampling add up most there; the sweep and docs/limits.md quote this n."""
+    """Noise and sampling add up most there; the sweep and docs/results.md quote this n."""
     crossing = int(TwoPointFamily(k=k, c=FEW, sampling=True).crossing(BUDGET))
     _, most = both(k, crossing)
     assert max(both(k, 10**i)[1] for i in range(4, 16, 2)) < most

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
@@ -15,6 +18,7 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.theory.exact.value import exact
 from tests.support import rng
 
+ROOT = Path(__file__).parents[2]
 PURE, APPROX = PureDP(1.0), ApproxDP(1.0, 1e-6, "analytic")
 BOX = ClippedMean(lower=-1, upper=1, mechanism="additive")
 CUBE = ClippedMean(lower=-1, upper=1)
@@ -49,7 +53,20 @@ def test_one_coordinate_of_the_noise_of_a_cube() -> None:
     """
     d, trials = 4, 40_000
     quantile = brentq(lambda x: gammaincc(d + 1, x) - x / d * gammaincc(d, x) - 0.1, 0.1, 50)
-    assert quantile == pytest.approx(5.14, abs=0.01)  # docs/howto/library.md
+    assert quantile == pytest.approx(5.14, abs=0.01)  # docs/howto/noise.md
     noise = Ledger(PURE, rng()).add_joint_noise(np.zeros((trials, d)), 1.0, base="box")
     beyond = np.mean(np.abs(noise[:, 0]) > quantile)
     assert abs(beyond - 0.1) < 6 * np.sqrt(0.09 / trials)
+
+
+def test_the_table_of_the_page_has_the_exact_errors() -> None:
+    page = (ROOT / "docs" / "howto" / "noise.md").read_text("utf-8").partition("| records |")[2]
+    head, _, *lines = page.partition("\n\n")[0].splitlines()
+    dimensions = [int(number) for number in re.findall(r"\d+", head)]
+    shown = [[float(one.replace(",", "")) for one in line.split("|")[3:-1]] for line in lines]
+    zcdp = ZCDP(0.0243559703595)
+    rows = ((BOX, PURE), (CUBE, PURE), (BOX, APPROX), (BOX, zcdp))
+    rows += ((BALL, PURE), (L2, PURE), (BALL, APPROX), (BALL, zcdp))
+    for numbers, (estimator, budget) in zip(shown, rows, strict=True):
+        found = [exact("rmse", estimator, Hypercube(d=d), 2, budget) for d in dimensions]
+        assert numbers == pytest.approx(found, rel=5e-3)

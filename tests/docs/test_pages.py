@@ -6,7 +6,7 @@ import ast
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -17,8 +17,9 @@ import pytest
 
 from docs import archive, generate, modules
 from docs.docstring_to_rst import docstring_to_rst, escape
+from dpbench.analysis import factors, smallest_n
 from dpbench.analysis.summary import statistics
-from dpbench.audit import cases, controls
+from dpbench.audit import cases, controls, task
 from dpbench.audit.job import AuditJob
 from dpbench.audit.pairs import catalogue
 from dpbench.cli.main import run
@@ -30,6 +31,7 @@ from dpbench.report.study import Figure
 from dpbench.sweep.metrics import METRICS
 from dpbench.sweep.selection import KEY
 from dpbench.theory.families import Family
+from dpbench.tracking import comparison
 
 DOCS = Path(generate.__file__).parent
 ROOT = DOCS.parent
@@ -112,6 +114,22 @@ def test_every_column_of_a_summary_is_explained() -> None:
         *statistics({"error": np.ones((1, 40))}),
     }
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == columns
+
+
+@pytest.mark.parametrize(
+    ("file", "columns"),
+    [
+        ("factors.csv", factors.COLUMNS),
+        ("sample_complexity.csv", smallest_n.COLUMNS),
+        ("audit.csv", task.COLUMNS),
+        ("tracking.csv", comparison.COLUMNS),
+    ],
+)
+def test_the_page_of_columns_has_those_of_the_code(file: str, columns: Sequence[str]) -> None:
+    """In the order of the table that the run writes."""
+    text = (DOCS / "howto" / "columns.md").read_text("utf-8")
+    section = text.partition(f"\n## {file}\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(columns)
 
 
 def test_sweeps_that_measured_something_are_shipped() -> None:

@@ -83,14 +83,14 @@ def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_interval_and_table_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    (interval,) = _blocks("python", "KarwaVadhanInterval", LIBRARY)
-    exec(compile(interval, "library.md", "exec"), {})
+    (interval,) = _blocks("python", "KarwaVadhanInterval", "docs/howto/intervals.md")
+    exec(compile(interval, "intervals.md", "exec"), {})
     printed, _ = capsys.readouterr().out.splitlines()
     assert f"print(interval)  # {printed}" in interval
-    (table,) = _blocks("python", "release_table", LIBRARY)
-    exec(compile(table, "library.md", "exec"), {})
+    (table,) = _blocks("python", "release_table", "docs/howto/tables.md")
+    exec(compile(table, "tables.md", "exec"), {})
     printed = capsys.readouterr().out
-    (receipt,) = _blocks("text", "in parallel", LIBRARY)
+    (receipt,) = _blocks("text", "in parallel", "docs/howto/tables.md")
     assert printed.endswith(receipt)
     rows = [line.split() for line in printed.splitlines()[2:5]]
     assert [row[0] for row in rows] == ["north", "south", "west"]
@@ -125,6 +125,19 @@ def test_plugin_example() -> None:
     beside = pd.read_csv("results/quick/summary.csv").groupby("family")["estimator"].unique()
     assert {"log_clip", "minimax"} <= set(beside["two_point_k2"]) & set(beside["pareto_k2"])
     assert "log_clip" in Path("results/quick/scoreboard.txt").read_text()
+
+
+def test_the_annotated_sweep() -> None:
+    """False alarm below 1e-6: the tolerances are above 8 standard errors, an interval has 2."""
+    page = "docs/howto/write_a_sweep.md"
+    _write(*_blocks("yaml", "name: coins", page))
+    (command,) = _blocks("sh", "sweep=coins", page)
+    assert run([*shlex.split(command)[3:], "n_jobs=1"]) == 0
+    verdicts = pd.read_csv("results/coins/claims.csv").groupby("claim")["verdict"].unique()
+    assert {claim: list(found) for claim, found in verdicts.items()} == {
+        "rate": ["consistent"],
+        "error": ["consistent"],
+    }
 
 
 def test_the_example_of_a_sample_complexity() -> None:
