@@ -65,8 +65,9 @@ def test_the_table_of_the_page_has_the_exact_errors() -> None:
     dimensions = [int(number) for number in re.findall(r"\d+", head)]
     shown = [[float(one.replace(",", "")) for one in line.split("|")[3:-1]] for line in lines]
     zcdp = ZCDP(0.0243559703595)
-    rows = ((BOX, PURE), (CUBE, PURE), (BOX, APPROX), (BOX, zcdp))
-    rows += ((BALL, PURE), (L2, PURE), (BALL, APPROX), (BALL, zcdp))
+    rows: list[tuple[Estimator, Budget]]
+    rows = [(BOX, PURE), (CUBE, PURE), (BOX, APPROX), (BOX, zcdp)]
+    rows += [(BALL, PURE), (L2, PURE), (BALL, APPROX), (BALL, zcdp)]
     for numbers, (estimator, budget) in zip(shown, rows, strict=True):
         found = [exact("rmse", estimator, Hypercube(d=d), 2, budget) for d in dimensions]
         assert numbers == pytest.approx(found, rel=5e-3)

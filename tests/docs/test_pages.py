@@ -132,6 +132,21 @@ def test_the_page_of_columns_has_those_of_the_code(file: str, columns: Sequence[
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(columns)
 
 
+def test_the_table_of_choices_names_estimators_of_its_records() -> None:
+    text = (DOCS / "howto" / "choose.md").read_text("utf-8")
+    numbers, _, rest = text.partition("\n## Vectors\n")
+    vectors, _, others = rest.partition("\n## Other settings\n")
+    for part, groups in (
+        (numbers.partition("\n## One number")[2], {"scalar", "interval"}),
+        (vectors, {"vector", "other"}),
+        (others, {"local", "other"}),
+    ):
+        named = set(re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+)+|adassp)`", part))
+        named -= {name for one in listings().values() for name in one.entries} - {*listings()}
+        assert len(named) > 3
+        assert {listings()[name].group for name in named} <= groups
+
+
 def test_sweeps_that_measured_something_are_shipped() -> None:
     rows = [row for listing in listings().values() for row in listing.rows]
     named = {name for row in rows for name in re.findall(r"\(`(\w+)`\)", row.measured)}
