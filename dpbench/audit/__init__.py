@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from dpbench.package import lazy_names
 
 if TYPE_CHECKING:
-    from dpbench.audit.climb import climb
+    from dpbench.audit.hill_climb import climb
     from dpbench.audit.releases import PrivacyBound, audit_pair
     from dpbench.audit.replay import Replay, audit_replay
     from dpbench.privacy.noise_factor import noise_times
@@ -29,7 +29,7 @@ __dir__ = __all__.copy  # what completion shows; helpers and submodules are no A
 __getattr__ = lazy_names(
     __name__,
     {
-        "dpbench.audit.climb": ["climb"],
+        "dpbench.audit.hill_climb": ["climb"],
         "dpbench.audit.releases": ["PrivacyBound", "audit_pair"],
         "dpbench.audit.replay": ["Replay", "audit_replay"],
         "dpbench.privacy.noise_factor": ["noise_times"],

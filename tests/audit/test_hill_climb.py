@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpbench.audit.climb import climb, score
+from dpbench.audit.hill_climb import climb, score
 from dpbench.audit.controls import EmpiricalQuantiles, HalvedSensitivity
 from dpbench.audit.replay import replay
 from dpbench.estimators import ClippedMean, Estimator, NormalizedSumMean, PublicRecordMean
