@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpbench.audit.hill_climb import climb, score
 from dpbench.audit.controls import EmpiricalQuantiles, HalvedSensitivity
+from dpbench.audit.hill_climb import climb, score
 from dpbench.audit.replay import replay
 from dpbench.estimators import ClippedMean, Estimator, NormalizedSumMean, PublicRecordMean
 from dpbench.estimators.regression import AdaSSP
