@@ -105,29 +105,28 @@ def collect(
         for name, mask in keep.items():
             vectors = _array_of(values, name)
             for i in np.flatnonzero(np.broadcast_to(mask, size)[rows]):
-                kept_values[name][rows[i]] = vectors[
-                    i
-                ].copy()  # a view would keep the batch in memory
+                # A view would keep the batch in memory.
+                kept_values[name][rows[i]] = vectors[i].copy()
         failures |= {index: _list_failures(cells[index], blocks) for index, blocks in batch}
     keys = key_table(sweep, cells, bounds=bounds)  # slow, and the blocks need not wait for it
     table = pd.concat([keys, pd.DataFrame(columns)], axis=1)
-    extra_metrics = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
-    extras = [
-        name
-        for metric_name in extra_metrics
-        for name in (metric_name, f"{metric_name}_se")
-        if name in columns
-    ]
-    common = [name for name in columns if name not in extras]
-    first = [name for name in KEY if name != "mu"]  # mu stands last, because it was added later
-    bound = ["lower_bound"] if bounds else []
-    table = table[[*dict.fromkeys([*first, *common, *bound, *extras, *keys])]]
+    table = table[_order_columns([*columns], keys.columns.tolist())]
     order = table.sort_values(SORT_COLUMNS, kind="stable", key=_natural_ranks).index.to_numpy()
     return Results(
         table.iloc[order].reset_index(drop=True),
         {name: [of_rows[i] for i in order] for name, of_rows in kept_values.items()},
         [failure for index in range(len(cells)) for failure in failures[index]],
     )
+
+
+def _order_columns(statistics: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """Return the columns of a summary in the order that `Results` states."""
+    of_some = [name for name, metric in METRICS.items() if metric.of in EXTRAS]
+    extras = [name for of in of_some for name in (of, f"{of}_se") if name in statistics]
+    common = [name for name in statistics if name not in extras]
+    first = [name for name in KEY if name != "mu"]
+    bound = [name for name in keys if name == "lower_bound"]
+    return [*dict.fromkeys([*first, *common, *bound, *extras, *keys])]
 
 
 def _natural_ranks(column: pd.Series) -> pd.Series:

@@ -39,19 +39,9 @@ COLUMNS = {
 
 
 def draw_audit(folder: Path, target: Path) -> dict[str, str]:
-    """Draw the largest lower bound of each estimator and of each control.
+    """Draw the largest lower bound of each estimator and of each control of a finished audit.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of a finished audit.
-    target : Path
-        Folder to write the figures to.
-
-    Returns
-    -------
-    dict of str to str
-        Captions and tables by file name.
+    The figures are written to `target`. The result has captions and tables by file name.
     """
     manifest = read_manifest(folder)
     sweep = from_mapping(AuditSweep, manifest["configuration"]["sweep"], "sweep")

@@ -20,20 +20,7 @@ __all__ = ["draw_libraries"]
 
 
 def draw_libraries(folder: Path, target: Path) -> dict[str, str]:
-    """Draw the figures of a finished sweep of libraries.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the finished sweep.
-    target : Path
-        Folder to write the figures to.
-
-    Returns
-    -------
-    dict of str to str
-        Captions by file name.
-    """
+    """Draw the figures of a finished sweep in `target`, and return captions by file name."""
     manifest = read_manifest(folder)
     sweep = from_mapping(LibrarySweep, manifest["configuration"]["sweep"], "sweep")
     options, rows = sweep.libraries, pd.read_csv(folder / "libraries.csv")
@@ -43,8 +30,7 @@ def draw_libraries(folder: Path, target: Path) -> dict[str, str]:
     context = f"{bounds}; seed {manifest['seed']}."
     context += f" Not installed: {missing}." if missing else ""
     save(benchmarks(rows, options.upper - options.lower), target, "benchmarks", ("pdf", "png"))
-    with style(
-        font=manifest["configuration"].get("font", "sans")
-    ):  # three panels need the width of a page
+    # Three panels need the width of a page.
+    with style(font=manifest["configuration"].get("font", "sans")):
         save(figure(table, rows), target, "libraries", ("pdf", "png"))
     return {f"{name}.txt": f"{text}. {context}\n" for name, text in CAPTIONS.items()}
