@@ -216,7 +216,8 @@ def _describe_problem(first: Any, where: str, cls: type[Any]) -> list[str]:
     if first["type"] in MISSING_KEY_TYPES:
         return [f"{key}: this key is required{_describe_field(cls, path[-1])}"]
     if unknown:
-        return [f"{key}: no such key; {choose_from(last[0], names)}"]
+        advice = _advise_entry(cls, last[0]) or f"; {choose_from(last[0], names)}"
+        return [f"{key}: no such key{advice}"]
     value = first["input"]
     if first["type"] in {"list_type", "tuple_type"} and isinstance(value, str | int | float):
         return [f"{key}: {_quote_value(value)}: expected a list: [{value}]"]
@@ -235,6 +236,16 @@ def _describe_field(cls: type[Any], name: str) -> str:
     """Return ": " and the description of a field, or an empty text if it has none."""
     field = cls.__pydantic_fields__.get(name)
     return f": {field.description}" if field is not None and field.description else ""
+
+
+def _advise_entry(cls: type[Any], name: str) -> str:
+    """Return " here; write FIELD.LABEL.NAME" if entries of a field have this key, else ""."""
+    for field, info in cls.__pydantic_fields__.items():
+        for nested in (one for one in info.metadata if isinstance(one, Nested)):
+            entries = nested.of.values() if isinstance(nested.of, Mapping) else ()
+            if any(name == one.name for entry in entries for one in fields(entry)):
+                return f" here; write {field}.{'LABEL.' if nested.by_label else ''}{name}"
+    return ""
 
 
 def _quote_value(value: Any) -> str:
@@ -479,7 +490,9 @@ class Registered:
         key = _join_keys(where, "kind")
         if "kind" not in spec:
             raise ConfigError(f"{key}: this key is required; choose from {', '.join(choices)}")
-        raise ConfigError(f"{key}: {spec['kind']!r}: {choose_from(spec['kind'], choices)}")
+        word = str(spec["kind"])
+        search = f"; to search descriptions, type --help kind {word}" if word.isidentifier() else ""
+        raise ConfigError(f"{key}: {spec['kind']!r}: {choose_from(word, choices)}{search}")
 
     @classmethod
     def build(cls, spec: Any, where: str) -> Self:

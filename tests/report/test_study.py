@@ -57,6 +57,8 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("parts.worst.estimators", ["nope"], ": 'nope': ", ["minimax, rate, mean"]),
     ("parts.worst.families", {"two_point": {"k": 4}}, ".two_point.k: 4: ", ["choose from 2, 3"]),
     ("parts.worst.budgets", {"pure": {"epsilon": 0.3}}, ".pure.epsilon: 0.3: ", ["0.1"]),
+    ("trials", 20, ": no such key here; write parts.LABEL.trials", []),
+    ("estimators.rate.kind", "normal", ": 'normal': ", ["; to search descriptions, type --help"]),
     ("fail_on_inconsistency", True, ": no such key", ["choose from", "fail_on_inconsistent"]),
     ("name", "../x", ": '../x': ", []),
     ("claims.alpha.theorem", "nope", ": 'nope': ", ["heavy_tail_alpha"]),
