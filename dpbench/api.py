@@ -150,22 +150,8 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
         If the folder holds no finished study, the run used a class that is not imported, or
         `config_dir` does not exist.
     """
-    import dpbench.report  # noqa: F401 (the figures enter the registry)
-    from dpbench.output.run_folder import read_manifest
-    from dpbench.report.result import read_result
-    from dpbench.report.study import Study
-    from dpbench.runner.settings import Settings, load_plugins
+    from dpbench.report.result import load_result
 
     check_instance("folder", folder, str | os.PathLike, "the folder of a run", "its path, a text")
-    path = Path(folder).expanduser()
     plugin_folder = None if config_dir is None else user_folder(config_dir, "config_dir")
-    manifest = read_manifest(path)
-    if not (path / "summary.csv").exists():
-        tables = ", ".join(sorted(file.name for file in path.glob("*.csv")))
-        raise ConfigError(
-            f"'{path}': holds an audit or a run of libraries; read its tables instead: {tables}"
-        )
-    settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
-    load_plugins(settings.plugins, plugin_folder)
-    study = from_mapping(Study, settings.sweep, "sweep")
-    return read_result(study, path, manifest)
+    return load_result(Path(folder).expanduser(), plugin_folder)

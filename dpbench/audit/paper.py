@@ -1,4 +1,4 @@
-"""Figures of an audit for a paper: ``python -m experiments audit``."""
+"""Figures of an audit for a paper: ``python -m dpbench paper audit``."""
 
 from __future__ import annotations
 

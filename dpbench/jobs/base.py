@@ -311,16 +311,15 @@ class FolderJob(Job):
         ]
 
 
-def refuse_keys_of_studies(settings: Settings, job: str, script: str) -> None:
+def refuse_keys_of_studies(settings: Settings, job: str, source: str) -> None:
     """Raise a ConfigError if a key of the figures of studies is set, for example `paper`.
 
-    The message names this kind of job, and the script in the folder ``experiments`` that draws its
-    figures for a paper.
+    The message names this kind of job, and the source for which the command ``paper`` draws its
+    figures.
     """
     if settings.size is not None:
         raise ConfigError(f"size: {settings.size!r}: not for {job}; omit size=")
     if settings.paper:
-        command = f"python -m experiments {script}"
         raise ConfigError(
-            f"paper: True: not for {job}; in the checkout '{command}' draws its figures"
+            f"paper: True: not for {job}; '{command_line(['paper', source])}' draws its figures"
         )

@@ -1,4 +1,4 @@
-"""Draw benchmarks of libraries with public bounds: ``python -m experiments libraries``.
+"""Draw benchmarks of libraries with public bounds: ``python -m dpbench paper libraries``.
 
 The figures show error against n and against epsilon, as public benchmarks of these libraries do.
 Some of these benchmarks take the bounds from the data, which is not private. Here they are fixed.

@@ -16,7 +16,8 @@ from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.results import Failure
 from dpbench.errors import ArgumentError, check_instance, choose_from, describe_value
 from dpbench.output.names import Font, Width
-from dpbench.registry import ConfigError
+from dpbench.output.run_folder import read_manifest
+from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.drawing.style import Axes, Canvas, style
 from dpbench.report.overview import check_values, describe, describe_as_html, overview
 from dpbench.report.scoreboard import render
@@ -25,7 +26,7 @@ from dpbench.runner.store import Memory, Store
 from dpbench.sweep.metrics import ERRORS
 from dpbench.sweep.plan import Cell, key_table
 
-__all__ = ["Result", "read_result"]
+__all__ = ["Result", "load_result", "read_result"]
 
 # Keyword arguments by which `Result.table` selects rows.
 TABLE_SELECTION = ("families", "estimators", "budgets", "n")
@@ -339,3 +340,23 @@ def _read_table(path: Path) -> pd.DataFrame:
     types = dict.fromkeys(labels, str)  # labels may look like numbers
     table = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=types)
     return table.fillna({"bound_name": ""})
+
+
+def load_result(folder: Path, plugin_folder: Path | None) -> Result:
+    """Read the result of a finished study from its folder.
+
+    Plug-ins are imported from `plugin_folder`. A ConfigError is raised if the folder holds no
+    finished study.
+    """
+    import dpbench.report  # noqa: F401 (the figures enter the registry)
+    from dpbench.runner.settings import Settings, load_plugins
+
+    manifest = read_manifest(folder)
+    if not (folder / "summary.csv").exists():
+        tables = ", ".join(sorted(file.name for file in folder.glob("*.csv")))
+        raise ConfigError(
+            f"'{folder}': holds an audit or a run of libraries; read its tables instead: {tables}"
+        )
+    settings = from_mapping(Settings, {**manifest["configuration"], "out": None}, "")
+    load_plugins(settings.plugins, plugin_folder)
+    return read_result(from_mapping(Study, settings.sweep, "sweep"), folder, manifest)

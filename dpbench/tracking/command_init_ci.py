@@ -15,7 +15,8 @@ from typing import Any
 
 from dpbench.errors import ConfigError
 from dpbench.output.command_line import NoKeys, read_words
-from dpbench.output.files import atomic, check_writable
+from dpbench.output.files import atomic
+from dpbench.output.new_files import check_new_files, write_new_files
 from dpbench.output.terminal import say
 from dpbench.runner.origin import git
 
@@ -25,7 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 # Path in the user's repository for each template; @FOLDER@ is the folder of the accuracy test.
 FILES = {
     "accuracy.yaml": "@FOLDER@/sweep/accuracy.yaml",
-    "my_mean.py": "@FOLDER@/my_mean.py",
+    "my_mean.txt": "@FOLDER@/my_mean.py",
     "accuracy.yml": ".github/workflows/accuracy.yml",
 }
 PROJECT = "pyproject.toml"
@@ -57,8 +58,6 @@ def main(words: Sequence[str]) -> int:
     """
     places, _ = read_words("init-ci", words, "[DIR]", NoKeys)
     root = Path(places[0] if places else ".")
-    if not root.is_dir():
-        raise ConfigError(f"init-ci: '{root}': no such folder")
     source, folder = _source(), _test_folder(root)
 
     def fill(text: str) -> str:
@@ -67,15 +66,14 @@ def main(words: Sequence[str]) -> int:
     files = {
         fill(path): fill((TEMPLATES / name).read_text("utf-8")) for name, path in FILES.items()
     }
-    for path in files:
-        if (root / path).exists():
-            raise ConfigError(f"init-ci: '{root / path}': exists, and is not replaced; move it")
+    check_new_files("init-ci", root, files)
     project = _add_settings(root / PROJECT, fill(SETTINGS))
-    check_writable(root, "init-ci")
-    for path, text in {**files, PROJECT: project}.items():
-        with atomic(root / path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        say(f"{'added [tool.dpbench] to' if path == PROJECT else 'wrote'} {root / path}")
+    write_new_files("init-ci", root, files)
+    with atomic(root / PROJECT) as temporary:
+        temporary.write_text(project, encoding="utf-8")
+    for path in files:
+        say(f"wrote {root / path}")
+    say(f"added [tool.dpbench] to {root / PROJECT}")
     if source == UNKNOWN_ADDRESS:
         say(
             f"in {root / FILES['accuracy.yml']}: "

@@ -33,10 +33,11 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     assert wheel.name.startswith("dpbench_mean-")
     assert len(list(tmp_path.glob("*.tar.gz"))) == 1
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"dpbench/conf/sweep/heavy_tail.yaml", "dpbench/conf/sweep.schema.json"} < set(names)
+    configurations = ("sweep/heavy_tail.yaml", "papers/ksu20.yaml", "sweep.schema.json")
+    assert {f"dpbench/conf/{path}" for path in configurations} < set(names)
     assert {
         "dpbench/tracking/templates/accuracy.yml",
-        "dpbench/tracking/templates/my_mean.py",
+        "dpbench/tracking/templates/my_mean.txt",
     } < set(names)
     assert "dpbench/estimators/catalogue.yaml" in names
     assert {f"dpbench/results/archive/{SUITE}.parquet", "dpbench/docs/howto/benchmark.md"} < set(

@@ -19,7 +19,11 @@ from matplotlib.mathtext import MathTextParser
 
 import dpbench
 from dpbench.cli.main import run
+from dpbench.jobs.base import FolderJob
+from dpbench.jobs.composition import compose
 from dpbench.output.verdicts import EARLY
+from dpbench.paper import command
+from dpbench.paper.command import main, sources
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.figures import DrawnFigure, chosen_labels
 from dpbench.report.latex import (
@@ -34,8 +38,6 @@ from dpbench.report.latex import (
 )  # fmt: skip
 from dpbench.report.result import Result
 from dpbench.report.study import Study
-from experiments import paper
-from experiments.paper import main, sources
 from tests.bench import Bench, shipped
 from tests.report.specs import ACCURACY, CLIP, ERROR, PAID
 from tests.report.test_error_figures import ROUNDS
@@ -110,9 +112,10 @@ def assert_fits(table: str) -> None:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of sources, of which the tiny one has been drawn, where results are written."""
     folder = tmp_path_factory.mktemp("paper")
-    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "papers").mkdir()
+    (folder / "papers/tiny.yaml").write_text(TINY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paper, "HERE", folder)
+        patch.setattr(command, "conf_folder", lambda: folder)
         patch.chdir(folder)
         assert main(["tiny", *FAST]) == 0
         yield folder
@@ -121,9 +124,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two sources of the same sweep, of which none has been drawn."""
+    (tmp_path / "papers").mkdir()
     for name in ("tiny", "other"):
-        (tmp_path / f"{name}.yaml").write_text(TINY)
-    monkeypatch.setattr(paper, "HERE", tmp_path)
+        (tmp_path / f"papers/{name}.yaml").write_text(TINY)
+    monkeypatch.setattr(command, "conf_folder", lambda: tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -330,25 +334,23 @@ def test_what_fails_is_left_out_and_told(
 ) -> None:
     asked: list[list[str]] = []
 
-    def fails(argv: list[str]) -> int:
+    def fails(_: object, argv: list[str]) -> int:
         asked.append(argv)
         return 1
 
-    monkeypatch.setattr(paper, "run", fails)
+    monkeypatch.setattr(FolderJob, "run", fails)
     assert main(["trials=5"]) == 1
     assert asked == [["sweep=binary_mean", "trials=5"]]  # once for both
-    told = capsys.readouterr()
-    assert "other (1 of 2), sweep 1 of 1: binary_mean" in told.out
-    assert "binary_mean: ended with exit code 1; its figures are not drawn" in told.err
-    monkeypatch.setattr(paper, "run", lambda _: 130)
-    assert main([]) == 130
-    assert {path.suffix for path in tiny.iterdir()} == {".yaml"}
+    told = capsys.readouterr().out
+    assert "other (1 of 2), sweep 1 of 1: binary_mean" in told
+    assert "binary_mean: ended with exit code 1; its figures are not drawn" in told
+    assert [path.name for path in tiny.iterdir()] == ["papers"]
 
 
 @pytest.mark.parametrize("word", ["trials=abc", "nope=1", "sweep=quick"])
-def test_unusable_overrides(word: str, tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tiny", word]) == 2
-    assert word.partition("=")[0] in capsys.readouterr().err
+def test_unusable_overrides(word: str, tiny: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^{word.partition('=')[0]}[:=]"):
+        main(["tiny", word])
     assert not list(tiny.rglob("*.p*"))
 
 
@@ -357,49 +359,39 @@ def test_unusable_overrides(word: str, tiny: Path, capsys: pytest.CaptureFixture
     [("sweeps: {}", "title"), (TINY.replace("figures", "figure"), "figure"), ("a", "mapping")],
 )
 def test_a_source_that_is_none(tiny: Path, text: str, named: str) -> None:
-    (tiny / "tiny.yaml").write_text(text)
+    (tiny / "papers/tiny.yaml").write_text(text)
     with pytest.raises(ConfigError, match=f"^tiny.*{named}") as caught:
         sources()
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_figure_of_a_source(
-    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(paper, "run", lambda _: 0)  # the run is there
-    wrong = finished / "wrong.yaml"
+def test_an_unknown_figure_of_a_source(finished: Path) -> None:
+    wrong = finished / "papers/wrong.yaml"
     wrong.write_text(TINY.replace("error", "nope"))
-    assert main(["wrong", *FAST]) == 2
+    with pytest.raises(ConfigError, match=r"^wrong.sweeps.binary_mean.figures: 'nope'"):
+        main(["wrong", *FAST])
     wrong.unlink()
-    assert "wrong.sweeps.binary_mean.figures: 'nope'" in capsys.readouterr().err
 
 
 def test_help_lists_the_sources(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    told = capsys.readouterr().out
-    assert all(re.search(rf"^  {name} ", told, re.MULTILINE) for name in sources())
+    assert run(["paper", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"SOURCE: {', '.join(SHIPPED)}; without one, all." in told
     assert list(SHIPPED) == sorted(SHIPPED)
 
 
-def test_a_source_that_nobody_wrote(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tinny"]) == 2
-    assert "tinny: no such source; did you mean 'tiny'? choose from" in capsys.readouterr().err
-    assert not list(tiny.rglob("*.p*"))
-
-
 def test_every_sweep_of_every_source_composes_with_the_overrides_that_help_shows() -> None:
-    words = ["trials=50", "seed=1", "n_jobs=1", "paper=true", "font=serif", "runner=dask"]
-    configs = paper.compose_sweeps(SHIPPED.values(), words)
-    assert set(configs) == {label for source in SHIPPED.values() for label in source.sweeps}
-    assert {config["trials"] for config in configs.values()} == {50}
+    words = ["trials=50", "seed=1", "n_jobs=1", "font=serif", "runner=dask"]
+    for sweep in {label: None for source in SHIPPED.values() for label in source.sweeps}:
+        assert compose([f"sweep={sweep}", *words])["trials"] == 50
+    job, *_ = command.make_jobs([SHIPPED["coinpress"]], words).values()
+    assert isinstance(job, FolderJob)
+    with pytest.raises(ConfigError, match=r"^paper: True: not for an audit; .* paper audit'"):
+        command.make_jobs([SHIPPED["audit"]], [*words, "paper=true"])
 
 
-@pytest.mark.parametrize("word", ["ti-ny", "Tiny", "tiny.yaml", "tin y"])
-def test_a_source_misspelt_is_told_once_and_nothing_runs(
-    word: str, tiny: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paper, "run", lambda _: pytest.fail(f"ran in {tiny}"))
-    assert main([word]) == 2
-    told = capsys.readouterr()
-    assert (told.out, told.err.count("\n")) == ("", 1)
-    assert told.err.startswith(f"experiments: {word}: no such source; did you mean 'tiny'? ")
+@pytest.mark.parametrize("word", ["tinny", "ti-ny", "Tiny", "tiny.yaml", "tin y"])
+def test_a_misspelt_source_is_refused_and_nothing_runs(word: str, tiny: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^{word}: no such source; did you mean 'tiny'?"):
+        main([word])
+    assert [path.name for path in tiny.iterdir()] == ["papers"]

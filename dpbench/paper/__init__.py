@@ -1,0 +1,1 @@
+"""Figures of papers, lectures and posts, drawn from the sweeps that check them."""

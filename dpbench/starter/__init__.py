@@ -1,0 +1,1 @@
+"""Files with which an author of an estimator begins: the estimator, a sweep and a test."""
