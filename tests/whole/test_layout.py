@@ -35,6 +35,8 @@ ELSEWHERE = {
     "audit/paper.py": "audit/test_job.py",
     "libraries/paper.py": "libraries/test_job.py",
     "libraries/section.py": "libraries/test_job.py",
+    "output/new_files.py": "starter/test_new.py",
+    "paper/command.py": "report/test_latex.py",
     "tracking/section.py": "report/sections/test_tracking.py",
     "report/sections/origin.py": "report/sections/test_failures.py",
     # one check of estimators that are wrong in one way each
@@ -71,6 +73,7 @@ APART = {
     "report/test_page_browser.py": "report/page.py",
     "report/test_page_interactive.py": "report/page.py",
     "suite/test_cheats.py": "suite/scoring.py",
+    "starter/test_new.py": "starter/app.py",
 }
 
 
