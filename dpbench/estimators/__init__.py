@@ -29,6 +29,7 @@ from dpbench.estimators.gaussian import MedianThenClippedMean, NaiveGaussianMean
 from dpbench.estimators.gaussian_score import GaussianScoreMean
 from dpbench.estimators.gradient_descent import GradientDescentMean
 from dpbench.estimators.heavy_tailed import LocalMean, TunedClippedMean
+from dpbench.estimators.huber_interval import HuberInterval
 from dpbench.estimators.instance_optimal import InstanceOptimalMean, PlanMean
 from dpbench.estimators.intervals import NoisyvarInterval, ParametricBootstrapInterval
 from dpbench.estimators.inverse_sensitivity import InverseSensitivity
@@ -86,6 +87,7 @@ __all__ = [
     "GradientDescentMean",
     "GradientDescentRegression",
     "HourglassMean",
+    "HuberInterval",
     "InstanceOptimalMean",
     "Interval",
     "Intervals",

@@ -93,6 +93,8 @@ ROWS = [
     row("a", "ksu20_range_estimate", k=3, alpha=0.3, radius=None, constants="practical", scale=0.3),
     row("pzga", "parametric_bootstrap_interval", lower=-2.0, upper=3.0, draws=39),
     row("pzga", "parametric_bootstrap_interval", lower=-1e150, upper=1e150, sigma=0.5, draws=39),
+    row("zga", "huber_interval", scale=1.0),
+    row("zga", "huber_interval", scale=1e100, steps=2, beta=0.5),
     row("pzga", "karwa_vadhan_interval", radius=2.0),
     row("pzga", "karwa_vadhan_interval", radius=1e300, sigma=0.5),
     row("a", "karwa_vadhan_interval", radius=None, sigma_low=0.1, sigma_high=10.0),

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.linalg import inv, sqrtm
-from scipy.stats import binom
+from scipy.stats import binom, laplace
 
 from dpbench.audit.controls import CONTROLS
+from dpbench.estimators import HuberInterval
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
-from dpbench.privacy import ApproxDP
+from dpbench.privacy import GDP, ApproxDP, Ledger
 from dpbench.privacy.conversions import gaussian_delta
 
 ROOT = Path(__file__).parents[2]
@@ -146,3 +147,45 @@ def test_the_moments_of_a_two_point_law(k: float) -> None:
     assert p * (1 - p) * tau**k * ((1 - p) ** (k - 1) + p ** (k - 1)) == pytest.approx(moment)
     printed = p * (1 - p) * tau**k * ((1 - p) ** (k - 1) + p**k)
     assert printed < 0.99 * moment
+
+
+def threshold(epsilon: float, delta: float, medians: int) -> float:
+    """Return the threshold on shares of YRZ24's histogram of so many medians."""
+    return float(2 * np.log(2 / delta) / (epsilon * medians) + 1 / medians)
+
+
+def test_a_bin_that_only_one_neighbour_has_is_not_gaussian_dp() -> None:
+    """The lone bin is released with probability p, and the neighbour never releases it.
+
+    Under mu-GDP an event of probability p has in the neighbour the probability
+    Phi(Phi^-1(p) - mu) or more, which is above 0.
+    """
+    epsilon, medians = 0.5, 15
+    delta = gaussian_delta(1 / epsilon, epsilon)
+    excess = threshold(epsilon, delta, medians) - 1 / medians
+    lone = laplace.sf(excess, scale=2 / (epsilon * medians))
+    assert lone == pytest.approx(delta / 4)
+    # nor is it (epsilon', 0)-DP: delta stays delta/4 at each epsilon', and that of GDP falls to 0
+    assert gaussian_delta(1 / epsilon, 6.0) < 1e-20 < lone
+
+
+def test_a_histogram_without_a_bin_over_its_threshold_names_the_smallest() -> None:
+    """n = 1000 and epsilon = 0.5: even 15 medians in one bin pass in two of a hundred runs."""
+    n, medians = 1000, 15
+    epsilon = 0.5 / np.sqrt(int(np.log(n)) + 1)
+    delta = gaussian_delta(1 / epsilon, epsilon)
+    lead = threshold(epsilon, delta, medians) - 1  # all medians share one bin
+    scale = 2 / (epsilon * medians)
+    assert laplace.sf(lead, scale=scale) == pytest.approx(0.016, abs=0.001)
+    # shares below the threshold become 0, and the first of equal shares is the smallest bin
+    assert np.argmax(np.zeros(7)) == 0
+
+
+@pytest.mark.parametrize("unit", [0.01, 10.0])
+def test_a_clip_in_the_unit_of_the_records(unit: float) -> None:
+    """The clip is a public factor times the rule for the scale; `m**1/2` is m/2 in Python."""
+    ledger, m = Ledger(GDP(0.5), np.random.default_rng(0)), 3.0
+    own, other = (HuberInterval(scale=np.sqrt(v)).clip(1000, ledger) for v in (m, m * unit**2))
+    assert other / own == pytest.approx(unit)
+    published, elsewhere = (v**1 / 2 for v in (m, m * unit**2))
+    assert elsewhere / published == pytest.approx(unit**2)
