@@ -1,5 +1,6 @@
 """Distributions of records, with exact means and moments."""
 
+from dpbench.distributions.autoregressive import AutoregressiveGaussian
 from dpbench.distributions.base import Distribution, LocationScale
 from dpbench.distributions.continuous import (
     ContaminatedGaussian,
@@ -29,6 +30,7 @@ from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
 from dpbench.distributions.user_means import UserMeans
 
 __all__ = [
+    "AutoregressiveGaussian",
     "Bernoulli",
     "BoundedZipf",
     "ContaminatedGaussian",

@@ -31,7 +31,7 @@ proportional to (2C + a b)^2 (1 + v^2/a^2) for Laplace noise and (4C^2 + a^2 b^2
 Gaussian noise. The minima are at a^3 = 2 C v^2/b and at a^2 = 2 C v/b. Larger values than 1 and
 sqrt(3) are not used. This choice affects the accuracy, but not the privacy.
 
-**Other choices.** CFMT22 weights people by truncated inverse variances. RT25 minimises the worst
+**Other choices.** CFMT22 weights people by truncated inverse variances. RT26 minimises the worst
 error over all datasets instead of a mean square error under a distribution.
 
 **Equal weights.** With w_i = 1 the count N = n is public. A replaced person moves A/n by at most
