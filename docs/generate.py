@@ -24,7 +24,7 @@ from dpbench.estimators.base import NeedsRadius
 from dpbench.estimators.catalogue import catalogue, keywords
 from dpbench.estimators.estimands import MEAN
 from dpbench.jobs import describe
-from dpbench.jobs.sweep_header import read_header
+from dpbench.jobs.sweep_files import read_texts
 from dpbench.privacy import Budget
 from dpbench.report.study import Figure
 from dpbench.theory.families import Family
@@ -261,22 +261,23 @@ def _facts(name: str, kind: type[Estimator]) -> str:
 def _sweeps() -> str:
     rows, sections = [], []
     for path in sorted((ROOT / "conf" / "sweep").glob("*.yaml")):
-        header = read_header(path)
-        headline, *description = header.lines
+        texts = read_texts(path)
         config = yaml.safe_load(path.read_text("utf-8"))
         kinds_of_sections = [
             f"{title}: {', '.join(_link(kind) for kind in _used_kinds(config.get(key, {})))}."
             for title, key in (("Families", "families"), ("Estimators", "estimators"))
             if config.get(key)
         ]
-        rows.append((f":ref:`{path.stem} <sweep-{path.stem}>`", escape(headline), header.cost))
-        parts = (escape(headline), "\n".join(docstring_to_rst(description)), *kinds_of_sections)
+        link = f":ref:`{path.stem} <sweep-{path.stem}>`"
+        rows.append((link, escape(texts.question), texts.cost))
+        about = "\n".join(docstring_to_rst([texts.about]))
+        parts = (escape(texts.question), about, *kinds_of_sections)
         command = f"``python -m dpbench sweep={path.stem}``"
         sections.append(section(path.stem, *parts, command, label=f"sweep-{path.stem}"))
     return page(
         "Sweeps",
         "The shipped sweeps are in ``conf/sweep/``.",
-        table(["sweep", "subject", "on two cores"], rows),
+        table(["sweep", "question", "on two cores"], rows),
         *sections,
     )
 

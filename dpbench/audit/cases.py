@@ -15,8 +15,9 @@ from dpbench.audit.task import AuditTask
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
 from dpbench.privacy.neighbours import Pair
-from dpbench.registry import ConfigError, Label, labelled_entries, nested_entry, validated
+from dpbench.registry import ConfigError, labelled_entries, nested_entry, validated
 from dpbench.sweep.entries import Budgets, Estimators
+from dpbench.sweep.plan import Described
 from dpbench.sweep.selection import Selection, select_labels
 
 __all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks", "list_pairs"]
@@ -72,20 +73,17 @@ class AuditSettings:
 
 
 @validated
-class AuditSweep:
+class AuditSweep(Described):
     """Configuration of a sweep that audits the privacy claims of estimators.
 
     Parameters
     ----------
-    name : str
-        Name of the run's folder.
     estimators, budgets : mapping
         Estimators and budgets by label, as in a `dpbench.sweep.plan.Sweep`.
     audit : AuditSettings
         Settings of the audit: cases, number of runs, and error probability.
     """
 
-    name: Label
     estimators: Estimators
     budgets: Budgets
     audit: Annotated[

@@ -86,19 +86,19 @@ def build_audit(run: RunFolder) -> Section | None:
         note=_describe_blind_rows(rows),
         look="bounds",
         data=[part for part in parts if part["rows"]],
-        question=_question(rows),
+        setup=_describe_setup(rows),
         findings=_describe_findings(audit, controls, caught),
         tone=worst_tone([row["tone"] for row in (*new, *controls)]),
         captions=CAPTIONS,
     )
 
 
-def _question(rows: Sequence[Row]) -> str:
+def _describe_setup(rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     return (
-        f"Do the claims of privacy of {count_distinct(rows, 'estimator')} hold on pairs of "
-        f"neighbouring datasets, with {format_range(rows, 'runs')} runs on each dataset?"
+        f"{count_distinct(rows, 'estimator')} on pairs of neighbouring datasets, with "
+        f"{format_range(rows, 'runs')} runs on each dataset"
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from dpbench.app import commands
 from dpbench.cli.help import top_keys
 from dpbench.errors import ConfigError, choose_from
-from dpbench.jobs.sweep_header import find_sweeps
+from dpbench.jobs.sweep_files import find_sweeps
 from dpbench.package import conf_folder
 
 __all__ = ["SCRIPTS", "complete", "completion_script"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from dpbench.app import Command
 from dpbench.errors import ConfigError, choose_from
-from dpbench.jobs.sweep_header import find_sweeps, read_header
+from dpbench.jobs.sweep_files import find_sweeps, read_texts
 from dpbench.package import conf_folder
 
 __all__ = ["help_text", "unknown_command"]
@@ -71,10 +71,9 @@ def help_text(flags: argparse.Namespace, commands: Mapping[str, Command]) -> str
         for group in ("runner", "estimator", "distribution"):
             names = {path.stem for folder in folders for path in (folder / group).glob("*.yaml")}
             lists[f"{group}s"] = ", ".join(sorted(names))
-        headers = {name: read_header(path) for name, path in find_sweeps(folders).items()}
+        texts = {name: read_texts(path) for name, path in find_sweeps(folders).items()}
         lists["sweeps"] = "\n".join(
-            f"  {name:23}  {header.cost:13}  {header.title}".rstrip()
-            for name, header in headers.items()
+            f"  {name:23}  {text.cost:13}  {text.title}".rstrip() for name, text in texts.items()
         )
         return HELP.format(**lists)
     if flags.overrides:

@@ -27,7 +27,7 @@ from dpbench.errors import choose_from
 from dpbench.estimators import Estimator
 from dpbench.estimators.catalogue import GROUPS, catalogue, keywords, search
 from dpbench.jobs.app import STUDY
-from dpbench.jobs.sweep_header import find_sweeps, read_header
+from dpbench.jobs.sweep_files import find_sweeps, read_texts
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.report.study import Figure, Study
 from dpbench.runner.settings import Settings
@@ -142,7 +142,10 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
             f"kinds that match {name!r}:\n{_list_classes({kind: names[kind] for kind in matches})}"
         )
     if topic == "sweep":
-        return "\n".join([*read_header(names[name]).lines, "", f"file: {names[name]}"])
+        own = read_texts(names[name])
+        cost = f"on two cores: {own.cost}" if own.cost else ""
+        parts = (own.title, own.question, own.about, cost, f"file: {names[name]}")
+        return "\n\n".join(filter(None, parts))
     entry = catalogue().get(name) or keywords().get(name) if topic == "kind" else None
     return "\n".join([f"kind: {name}", _describe(names[name]), *(entry.lines() if entry else [])])
 

@@ -93,22 +93,18 @@ def build_libraries(run: RunFolder) -> Section | None:
             run.table("libraries", caption, columns=COLUMNS),
             run.table("hostile", odd_caption, tones=page_tones(HOSTILE)),
         ],
-        question=_question(run, rows) if rows else "",
+        setup=_describe_setup(rows) if rows else "",
         findings=[*findings, *describe_failures(rows)],
         rank=1,
         captions=CAPTIONS | {"libraries": CAPTIONS["libraries"] + absent},
     )
 
 
-def _question(run: RunFolder, rows: Sequence[Row]) -> str:
-    questions = [
-        f"How far are private means of {count_distinct(rows, 'estimator')} from those of columns "
-        f"of {count_distinct(rows, 'distribution')} with n = {format_range(rows, 'n')} and ε = "
-        f"{format_range(rows, 'epsilon')}",
-        "does their noise explain the distance" if run.rows("claims") else "",
-        "do their claims of privacy hold" if run.rows("audit") else "",
-    ]
-    return f"{'; '.join(filter(None, questions))}?"
+def _describe_setup(rows: Sequence[Row]) -> str:
+    return (
+        f"{count_distinct(rows, 'estimator')} on columns of {count_distinct(rows, 'distribution')} "
+        f"with n = {format_range(rows, 'n')} and ε = {format_range(rows, 'epsilon')}"
+    )
 
 
 def _split_overview(rows: Sequence[Row], *, controls: bool = False) -> list[Table]:

@@ -52,7 +52,8 @@ from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family
 
 __all__ = [
-    "Cell", "Part", "Sweep", "cell_at", "key_table", "largest_n", "lower_bound", "make_cells",
+    "Cell", "Described", "Part", "Sweep", "cell_at", "key_table", "largest_n", "lower_bound",
+    "make_cells",
 ]  # fmt: skip
 
 # Largest number of values in a trial of dense data: 0.8 GB.
@@ -151,13 +152,37 @@ class Cell:
 
 
 @validated
-class Sweep:
-    """Configuration of a sweep, checked, with its entries expanded into variants.
+class Described:
+    """Texts that say what a sweep of any kind is for.
 
     Parameters
     ----------
     name : str
         Name of the run's folder.
+    title : str
+        Subject in a few words, for lists of sweeps.
+    question : str
+        Question that the sweep answers, one sentence that ends with a question mark. The terminal
+        and the page of a run begin with it.
+    about : str
+        What is measured, how, and after which sources.
+    cost : str
+        Run time on two idle cores and disk space, such as ``12 s, 107 MB``.
+    """
+
+    name: Label = "sweep"
+    title: Annotated[str, Field(max_length=60)] = ""
+    question: Annotated[str, Field(pattern=r"^([^\n]*\?)?$", max_length=130)] = ""
+    about: str = ""
+    cost: Annotated[str, Field(pattern=r"^(\d+ (s|min), \d+ MB)?$")] = ""
+
+
+@validated
+class Sweep(Described):
+    """Configuration of a sweep, checked, with its entries expanded into variants.
+
+    Parameters
+    ----------
     families, estimators, budgets : mapping
         Entries by name: a ``kind`` with its parameters, where a list of values gives one variant
         for each value. If the entry of an estimator lacks the moment order k or the number m of
@@ -166,7 +191,6 @@ class Sweep:
         Parts by name. The sweep runs all combinations of the values that a part lists.
     """
 
-    name: Label = "sweep"
     families: Families
     estimators: Estimators
     budgets: Budgets

@@ -15,7 +15,7 @@ import pytest
 from dpbench.app import commands
 from dpbench.cli.completion import SCRIPTS, complete
 from dpbench.cli.main import run
-from dpbench.jobs.sweep_header import find_sweeps
+from dpbench.jobs.sweep_files import find_sweeps
 from dpbench.package import conf_folder
 from tests.output.test_command_line import CASES
 

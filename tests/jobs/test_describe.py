@@ -269,11 +269,11 @@ def test_help_on_a_plugins_kind(
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "described_plugin.py").write_text(PLUGIN)
     (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep" / "own.yaml").write_text("# Of my own.\nname: own\n")
+    (tmp_path / "sweep" / "own.yaml").write_text("name: own\ntitle: Of my own\n")
     words = ["--config-dir", str(tmp_path), "plugins=[described_plugin]"]
     found = told(capsys, "--help", "kind", "mine", *words)
     assert found == "kind: mine\nA line about it.\n  width: float = 3.0\n      How wide.\n"
-    assert "Of my own.\n" in told(capsys, *words, "--help", "sweep", "own")
+    assert "Of my own\n" in told(capsys, *words, "--help", "sweep", "own")
     schema = json.loads(told(capsys, "--schema", *words))
     assert schema["$defs"]["kind.mine"]["properties"]["width"]["description"] == "float How wide."
 

@@ -84,8 +84,7 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert hostile.set_index("outcome")["message"].fillna("").astype(bool)["refused"]
     page, text = sweep.read("report.html"), sweep.read("scoreboard.txt")
     assert "not installed" in page
-    columns = "2 estimators from those of columns of 2 distributions with n = 100 and ε = 1"
-    assert f"How far are private means of {columns}; does their noise explain the distance?" in page
+    assert "2 estimators on columns of 2 distributions with n = 100 and ε = 1" in page
     assert "NaN or a wrong mean in 2 of 15 answers about odd columns; python_dp did not run" in page
     assert max(map(len, text.splitlines())) <= WIDTH
     table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)

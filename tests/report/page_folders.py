@@ -37,6 +37,7 @@ MANIFEST: dict[str, Any] = {
     "configuration": {
         "sweep": {
             "name": "example",
+            "question": "Is the mean private?",
             "claims": {"rate": {"theorem": "heavy_tail_alpha", "reason": "n is finite"}},
             "parts": {
                 "worst": {

@@ -143,7 +143,10 @@ def test_a_link_opens_what_it_leads_into(browser: Chrome, tmp_path: Path) -> Non
 
 
 def test_hostile_labels_and_other_scripts_do_nothing(browser: Chrome, tmp_path: Path) -> None:
-    manifest: dict[str, Any] = MANIFEST | {"sweep": HOSTILE, "command": HOSTILE}
+    asked = {"sweep": {"question": HOSTILE}}
+    manifest: dict[str, Any] = MANIFEST | {
+        "sweep": HOSTILE, "command": HOSTILE, "configuration": asked
+    }  # fmt: skip
     folder = write_run(tmp_path / "run", rows=12, manifest=manifest, label=HOSTILE)
     browser.get(write_page([folder], tmp_path / "page.html").as_uri())
     found = act(browser, ("search", "<script>"))

@@ -25,8 +25,8 @@ class Section:
     look: str = "grids"  # macro of page.html that draws the data
     data: Any = ()  # argument of this macro
     tables: Sequence[Table | None] = ()  # folded below the data; None is left out
-    # The page shows the question of the first section that has one.
-    question: str = ""
+    # What was run: estimators, distributions, n and trials. The page shows the first that it finds.
+    setup: str = ""
     findings: Sequence[str] = ()  # parts of the answer at the top of the page
     # First part of the answer, if no section of smaller rank has findings.
     fallback: str = ""

@@ -54,7 +54,7 @@ def build_samples(run: RunFolder) -> Section | None:
 
 @section("errors", "All errors")
 def build_errors(run: RunFolder) -> Section | None:
-    """Build the section with the table of errors, and the question that the study answers."""
+    """Build the section with the table of errors, and the sizes of the study."""
     rows = run.rows("summary")
     if not rows:
         return None
@@ -63,7 +63,7 @@ def build_errors(run: RunFolder) -> Section | None:
     return Section(
         note=NOTE,
         tables=[run.table("summary", caption, columns=COLUMNS)],
-        question=_question(run, rows),
+        setup=_describe_setup(rows),
         findings=[*describe_failures(rows), *_describe_fallbacks(rows)],
         fallback=_describe_errors(finite) if finite else "",
         rank=3,
@@ -81,21 +81,14 @@ def _describe_fallbacks(rows: Sequence[Row]) -> list[str]:
     return [f"{', '.join(pairs[:MAX_NAMED])}{more}: {FALLBACK_NOTE}"] if pairs else []
 
 
-def _question(run: RunFolder, rows: Sequence[Row]) -> str:
+def _describe_setup(rows: Sequence[Row]) -> str:
     notions = [NOTIONS.get(row["privacy"].split("_")[0]) for row in rows]
     budgets = join_words(filter(None, notions)) or "no privacy"
-    setting = (
+    return (
         f"{count_distinct(rows, 'estimator')} on {count_distinct(rows, 'distribution')} under "
         f"{budgets}, with n = {format_range(rows, 'n')} and {format_range(rows, 'trials')} trials "
         f"of each"
     )
-    if claims := run.rows("claims"):
-        sources = [row["source"] for row in claims if row.get("checks") != "code"]
-        if not sources:
-            return f"Does the code agree with its own formulas for {setting}?"
-        return f"Does theory ({'; '.join(dict.fromkeys(sources))}) hold for {setting}?"
-    baseline = ", and do they match the baseline" if run.rows("tracking") else ""
-    return f"How large are the errors of {setting}{baseline}?"
 
 
 def _describe_errors(rows: Sequence[Row]) -> str:

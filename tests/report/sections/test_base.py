@@ -45,7 +45,7 @@ def test_a_run_has_the_sections_that_it_names(example: Path) -> None:
         page = page_of(example)
         assert [at["id"] for at, _ in page.all("section")] == [f"run1-{name}" for name in names]
         assert [at["href"] for at, _ in page.all("a")][1:] == [f"#run1-{name}" for name in names]
-        assert page.texts("p")[2].startswith("Result: the best private estimators' worst errors")
+        assert page.texts("p")[1].startswith("Result: the best private estimators' worst errors")
         assert "answer calm" in [at.get("class") for at, _ in page.all("div")]
     later = MANIFEST | {"sections": ["errors", "odd"]}  # of a later version
     (example / "manifest.json").write_text(json.dumps(later))
