@@ -37,7 +37,6 @@ from dpbench.theory.families import TwoPointFamily
 from tests.bench import FIGURE, TINY, Bench
 
 Floats = NDArray[np.float64]
-DRAWN = save.__defaults__
 ROOT = Path(__file__).parents[1]
 FAKE = ROOT / "tests" / "fake_library.py"
 GUIDE = ROOT / "docs" / "howto" / "benchmark.md"
@@ -104,7 +103,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
 
 @pytest.fixture(scope="session", autouse=True)
 def svg_alone() -> Iterator[None]:
-    """Figures in one of three formats: most tests that draw are about something else."""
+    """Figures without their numbers: most tests that draw are about something else."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(save, "__defaults__", (("svg",), None))
         yield
@@ -141,12 +140,6 @@ def formulas_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MathTextParser, "_parse_cached", parse_once)
         yield
-
-
-@pytest.fixture
-def three_formats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures as a run draws them."""
-    monkeypatch.setattr(save, "__defaults__", DRAWN)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from dpbench.output.run_folder import PAGE, only_writer
 from dpbench.output.terminal import replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import from_mapping
-from dpbench.report.drawing.style import save, style
+from dpbench.report.drawing.style import PRINT, save, style
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.report.result import Result
 from dpbench.report.study import Study, SweepPlan
@@ -39,7 +39,8 @@ class StudyJob(FolderJob):
     """Job that measures the errors of estimators, with a checked configuration.
 
     If `paper` is True, it writes LaTeX files. `size` (``page``, ``column``, ``slide``) and `font`
-    (``sans``, ``serif``) are those of the figures.
+    (``sans``, ``serif``) are those of the figures. Figures of another size than ``page``, and those
+    of a paper, are also written as PDF and PNG.
     """
 
     sweeps: ClassVar[type[Any]] = Study
@@ -167,10 +168,11 @@ class StudyJob(FolderJob):
         if self.paper:
             self._write_tables(result, stamps)
         figures, folder = self.plan.study.all_figures, self.folder / "figures"
+        save_figure = partial(save, kinds=PRINT) if self.paper or self.size != "page" else save
         with style(self.size, self.font) if figures else contextlib.nullcontext():
             for label, figure in figures.items():
                 canvas = figure.figure(result)
-                save(canvas, folder, label, stamps=stamps)
+                save_figure(canvas, folder, label, stamps=stamps)
                 if self.paper:
                     write_snippet(figure, result, canvas, folder, label, stamps=stamps)
 

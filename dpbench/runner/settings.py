@@ -98,12 +98,14 @@ class Settings:
     report : {'all'}, optional
         If ``all``, put all finished runs on one page, and run no sweep.
     paper : bool
-        If True, draw figures for a column of a paper, each with a LaTeX file that includes it. Also
+        If True, draw figures for a column of a paper, as PDF and PNG besides SVG, each with a LaTeX
+        file that includes the PDF. Also
         write tables: the errors in ``errors.tex`` and ``errors.md``, and the claims, if any, in
         ``claims.tex``. False by default.
     size : {'page', 'column', 'slide'}, optional
         Size of figures: 7 inches wide, 3.4 inches wide, or 16:9 with large type. By default
-        ``column`` if `paper` is True, else ``page``.
+        ``column`` if `paper` is True, else ``page``. Columns and slides are also drawn as PDF and
+        PNG.
     font : {'sans', 'serif'}
         Typeface of figures. ``sans`` by default.
     """

@@ -365,7 +365,7 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
             say(textwrap.fill(text, WIDTH))
     for scores in mine:
         _say_quick(scores)
-    say(f"figure: {out / 'profile.png'}, table: {out / 'problems.csv'}")
+    say(f"figure: {out / 'profile.svg'}, table: {out / 'problems.csv'}")
     if len(files) == 1 and suite.name == SUITE:
         say(f"leaderboard with yours: {command_line(['site', f'archive={files[0]}'])}")
     return 0

@@ -28,7 +28,7 @@ def draw(history: pd.DataFrame, segments: pd.DataFrame, out: Path) -> None:
     A row is an estimator at one budget and n. Dots are trimmed means of the errors with their
     intervals. Lines are the levels of the errors between changes. A triangle marks a change and
     points in its direction. The segments come from `dpbench.tracking.command_history.find_changes`.
-    The folder `out` receives ``history.pdf`` and the other formats.
+    The folder `out` receives ``history.svg``.
     """
     commits = list(dict.fromkeys(history["commit"]))
     laws = list(dict.fromkeys(history["distribution"]))

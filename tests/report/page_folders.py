@@ -83,6 +83,7 @@ MANIFEST: dict[str, Any] = {
             "controls.csv",
             "figures/curves.svg",
             "figures/another.svg",
+            "figures/another.pdf",
         )
     },
     "tracked": ["tracking.csv"],

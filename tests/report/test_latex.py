@@ -25,6 +25,7 @@ from dpbench.output.verdicts import EARLY
 from dpbench.paper import command
 from dpbench.paper.command import main, sources
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.drawing.style import PRINT
 from dpbench.report.figures import DrawnFigure, chosen_labels
 from dpbench.report.latex import (
     COLUMNS,
@@ -282,8 +283,9 @@ def test_text_is_escaped_but_for_mathematics() -> None:
 def test_a_run_for_a_paper_has_all_that_it_takes(finished: Path) -> None:
     """``paper=true font=serif`` of any sweep; without them the same folder is for a page again."""
     folder = finished / "results/binary_mean"
-    svg = folder / "figures/error.svg"  # the only format that tests draw
-    assert {path.suffix for path in svg.parent.iterdir()} == {".svg", ".tex"}
+    svg = folder / "figures/error.svg"
+    printed = {f".{kind}" for kind in PRINT}
+    assert {path.suffix for path in svg.parent.iterdir()} == printed | {".tex"}
     assert 'width="244.8pt"' in svg.read_text()
     assert "STIX" in svg.read_text()
     for name in ("figures/error.tex", "claims.tex"):
@@ -293,6 +295,7 @@ def test_a_run_for_a_paper_has_all_that_it_takes(finished: Path) -> None:
     job = ["sweep=binary_mean", f"out={folder}", *FAST[:-2]]
     assert run(job) == 0
     assert not list(folder.rglob("*.tex"))
+    assert not {path.suffix for path in svg.parent.iterdir()} & {".pdf", ".png"}
     assert not (folder / "errors.md").exists()
     assert 'width="504pt"' in svg.read_text()
     assert "STIX" not in svg.read_text()

@@ -25,8 +25,8 @@ else:  # drawing libraries are imported with the first figure
     Axes = Axis = Canvas = Any
 
 __all__ = [
-    "BAND", "BOUND", "COLOUR_BAR", "GUIDE", "GUIDE_DASHES", "NOTE", "THEORY", "Axes",
-    "Axis", "Canvas", "is_beside", "legend",
+    "BAND", "BOUND", "COLOUR_BAR", "GUIDE", "GUIDE_DASHES", "NOTE", "PRINT", "SCREEN",
+    "THEORY", "Axes", "Axis", "Canvas", "is_beside", "legend",
     "line_styles", "new_canvas", "panel_width", "panels", "save",
     "style",
 ]  # fmt: skip
@@ -61,6 +61,8 @@ ON_SLIDE: dict[Any, Any] = {
 IN_SIZE: dict[Width, dict[Any, Any]] = {"page": {}, "column": IN_COLUMN, "slide": ON_SLIDE}
 SLIDE_SCALE = 2.0  # type on a slide is about twice as large as on a page
 SERIF: dict[Any, Any] = {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
+SCREEN = ("svg", "json")  # formats of figures that the report page shows
+PRINT = ("pdf", *SCREEN, "png")  # formats of figures for papers and slides
 COLOUR_BAR = "colour bar"  # label of the axes of a colour bar, which is no panel
 MARKERS = "osD^PX<>hp*"  # without "v", which marks points below the frame
 DASHES = ("-", "--", "-.", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
@@ -105,7 +107,7 @@ def save(
     figure: Canvas,
     folder: Path,
     name: str,
-    kinds: Iterable[str] = ("pdf", "svg", "png", "json"),
+    kinds: Iterable[str] = SCREEN,
     stamps: Stamps | None = None,
 ) -> list[Path]:
     """Save a figure in several formats; call it inside `style`.

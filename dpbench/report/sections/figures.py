@@ -47,6 +47,7 @@ def _read_pictures(run: RunFolder) -> list[dict[str, Any]]:
             "description": _describe_figure(spec),
             "data": base64.b64encode(path.read_bytes()).decode("ascii"),
             "numbers": _read_numbers(run, label),
+            "file": pdf if (pdf := f"figures/{label}.pdf") in run.written else pdf[:-3] + "svg",
         }
         pictures.append(picture)
     return pictures

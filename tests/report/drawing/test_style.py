@@ -16,7 +16,16 @@ from matplotlib.figure import Figure
 
 from dpbench.output.names import Width, display_name
 from dpbench.report.drawing.axes import set_horizontal_ticks
-from dpbench.report.drawing.style import GUIDE, THEORY, legend, line_styles, panels, save, style
+from dpbench.report.drawing.style import (
+    GUIDE,
+    PRINT,
+    THEORY,
+    legend,
+    line_styles,
+    panels,
+    save,
+    style,
+)
 
 
 def test_a_callers_settings_stay() -> None:
@@ -137,8 +146,8 @@ def test_names_in_print() -> None:
     assert display_name("explanation") == "explanation"
 
 
-def test_three_formats_by_default(three_formats: None, tmp_path: Path) -> None:
-    """The other tests' runs draw one of them."""
-    found = save(_figure(1.0), tmp_path, "empty")
+def test_formats_for_print(tmp_path: Path) -> None:
+    """A figure without curves has no numbers to write."""
+    found = save(_figure(1.0), tmp_path, "empty", PRINT)
     assert [path.suffix for path in found] == [".pdf", ".svg", ".png"]
     assert sorted(found) == sorted(tmp_path.iterdir())

@@ -21,6 +21,6 @@ def test_figures_are_embedded_with_words(example: Path) -> None:
     assert captions[0] == (
         "The <worst>. Shown: error (0.9 quantile) against n; bands: 95 per cent intervals of the "
         "quantile from order statistics; errors on one easy distribution of the class may lie "
-        "below the lower bound.For print: figures/curves.pdf"
+        "below the lower bound.File: figures/curves.svg"
     )
-    assert captions[1] == "another. For print: figures/another.pdf"
+    assert captions[1] == "another. For print: figures/another.pdf"  # the PDF was written
