@@ -15,7 +15,7 @@ from dpbench.arrays import Floats, Ints
 from dpbench.sweep.selection import BUDGET
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 
-__all__ = ["BY_TRIALS", "ENDS", "EXACT", "OPTIMAL", "factors", "profile", "scores"]
+__all__ = ["BY_TRIALS", "ENDS", "EXACT", "OPTIMAL", "add_bounds", "factors", "profile", "scores"]
 
 OPTIMAL = 1.1  # largest factor with the verdict ``optimal``
 DATA_KEY = ["distribution", "k", "n", "d"]
@@ -50,7 +50,7 @@ def scores(summary: pd.DataFrame) -> pd.DataFrame:
 
     Rows without a positive finite denominator are left out.
     """
-    summary = _add_bounds(summary)
+    summary = add_bounds(summary)
     curves, worst = worst_case(summary, summary[["q90", "q90_high"]].fillna(np.inf).to_numpy())
     curves["distribution"] = curves["family"]
     private, bound = curves["privacy"] != "none", curves["bound"]
@@ -147,7 +147,7 @@ def _select_bounded(summary: pd.DataFrame) -> pd.DataFrame:
 
     If estimators of the central and the local model ran on a family, keep only the central model.
     """
-    rows = _add_bounds(summary)
+    rows = add_bounds(summary)
     rows = rows.assign(distribution=rows["family"], member=rows["distribution"])
     bound = rows["bound"]
     rows = rows[np.isfinite(bound) & (bound > 0) & (rows["privacy"] != "none")]
@@ -157,7 +157,7 @@ def _select_bounded(summary: pd.DataFrame) -> pd.DataFrame:
     return bounded
 
 
-def _add_bounds(summary: pd.DataFrame) -> pd.DataFrame:
+def add_bounds(summary: pd.DataFrame) -> pd.DataFrame:
     """Add the columns ``members`` and ``bound`` to a summary, the table of all results.
 
     ``members`` is the number of distributions in the row's family. ``bound`` is the lower bound

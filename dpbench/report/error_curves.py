@@ -12,15 +12,15 @@ from dpbench.analysis.fallback import EXACT_RATIO, FALLBACK_NOTE, answers_withou
 from dpbench.analysis.summary import metric_interval
 from dpbench.registry import ConfigError
 from dpbench.report.drawing.curves import draw_below, draw_curve, draw_guide
-from dpbench.report.drawing.style import THEORY, Axes
+from dpbench.report.drawing.style import THEORY, THEORY_AT_N, Axes
 from dpbench.report.result import Result
 from dpbench.sweep.metrics import ERRORS, METRICS, VARIABLES
 from dpbench.sweep.selection import BUDGET
 
 __all__ = [
     "BELOW", "BOUNDED_COLUMN", "FALLBACK", "MAX_ERROR_RATIO", "add_interval", "axis_scale",
-    "check_one_budget", "check_sizes", "draw_errors", "intervals_text", "leave_frame",
-    "select_worst",
+    "check_one_budget", "check_sizes", "divide_errors", "draw_errors", "intervals_text",
+    "leave_frame", "select_worst",
 ]  # fmt: skip
 
 MAX_ERROR_RATIO = 1e9  # largest ratio of two errors in a panel; larger errors leave the frame
@@ -125,6 +125,26 @@ def leave_frame(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     )
 
 
+def divide_errors(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Divide errors and the ends of their intervals by the lower bound, or by the smallest error.
+
+    `rows` comes from `leave_frame`. A family under a budget has one reference at each n: its lower
+    bound, or its smallest error if the metric has no lower bound or the bound is missing at some n.
+    The column ``lower_bound`` of the result is 1 if the bound is the reference, else NaN.
+    """
+    problem = ["family", *BUDGET]
+    at_n = rows.groupby([*problem, "n"], dropna=False)
+    bound = at_n["lower_bound"].transform("min")
+    usable = np.isfinite(bound) & (bound > 0) & (metric == BOUNDED_COLUMN)
+    bounded = usable.groupby([rows[name] for name in problem], dropna=False).transform("all")
+    reference = bound.where(bounded, at_n[metric].transform("min"))
+    ratios = rows.assign(
+        **{name: rows[name] / reference for name in (metric, "low", "high")},
+        lower_bound=np.where(bounded, 1.0, np.nan),
+    )
+    return ratios.assign(floor=rows["floor"].mask(rows["floor"].notna(), ratios[metric].min() / 2))
+
+
 def draw_errors(
     ax: Axes,
     curve: pd.DataFrame,
@@ -132,20 +152,23 @@ def draw_errors(
     parameter: str,
     label: str,
     look: dict[str, Any],
-    result: Result,
+    result: Result | None,
 ) -> None:
     """Draw a curve of errors with its 95% intervals, and the slopes that claims predict.
 
     The points of the curve come from `select_worst` and, for a logarithmic axis, `leave_frame`. The
     column ``x`` holds their positions, on the axis of the variable `parameter`. An infinite value
-    leaves a gap in the curve. The look comes from `dpbench.report.drawing.style.line_styles`.
+    leaves a gap in the curve.
+    Without a `result` there are no slopes. The look comes from
+    `dpbench.report.drawing.style.line_styles`.
     """
     ends = (curve["low"], curve["high"])
     draw_curve(ax, curve["x"], curve[metric], *ends, label=label, look=look)
     if "below" in curve:
         for text, points in curve[curve["below"] != ""].groupby("below"):
             draw_below(ax, points["x"], label=str(text), look=look)
-    _draw_slopes(ax, curve, metric, parameter, result)
+    if result is not None:
+        _draw_slopes(ax, curve, metric, parameter, result)
 
 
 def _draw_slopes(
@@ -181,5 +204,6 @@ def _draw_slopes(
         if shape.size:
             scale = np.exp(np.mean(np.log(shown[metric] / shape)))
             slope = "slowest slope by theory" if theorem.at_most else "slope by theory"
-            label = slope if np.isnan(claim["at_these_n"]) else "exact slope at these n"
-            draw_guide(ax, shown["x"], scale * shape, label=label, look=THEORY)
+            limit = bool(np.isnan(claim["at_these_n"]))
+            label, look = (slope, THEORY) if limit else ("exact slope at these n", THEORY_AT_N)
+            draw_guide(ax, shown["x"], scale * shape, label=label, look=look)

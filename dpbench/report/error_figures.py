@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from dpbench.registry import validated
+from dpbench.analysis.factors import add_bounds
+from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.axes import set_horizontal_ticks
 from dpbench.report.drawing.curves import draw_bound, mark_guide
 from dpbench.report.drawing.style import GUIDE, THEORY, Axes, line_styles
@@ -18,6 +19,7 @@ from dpbench.report.error_curves import (
     MAX_ERROR_RATIO,
     add_interval,
     axis_scale,
+    divide_errors,
     draw_errors,
     intervals_text,
     leave_frame,
@@ -28,13 +30,15 @@ from dpbench.report.labels import metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
 from dpbench.report.result import Result
 from dpbench.report.study import Study
-from dpbench.sweep.metrics import METRICS, MetricName
+from dpbench.sweep.metrics import ERRORS, METRICS, MetricName
 from dpbench.sweep.selection import rows_of_budget
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 
 __all__ = ["BOUND_LABEL", "ErrorAgainstN"]
 
 BOUND_LABEL = "lower bound: worst case over the class"
+SHORT_BOUND_LABEL = "lower bound"  # of errors divided by it
+RATIO_LABELS = {True: "error over the lower bound", False: "error over the smallest"}
 BOUND_NOTE = "errors on one easy distribution of the class may lie below the lower bound"
 
 
@@ -55,9 +59,15 @@ class ErrorAgainstN(SplitFigure):
     ----------
     metric : str
         Metric on the vertical axis, a column of the summary.
+    relative : bool
+        Whether errors are divided by the lower bound, False by default. A flat line then has the
+        rate of the bound, and its height is the constant. A family without a lower bound has its
+        smallest error at each n as the reference. Names stand at the ends of the lines, and
+        estimators without privacy are left out.
     """
 
     metric: MetricName = "q90"
+    relative: bool = False
 
     FIRST_SPLIT: ClassVar[tuple[str, ...]] = ("k",)
     ONE_BUDGET: ClassVar[bool] = True  # because a panel has one lower bound
@@ -66,11 +76,34 @@ class ErrorAgainstN(SplitFigure):
         intervals = intervals_text([self.metric])
         if self.metric == BOUNDED_COLUMN:
             intervals += f"; {BOUND_NOTE}"
-        return f"{plain_text(metric_text(self.metric))} against n", intervals
+        over = ", over the lower bound or the smallest error," if self.relative else ""
+        return f"{plain_text(metric_text(self.metric))}{over} against n", intervals
+
+    @property
+    def names_lines(self) -> bool:
+        return self.relative
+
+    def _check(self, rows: pd.DataFrame, study: Study, where: str) -> None:
+        super()._check(rows, study, where)
+        description = METRICS[self.metric]
+        if not self.relative:
+            return
+        if description.of not in ERRORS or description.share or description.signed:
+            raise ConfigError(
+                f"{where}.relative: metric {self.metric!r} is not a size of errors; choose another "
+                "metric, such as q90"
+            )
+        if (rows["privacy"] == "none").all():
+            raise ConfigError(f"{where}.relative: no selected estimator is private; select one")
 
     def _points(self, result: Result) -> pd.DataFrame:
         rows = self.summary_rows(result).assign(x=lambda rows: rows["n"])
+        if self.relative:
+            private = add_bounds(rows[rows["privacy"] != "none"])
+            rows = private.assign(lower_bound=private["bound"])
         rows = select_worst(add_interval(rows, self.metric), self.metric)
+        if self.relative:
+            return divide_errors(leave_frame(rows, self.metric), self.metric)
         is_log = axis_scale(rows, self.metric) == "log"
         return leave_frame(rows, self.metric) if is_log else rows
 
@@ -102,8 +135,9 @@ class ErrorAgainstN(SplitFigure):
             ax.set_ylim(floor, 2 * np.nanmax([positive.max(), floor]))
         for line, curve in rows.groupby("line"):
             label = str(line)
-            draw_errors(ax, curve, self.metric, "n", label, looks[label], result)
-        limits = _claimed_limits(result, self.metric)
+            slopes = None if self.relative else result
+            draw_errors(ax, curve, self.metric, "n", label, looks[label], slopes)
+        limits = set() if self.relative else _claimed_limits(result, self.metric)
         if len(limits) == 1:
             mark_guide(ax.axhline(*limits, label="limit by theory", **THEORY))
         if self.metric == BOUNDED_COLUMN:
@@ -111,7 +145,10 @@ class ErrorAgainstN(SplitFigure):
             for n in _crossings(rows, result.study):
                 look = GUIDE | {"linewidth": 1}
                 mark_guide(ax.axvline(n, label="sampling overtakes privacy", **look))
-        ax.set(xscale="log", xlabel="$n$", ylabel=METRICS[self.metric].words, **options)
+        words = METRICS[self.metric].words
+        if self.relative:
+            words = RATIO_LABELS[bool(rows["lower_bound"].notna().all())]
+        ax.set(xscale="log", xlabel="$n$", ylabel=words, **options)
         set_horizontal_ticks(ax, rows["n"])
 
     def _draw_bound(self, ax: Axes, rows: pd.DataFrame, errors: pd.Series[float]) -> None:
@@ -127,11 +164,12 @@ class ErrorAgainstN(SplitFigure):
         bound = private.groupby("n")["lower_bound"].min().dropna()
         if not np.isfinite(bound).any():
             return
-        highest = 2 * np.nanmax([bound[np.isfinite(bound)].max(), errors.max()])
-        bottom = np.nanmin([bound.min(), errors.min()]) / 2
+        margin, label = (1.2, SHORT_BOUND_LABEL) if self.relative else (2, BOUND_LABEL)
+        highest = margin * np.nanmax([bound[np.isfinite(bound)].max(), errors.max()])
+        bottom = np.nanmin([bound.min(), errors.min()]) / margin
         bound = bound.clip(upper=10 * highest)
         ground = bound / MAX_ERROR_RATIO  # low enough if panels share a lower frame
-        draw_bound(ax, bound.index, bound, label=BOUND_LABEL)
+        draw_bound(ax, bound.index, bound, label=label)
         ax.fill_between(bound.index, bound, ground, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, highest)
 

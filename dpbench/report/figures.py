@@ -11,6 +11,7 @@ import pandas as pd
 from dpbench.output.names import check_math
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.axes import share_axes
+from dpbench.report.drawing.curves import label_ends
 from dpbench.report.drawing.style import Axes, Canvas, legend, panels
 from dpbench.report.labels import Labels
 from dpbench.report.result import Result
@@ -56,6 +57,11 @@ class DrawnFigure(Figure, ABC):
     def describe(self) -> tuple[str, str]:
         """Return two phrases for the caption, one on the axes and one on the kind of intervals."""
 
+    @property
+    def names_lines(self) -> bool:
+        """Return whether names stand at the ends of lines if there is room, and in no legend."""
+        return False
+
     def _grid(self, result: Result, words: Labels) -> tuple[list[Panel | None], int]:
         """Return the functions of all panels row by row, and the number of panels in a row.
 
@@ -84,7 +90,7 @@ class DrawnFigure(Figure, ABC):
             if self.ylabel:
                 panel_axes.set_ylabel(self.ylabel)
         share_axes(used_axes)
-        legend(canvas, ax)
+        legend(canvas, ax, label_ends(used_axes) if self.names_lines and ax is None else ())
         return canvas
 
 

@@ -44,6 +44,31 @@ def test_a_shipped_sweep_is_usable(
             assert len({cell.n for cell in prepared.plan.cells}) <= 3  # in the column of a paper
 
 
+# Figures of errors in which an estimator that is added to a sweep has to be drawn.
+WITH_ADDED = {
+    "quick": ("ratio", "worst_case", "two_regimes"),
+    "heavy_tail": ("ratio", "worst_case", "two_regimes"),
+    "heights": ("error", "price_of_privacy"),
+}
+
+
+@pytest.mark.parametrize("name", WITH_ADDED)
+def test_an_added_estimator_is_selected_by_figures(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plan, "_bound", lambda *_: ErrorBound(1.0, "anything"))
+    spec = shipped(name)
+    spec["sweep"]["estimators"]["mine"] = {"kind": "clipped_mean", "lower": -10, "upper": 10}
+    prepared = make_job(spec, None)
+    assert isinstance(prepared, StudyJob)
+    study = prepared.plan.study
+    keys = plan.key_table(study, prepared.plan.cells, bounds=False)
+    for label in WITH_ADDED[name]:
+        rows = keys[study.select_rows(study.all_figures[label], keys)]  # type: ignore[arg-type]
+        assert "mine" in set(rows["estimator"]), label
+
+
 # A miss rate that an error in the estimator gave, for each claim that misses are below a bound.
 WRONG = {
     ("intervals", "few_records"): 0.57,  # wrong bins not counted: kv_known, n = 100, 0.1-DP

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,14 +15,17 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from scipy.stats import beta
 
+import dpbench
+from dpbench.estimators import Estimator
 from dpbench.output.names import display_name
 from dpbench.privacy import PureDP
 from dpbench.report import parameter_figures
 from dpbench.report.drawing.style import save, style
 from dpbench.report.error_curves import BELOW, axis_scale
-from dpbench.report.error_figures import BOUND_LABEL, ErrorAgainstN
+from dpbench.report.error_figures import BOUND_LABEL, RATIO_LABELS, ErrorAgainstN
 from dpbench.report.parameter_figures import GUIDES
 from dpbench.report.result import Result
 from dpbench.theory.families import TwoPointFamily
@@ -314,6 +318,107 @@ def test_a_panel_for_each_moment_order_with_its_bound(numbers: Result) -> None:
         assert high > worst["q90"].max()
 
 
+MINE = """
+from dpbench import Estimate, Estimator, validated
+
+@validated
+class Mine(Estimator):
+    def estimate(self, sample, ledger):
+        clipped = sample.clipped_mean(-4, 4)
+        return Estimate(ledger.add_noise(clipped, 8 / sample.n), clipped)
+"""
+
+
+def test_an_added_plug_in_is_drawn_under_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plug_in_of_mine.py").write_text(MINE)
+    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
+    small = ["worst_case.n=[1e5,1e6]", "two_regimes.n=[1e5,1e6]", "real_tails.n=[1e3]"]
+    claims = [f"~sweep.parts.{part}.claims" for part in ("worst_case", "two_regimes", "real_tails")]
+    words = ["+sweep.estimators.mine={kind: mine}", "~sweep.figures", *claims]
+    words += ["sweep.parts.real_tails.figures.thresholds.n=1e3"]
+    words += [f"sweep.parts.{word}" for word in small]
+    result = dpbench.run("quick", trials=4, n_jobs=1, plugins=["plug_in_of_mine"],
+                         config_dir=tmp_path, overrides=words)  # fmt: skip
+    for label in ("ratio", "worst_case", "two_regimes"):
+        for ax in drawn(result, label):
+            assert lines(ax, "mine"), label
+
+
+RATIO = {"kind": "error_against_n", "relative": True, "budgets": PAID}
+
+
+def test_errors_over_the_bound(numbers: Result) -> None:
+    """The bound is the line at 1, and every curve and band is that of the errors, divided by it."""
+    axes = drawn(numbers, {**RATIO, "families": "pair", "estimators": "minimax"})
+    for ax, k in zip(axes, (2, 3), strict=True):
+        at = rows(numbers, family=f"pair_k{k}", estimator="minimax", privacy="pure", epsilon=1)
+        worst = at.loc[at.groupby("n")["q90"].idxmax()]
+        assert ax.get_ylabel().replace("\n", " ") == RATIO_LABELS[True]
+        found = {label: (x, y) for label, x, y in lines(ax)}
+        bound = worst["lower_bound"].to_numpy()
+        assert found["lower bound"] == (worst["n"].tolist(), [1, 1, 1])
+        np.testing.assert_allclose(found["minimax"][1], worst["q90"] / bound, rtol=1e-12)
+        (line,) = (one for one in ax.get_lines() if one.get_label() == "minimax")
+        low, high = bands(ax)[to_rgb(line.get_color())]
+        np.testing.assert_allclose(low, worst["q90_low"] / bound, rtol=1e-12)
+        np.testing.assert_allclose(high, worst["q90_high"] / bound, rtol=1e-12)
+        assert not lines(ax, "slope by theory")
+
+
+def test_errors_over_the_smallest_where_a_single_law_has_no_bound(numbers: Result) -> None:
+    """A lower bound for a class says nothing of one of its laws; `mean` is not private."""
+    estimators = {"naive": {}, "histogram": {"radius": 10}, "mean": {}}
+    spec = {**RATIO, "families": "student", "estimators": estimators, "metric": "mean_error"}
+    (ax,) = drawn(numbers, spec)
+    assert ax.get_ylabel() == RATIO_LABELS[False]
+    smallest: dict[float, float] = {}
+    for sizes, heights in curves(ax).values():
+        for n, height in zip(sizes, heights, strict=True):
+            smallest[n] = min(height, smallest.get(n, np.inf))
+    assert (len(curves(ax)), smallest) == (3, dict.fromkeys((30, 100, 300, 1000, 3000), 1))
+    errors = rows(numbers, family="student", privacy="pure", epsilon=1).pivot_table(
+        index="estimator", columns="n", values="mean_error"
+    )
+    naive = errors.loc["naive_radius1000"] / errors.loc[
+        ["naive_radius10", "naive_radius1000", "histogram_radius10"]
+    ].min()  # fmt: skip
+    np.testing.assert_allclose(curves(ax)["naive, $R = 1000$"][1], naive, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [({"metric": "miss_rate"}, "'miss_rate'"), ({"estimators": "mean"}, "no selected estimator")],
+)
+def test_what_has_no_ratio_is_refused(numbers: Result, changes: dict[str, Any], word: str) -> None:
+    assert_refused(numbers, {**RATIO, **changes}, ["figure.relative", word])
+
+
+def test_names_at_the_ends_do_not_overlap(numbers: Result) -> None:
+    """Every name stands once a row, beside its last panel, in the colour of its line."""
+    spec = {**RATIO, "families": ["gaussian", "student"], "estimators": "histogram"}
+    with style():
+        canvas = numbers.figure(spec | {"columns": "family"})
+        canvas.draw_without_rendering()
+        assert [text.get_text() for text in canvas.legends[0].get_texts()] == ["lower bound"]
+        names = [text for ax in canvas.axes for text in ax.texts]
+        last = canvas.axes[-1]
+        assert {text.get_text().replace("\n", " ") for text in names} == {*curves(last)}
+        colours = {one.get_label(): one.get_color() for one in last.get_lines()}
+        assert all(
+            colours[text.get_text().replace("\n", " ")] == text.get_color() for text in names
+        )
+        boxes = [Text.get_window_extent(text) for text in names]  # without the line to the name
+        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+        assert all(
+            box.x0 > last.get_window_extent().x1 and box.x1 <= canvas.bbox.x1 for box in boxes
+        )
+    assert numbers.figure(spec | {"columns": "family"}, width="column").legends  # no room
+    both = {**RATIO, "families": ["gaussian", "pair"], "columns": "family"}
+    assert numbers.figure(both | {"estimators": ["minimax", "naive"]}).legends
+
+
 def test_intervals_are_those_of_the_statistic(numbers: Result) -> None:
     spec = {**ERROR, "families": "gaussian", "estimators": {"shrinking": {"rounds": 1}}}
     at = rows(numbers, family="gaussian", estimator="shrinking_rounds1", privacy="pure", epsilon=1)
@@ -424,9 +529,7 @@ def test_the_bound_of_a_panel_is_the_least_of_those_that_hold() -> None:
     table = table.assign(privacy="pure", bound_name="two laws")
     free = pd.DataFrame({"n": [10], "lower_bound": [0.1], "privacy": ["none"], "bound_name": [""]})
     canvas, ax = plt.subplots()
-    ErrorAgainstN._draw_bound(
-        cast("ErrorAgainstN", None), ax, pd.concat([table, free]), pd.Series([3.0])
-    )
+    ErrorAgainstN()._draw_bound(ax, pd.concat([table, free]), pd.Series([3.0]))
     plt.close(canvas)
     (line,) = ax.get_lines()
     assert np.asarray(line.get_xydata()).tolist() == [[10, 1.0], [100, 0.5]]

@@ -16,6 +16,7 @@ __all__ = ["colour_bar", "set_horizontal_ticks", "set_vertical_ticks", "share_ax
 
 MAX_TICKS = 6  # largest number of values that may each have a tick
 SHORT_AXIS_DECADES = 1.7  # a shorter logarithmic axis has ticks at 1, 2 and 5 times powers of ten
+SHORT_VERTICAL_DECADES = 2.5  # as above for vertical axes, whose labels need less room
 MINOR_TICK_DECADES = 4.5  # a longer axis has minor ticks at powers of ten only
 LABEL_WIDTH = 0.33  # inches that the label of a tick needs
 MAX_SHARED_RATIO = 1e12  # largest ratio of the ends of a logarithmic axis that panels share
@@ -83,7 +84,7 @@ def set_vertical_ticks(ax: Axes) -> None:
     low, high = ax.get_ylim()
     if ax.get_yscale() == "log" and 0 < low < high:
         powers = np.floor(np.log10(high)) - np.ceil(np.log10(low)) + 1
-        _set_log_ticks(ax.yaxis, between=high < low * 10**SHORT_AXIS_DECADES or powers < 2)
+        _set_log_ticks(ax.yaxis, between=high < low * 10**SHORT_VERTICAL_DECADES or powers < 2)
 
 
 def share_axes(axes: Sequence[Axes]) -> None:

@@ -43,11 +43,14 @@ class _CannotDescribeError(Exception):
 class Curve:
     """Meaning of a line: measured values, a lower bound, or a theory or other line to compare.
 
+    The name at the end of a line has the role ``name``; a description leaves it out, because the
+    interactive legend has it.
+
     `ends` are the ends of the intervals of its points, (2, points), which `band` draws as an area,
     or as bars if `bars` is True. Both are None without intervals.
     """
 
-    role: Literal["curve", "bound", "guide"]
+    role: Literal["curve", "bound", "guide", "name"]
     ends: Floats | None = None
     band: Any = None
     bars: bool = False
@@ -135,7 +138,11 @@ def _describe_panel(ax: Axes) -> dict[str, Any]:
         "lines": lines,
         "areas": [area for one in others for area in _describe_areas(one)],
         "spans": [_describe_span(ax, patch) for patch in ax.patches],
-        "texts": [_describe_text(ax, text) for text in ax.texts if text.get_visible()],
+        "texts": [
+            _describe_text(ax, text)
+            for text in ax.texts
+            if text.get_visible() and not shown_by(text)
+        ],
     }
 
 

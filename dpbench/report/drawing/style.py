@@ -26,7 +26,7 @@ else:  # drawing libraries are imported with the first figure
 
 __all__ = [
     "BAND", "BOUND", "COLOUR_BAR", "GUIDE", "GUIDE_DASHES", "NOTE", "PRINT", "SCREEN",
-    "THEORY", "Axes", "Axis", "Canvas", "is_beside", "legend",
+    "THEORY", "THEORY_AT_N", "Axes", "Axis", "Canvas", "is_beside", "legend",
     "line_styles", "new_canvas", "panel_width", "panels", "save",
     "style",
 ]  # fmt: skip
@@ -72,11 +72,13 @@ MIN_PANEL_WIDTH = 1.6
 LEGEND_ROW_HEIGHT = 0.14
 SPACE_BESIDE = 0.5  # width of the labels beside a panel
 SPACE_ABOVE = 0.6  # height of labels and title between two rows of insets
-# THEORY: predicted values, dotted so that measured curves show between the dots. BOUND: lower
+# THEORY: predicted values, dotted so that measured curves show between the dots. THEORY_AT_N:
+# values that are predicted at the n of a run, and no limits, dashed and dotted. BOUND: lower
 # bounds for every private estimator, drawn below the measured curves. GUIDE: formulas for
 # comparison (terms of a theorem, or rates without their constants).
 DOTS = (0, (1, 3))
 THEORY: dict[str, Any] = {"color": "black", "linestyle": DOTS, "linewidth": 1.1, "zorder": 2.5}
+THEORY_AT_N: dict[str, Any] = {**THEORY, "linestyle": (0, (4, 2, 1, 2))}
 BOUND: dict[str, Any] = {"color": "black", "linewidth": 1.2, "zorder": 1.8}
 GUIDE: dict[str, Any] = {"color": "0.7", "linewidth": 2.5, "zorder": 0}
 BAND: dict[str, Any] = {"alpha": 0.2, "linewidth": 0}  # intervals around a curve, in its colour
@@ -271,8 +273,10 @@ def panel_width(ax: Axes) -> float:
     return ax.figure.bbox.width / ax.figure.dpi / spot.get_gridspec().ncols - SPACE_BESIDE
 
 
-def legend(canvas: Canvas, on: Axes | None = None) -> None:
+def legend(canvas: Canvas, on: Axes | None = None, without: Iterable[str] = ()) -> None:
     """Draw one legend below all panels: measured curves first, then theory and bounds.
+
+    The legend leaves out the labels `without`, which stand at the ends of their lines.
 
     Titles are fitted to their panels. If panels side by side have equal vertical labels, only the
     left label is drawn. If the caller gave axes `on` to `panels`, only these axes or their insets
@@ -284,6 +288,8 @@ def legend(canvas: Canvas, on: Axes | None = None) -> None:
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
         entries |= {label: h for h, label in zip(handles, labels, strict=True)}
+    for label in without:
+        entries.pop(label, None)
 
     def order(label: str) -> tuple[bool, list[str | float]]:
         # Theory, bounds, guides and notes are black or grey; measured curves have other colours.
