@@ -106,7 +106,7 @@ def label_ends(axes: Sequence[Axes]) -> set[str]:
     rows = [axes[i:j] for i, j in itertools.pairwise([*starts, len(axes)])]
     named = [[_named_lines(ax) for ax in row] for row in rows]
     curves = {name for row in named for lines in row for name, line in lines.items()
-              if shown_by(line).role == "curve"}  # fmt: skip
+              if (one := shown_by(line)) and one.role == "curve"}  # fmt: skip
     missing = {name for row in named for lines in row for name in lines.keys() - row[-1].keys()}
     if curves & missing:
         return set()
