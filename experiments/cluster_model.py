@@ -51,7 +51,7 @@ from dpbench.sweep.metrics import ERRORS
 WORKERS, SECONDS = (2, 10, 100, 1_000), (0.01, 0.1, 1.0, 3.0, 10.0)
 SHARES = 20  # shares that every worker completes in a simulation
 SETTINGS = tuple(
-    Setting(f"eps{i}", TunedClippedMean(k=2, scale=1, policy="rate"), PureDP(0.1 * i))
+    Setting(f"eps{i}", TunedClippedMean(k=2, scale=1, policy="ksu20_order"), PureDP(0.1 * i))
     for i in range(1, 6)
 )
 

@@ -49,15 +49,15 @@ from dpbench.output.terminal import say
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.runner.execute import Runner, compute
 from dpbench.samples import DenseSample, person_rows
-from dpbench.sweep.block import BlockTask, Setting, block_trials, run_block
+from dpbench.sweep.block import MANY_TRIALS, BlockTask, Setting, block_trials, run_block
 
 REPEATS = 5
 RECORDS = 8_000_000
 
 ESTIMATORS: dict[str, Estimator] = {
     "minimax": TunedClippedMean(k=2, scale=1, policy="minimax"),
-    "rate": TunedClippedMean(k=2, scale=1, policy="rate"),
-    "all": TunedClippedMean(k=2, scale=1, policy="all"),
+    "rate": TunedClippedMean(k=2, scale=1, policy="ksu20_order"),
+    "all": TunedClippedMean(k=2, scale=1, policy="keep_all"),
     "clipped": ClippedMean(lower=-20, upper=20),
 }
 BUDGETS: tuple[Budget, ...] = (PureDP(0.1), PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6))
@@ -82,8 +82,11 @@ BALLS = tuple(
 )
 
 LAWS: dict[str, tuple[Distribution, Callable[[np.random.Generator, tuple[int, int]], object]]] = {
-    "student_t": (StudentT(tail_index=2.5, unit_moment=2), lambda g, size: g.standard_t(2.5, size)),
-    "pareto": (Pareto(tail_index=2.5, unit_moment=2), lambda g, size: g.pareto(2.5, size)),
+    "student_t": (
+        StudentT(tail_index=2.5, standardised_moment=2),
+        lambda g, size: g.standard_t(2.5, size),
+    ),
+    "pareto": (Pareto(tail_index=2.5, standardised_moment=2), lambda g, size: g.pareto(2.5, size)),
     "gaussian": (Gaussian(), lambda g, size: g.standard_normal(size)),
     "vectors": (VECTORS, lambda g, size: g.standard_normal((*size, VECTORS.d))),
 }
@@ -147,9 +150,12 @@ def blocks(
     -------
     list of BlockTask
     """
-    count = max(1, round(records / (n * law.d * block_trials(n, law))))
+    count = max(1, round(records / (n * law.d * block_trials(n, law, MANY_TRIALS))))
     members = (("law", law),)
-    return [BlockTask(members, n, settings, 0, i, "throughput") for i in range(count)]
+    return [
+        BlockTask(members, n, settings, 0, i, "throughput", most_trials=MANY_TRIALS)
+        for i in range(count)
+    ]
 
 
 def run(tasks: Sequence[BlockTask]) -> None:

@@ -29,11 +29,11 @@ TINY: dict[str, Any] = {
     "name": "tiny",
     "families": {
         "two_point": {"kind": "two_point_family", "k": [2, 3], "c": [1, 3]},
-        "tails": {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2},
+        "tails": {"kind": "student_t", "tail_index": 2.5, "standardised_moment": 2},
     },
     "estimators": {
         "minimax": {"kind": "tuned_clipped_mean", "scale": 1, "policy": "minimax"},
-        "rate": {"kind": "tuned_clipped_mean", "scale": 1, "policy": "rate"},
+        "rate": {"kind": "tuned_clipped_mean", "scale": 1, "policy": "ksu20_order"},
         "mean": {"kind": "empirical_mean"},
     },
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.1}},

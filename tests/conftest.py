@@ -257,7 +257,7 @@ def entry_text() -> str:
 @pytest.fixture(scope="session")
 def regimes() -> Result:
     """With all errors possible at n = 100, and sampling overtaking privacy in between."""
-    family = TwoPointFamily(k=6, c=[1], sampling=True)
+    family = TwoPointFamily(k=6, c=[1], with_fair_coin=True)
     spec = {
         "families": {"rare": TwoPointFamily(k=6, c=[1]), "coin": family},
         "estimators": {"minimax": TunedClippedMean(k=6, scale=1)},

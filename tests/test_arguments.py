@@ -34,7 +34,7 @@ SWEEP = {
 }  # fmt: skip
 
 PEOPLE = est.BoundedContributionMean(lower=0, upper=1, cap=1)
-LAW = dist.UserMeans(
+LAW = dist.UserLevelData(
     of=Gaussian(location=0.4, scale=0.1), m=dist.BoundedZipf(exponent=1.5, largest=9)
 )
 PLAN = dpbench.plan(n=100, epsilon=1, lower=0, upper=9, law=Gaussian(location=5))

@@ -14,7 +14,6 @@ from dpbench.distributions.discrete import Bernoulli, TwoPoint
 from dpbench.distributions.empirical import Empirical
 from dpbench.distributions.fixed_dataset import FixedDataset
 from dpbench.distributions.hyperexponential import Hyperexponential
-from dpbench.distributions.moved import Moved
 from dpbench.distributions.multivariate import (
     Hypercube,
     MultivariateContaminatedGaussian,
@@ -26,8 +25,9 @@ from dpbench.distributions.multivariate import (
 from dpbench.distributions.real_column import RealColumn
 from dpbench.distributions.regression import LinearModel
 from dpbench.distributions.rescaled import Rescaled
+from dpbench.distributions.signed_permutation import SignedPermutation
 from dpbench.distributions.sparse import ProductTwoPoint, SignedTwoPoint
-from dpbench.distributions.user_means import UserMeans
+from dpbench.distributions.user_level_data import UserLevelData
 
 __all__ = [
     "AutoregressiveGaussian",
@@ -43,7 +43,6 @@ __all__ = [
     "LinearModel",
     "LocationScale",
     "LogNormal",
-    "Moved",
     "MultivariateContaminatedGaussian",
     "MultivariateGaussian",
     "MultivariateStudentT",
@@ -53,10 +52,11 @@ __all__ = [
     "ProductTwoPoint",
     "RealColumn",
     "Rescaled",
+    "SignedPermutation",
     "SignedTwoPoint",
     "StudentT",
     "TwoPoint",
-    "UserMeans",
+    "UserLevelData",
     "ZeroTruncatedPoisson",
 ]
 __dir__ = __all__.copy  # what completion shows; helpers and submodules are no API

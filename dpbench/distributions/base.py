@@ -127,27 +127,27 @@ class LocationScale(Distribution):
         of its clean part.
     scale : float > 0
         Factor of Z; the standard deviation of X only if Z has variance 1.
-    unit_moment : float >= 2, optional
+    standardised_moment : float >= 2, optional
         Order k of the moment that is set to 1. The scale is then chosen to make E|X - mean|^k = 1,
         and the parameter `scale` has to be left at 1.
     """
 
     location: float = 0.0
     scale: Annotated[float, Field(gt=0)] = 1.0
-    unit_moment: MomentOrder | None = None
+    standardised_moment: MomentOrder | None = None
 
     @model_validator(mode="after")
     def _check_scale(self) -> Self:
-        if self.unit_moment is not None:
+        if self.standardised_moment is not None:
             if self.scale != 1.0:
-                raise ValueError("give scale or unit_moment, not both")
-            if not np.isfinite(self._standard_moment(self.unit_moment)):
-                raise ValueError(f"the moment of order {self.unit_moment} is infinite")
+                raise ValueError("give scale or standardised_moment, not both")
+            if not np.isfinite(self._standard_moment(self.standardised_moment)):
+                raise ValueError(f"the moment of order {self.standardised_moment} is infinite")
         return self
 
     @cached_property
     def _scale(self) -> float:
-        k = self.unit_moment
+        k = self.standardised_moment
         return self.scale if k is None else float(self._standard_moment(k) ** (-1 / k))
 
     @property

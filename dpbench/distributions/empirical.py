@@ -10,7 +10,7 @@ import warnings
 import zlib
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
@@ -73,7 +73,6 @@ class Empirical(Distribution):
     path: str
     column: str | None = None
     columns: Annotated[list[str], Field(min_length=1)] | None = None
-    added_parameters: ClassVar[dict[str, Any]] = {"columns": None}
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -94,7 +94,6 @@ class MultivariateGaussian(_Vectors):
     condition: Annotated[float, Field(ge=1, le=1e12)] = 1.0
     matrix: list[list[float]] | None = None
     relative: bool = False
-    added_parameters: ClassVar[dict[str, Any]] = {"relative": False}
 
     @model_validator(mode="after")
     def _check_matrix(self) -> Self:
@@ -163,8 +162,6 @@ class PowerLawGaussian(_Vectors):
         Exponent of the variances: 0 for N(mean, I). Larger values make variances more unequal.
     """
 
-    stream_name: ClassVar[str] = "StretchedGaussian"
-
     power: Annotated[float, Field(ge=0, le=10)] = 0.0
 
     @cached_property
@@ -197,17 +194,17 @@ class MultivariateStudentT(_Vectors):
     ----------
     tail_index : float > 1
         Degrees of freedom nu; moments of order below it exist.
-    unit_moment : float >= 2, optional
+    standardised_moment : float >= 2, optional
         Order k of the moment that is set to 1. Vectors X are scaled to make
         E|<v, X - mean>|^k = 1 for every unit vector v.
     """
 
     tail_index: Annotated[float, Field(gt=1)]
-    unit_moment: MomentOrder | None = None
+    standardised_moment: MomentOrder | None = None
 
     @cached_property
     def _direction(self) -> StudentT:
-        return StudentT(tail_index=self.tail_index, unit_moment=self.unit_moment)
+        return StudentT(tail_index=self.tail_index, standardised_moment=self.standardised_moment)
 
     def moment(self, k: float) -> float:
         return self._direction.moment(k)
@@ -243,13 +240,13 @@ class Product(_Vectors):
     ----------
     of : distribution of numbers, or its configuration
         Continuous distribution of every coordinate; its mean is subtracted.
-    unit_moment : float in [2, 4], optional
+    standardised_moment : float in [2, 4], optional
         Order k of a moment. Records are scaled so that the value or bound listed above for
         E|<v, Y>|^k becomes 1. k is 2, 4 or, for Student's t, any number between 2 and 4.
     """
 
     of: Any
-    unit_moment: Annotated[float, Field(ge=2, le=4)] | None = None
+    standardised_moment: Annotated[float, Field(ge=2, le=4)] | None = None
 
     @field_validator("of")
     @classmethod
@@ -261,8 +258,10 @@ class Product(_Vectors):
 
     @model_validator(mode="after")
     def _check_unit_moment(self) -> Self:
-        if self.unit_moment is not None and not np.isfinite(self._bound(self.unit_moment)):
-            raise ValueError(f"no finite moment of order {self.unit_moment:g} is known")
+        if self.standardised_moment is not None and not np.isfinite(
+            self._bound(self.standardised_moment)
+        ):
+            raise ValueError(f"no finite moment of order {self.standardised_moment:g} is known")
         return self
 
     def _bound(self, k: float) -> float:
@@ -282,7 +281,7 @@ class Product(_Vectors):
 
     @cached_property
     def _scale(self) -> float:
-        k = self.unit_moment
+        k = self.standardised_moment
         return 1.0 if k is None else self._bound(k) ** (-1 / k)
 
     def moment(self, k: float) -> float:

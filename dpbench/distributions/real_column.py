@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -86,7 +86,6 @@ class RealColumn(Distribution):
     scale: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     fixed: bool = False
     tilt: Annotated[float, Field(ge=-50, le=50)] = 0.0
-    added_parameters: ClassVar[dict[str, Any]] = {"tilt": 0.0}
 
     @model_validator(mode="after")
     def _check_tilt(self) -> Self:

@@ -21,7 +21,7 @@ class LinearModel(Distribution):
 
     The noise z is uniform and independent of x. So E x x^T = I/(d + 1), and theta is the vector of
     least-squares coefficients of the distribution. Because |x| <= 1 and
-    |y| <= norm + sqrt(3) deviation, an estimator with these bounds clips no record.
+    |y| <= norm + sqrt(3) noise_sd, an estimator with these bounds clips no record.
 
     Parameters
     ----------
@@ -29,13 +29,13 @@ class LinearModel(Distribution):
         Number of coordinates of a record: d - 1 features x, and y.
     norm : float >= 0
         Norm of theta, which is parallel to (1, ..., 1).
-    deviation : float > 0
-        Standard deviation of z, in the unit of y.
+    noise_sd : float > 0
+        Standard noise_sd of z, in the unit of y.
     """
 
     d: Annotated[int, Field(ge=2, le=10_000)] = Field()  # type: ignore[misc]
     norm: Annotated[float, Field(ge=0, le=1e100)] = 1.0
-    deviation: Annotated[float, Field(gt=0, le=1e100)] = 0.5
+    noise_sd: Annotated[float, Field(gt=0, le=1e100)] = 0.5
 
     @property
     def features(self) -> int:
@@ -55,7 +55,7 @@ class LinearModel(Distribution):
     def covariance(self) -> Floats:
         spread = 1 / (self.features + 2)
         beside = spread * self.theta
-        last = spread * self.norm**2 + self.deviation**2
+        last = spread * self.norm**2 + self.noise_sd**2
         return np.block([[spread * np.eye(self.features), beside[:, None]], [beside, last]])
 
     @property
@@ -71,5 +71,5 @@ class LinearModel(Distribution):
         radius = rng.random((trials, n)) ** (1 / self.features)
         records[..., :-1] = x * (radius / np.linalg.norm(x, axis=2))[..., None]
         noise = rng.uniform(-(3**0.5), 3**0.5, (trials, n))
-        records[..., -1] = records[..., :-1] @ self.theta + self.deviation * noise
+        records[..., -1] = records[..., :-1] @ self.theta + self.noise_sd * noise
         return DenseSample(records)

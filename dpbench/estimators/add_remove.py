@@ -27,7 +27,7 @@ may be twice as long as c. So results for one neighbouring relation imply nothin
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -104,7 +104,6 @@ class _Bounded(_PrivateSizeMean):
 
     region: Literal["box", "ball"] = "box"
     multivariate: ClassVar[bool] = True
-    added_parameters: ClassVar[dict[str, Any]] = {"region": "box"}
 
     def _clip(self, sample: Sample, centre: float, half: float) -> Floats:
         if self.region == "ball":
@@ -253,8 +252,6 @@ class NormalizedSumMean(_Bounded):
     MSE 8 (d l1^2 + |mu|^2), where |mu| is the l2 norm. Let v be the variance of Gaussian noise at
     l2 sensitivity 1 with half of the budget. Then n^2 MSE is v (d l2^2 + |mu|^2).
     """
-
-    stream_name: ClassVar[str] = "SumAndCountMean"
 
     def _release_mean(self, centred: Floats, size: Floats, ledger: Ledger) -> Floats:
         first, second = ledger.split(0.5, 0.5)

@@ -26,13 +26,11 @@ from dpbench.registry import (
     from_mapping,
     labelled_entries,
     nested_entry,
-    snake,
     validated,
 )
-from dpbench.seeds import stream_name
 
 __all__ = [
-    "GROUPS", "Keywords", "Listing", "Row", "Use", "catalogue", "first_names", "keywords", "search",
+    "GROUPS", "Keywords", "Listing", "Row", "Use", "catalogue", "keywords", "search",
     "uses",
 ]  # fmt: skip
 
@@ -269,19 +267,6 @@ def uses() -> list[tuple[str, type[Any], Use]]:
         for name, use in listing.entries.items()
     ]
     return sorted(entries, key=lambda entry: entry[1].bounded_in == "local")
-
-
-def first_names() -> dict[str, str]:
-    """Map entries of the benchmark suite to their names in random streams, where these differ.
-
-    Such an entry has the name of its estimator, and the estimator has a stream name of its own.
-    """
-    kinds = Estimator.kinds()
-    return {
-        name: snake(stream_name(kind))
-        for name, kind, _ in uses()
-        if kinds.get(name) is kind and "stream_name" in vars(kind)
-    }
 
 
 def search(word: str) -> list[str]:

@@ -131,8 +131,6 @@ class ClippedMean(_ClippingEstimator):
         under zCDP and GDP, have the same noise with both.
     """
 
-    added_parameters: ClassVar[dict[str, Any]] = {"mechanism": "cube"}
-
     lower: ErrorBound | None  # type: ignore[assignment]
     upper: ErrorBound | None  # type: ignore[assignment]
     mechanism: Literal["cube", "additive"] = "cube"
@@ -186,8 +184,6 @@ class L2ClippedMean(Estimator):
         only: noise z of density proportional to exp(-epsilon n ||z||/(2L)), with the l2 norm ||z||.
         This is the K-norm mechanism of HT10 for the l2 ball.
     """
-
-    stream_name: ClassVar[str] = "BoundedMean"
 
     radius: Annotated[float, Field(gt=0, le=1e300)]
     mechanism: Literal["additive", "l2"] = "additive"

@@ -6,7 +6,7 @@ The estimators clip records to a ball that shrinks from round to round, with Gau
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -183,8 +183,6 @@ class CoinPressMean(_Gaussian, kind="coinpress_mean"):
         Round whose estimate is released, counted from 1; default: the last. Later rounds spend
         their budget, too.
     """
-
-    first_names: ClassVar[dict[str, str]] = {"reported_round": "report"}
 
     radius: Radius
     rounds: Rounds = 4
@@ -367,8 +365,6 @@ class CoinPressCovariance(_Gaussian, kind="coinpress_covariance"):
         the upper triangle. ``frobenius``: entries off the diagonal get 1/sqrt(2) of this noise.
     """
 
-    added_parameters: ClassVar[dict[str, Any]] = {"entry_noise": "equal"}
-
     bound: ErrorBound
     rounds: FewRounds = 3
     b: Probability = COVARIANCE_B
@@ -424,8 +420,6 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     entry_noise : {'equal', 'frobenius'}
         Noise of the entries of the covariance, as in `CoinPressCovariance`. ``frobenius`` has less.
     """
-
-    added_parameters: ClassVar[dict[str, Any]] = {"entry_noise": "equal"}
 
     radius: Radius
     bound: ErrorBound

@@ -8,7 +8,7 @@ t = sigma sqrt(2 ln(2n/beta)) of mu (`_GaussianMean.tail`). R is a public bound 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -95,8 +95,6 @@ class MedianThenClippedMean(_GaussianMean):
     half pays for the mean of the records clipped to median +- 2t, of sensitivity 4t/n.
     """
 
-    stream_name: ClassVar[str] = "ExponentialCoarseMean"
-
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         coarse, fine = ledger.split(0.5, 0.5)
         t = self.tail(sample.n)
@@ -149,8 +147,6 @@ class ShrinkingIntervals(_GaussianMean):
         Round whose estimate is released, counted from 1; default: the last. Later rounds spend
         their budget, too.
     """
-
-    first_names: ClassVar[dict[str, str]] = {"reported_round": "report"}
 
     rounds: Rounds | None = None
     reported_round: Rounds | None = None

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -136,7 +136,6 @@ class _Clipped(Estimator):
     scale: MomentScale
     radius: Radius = 0.0
     beta: Probability = 0.1
-    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         spread = MomentSpread(self.k, self.scale)
@@ -158,7 +157,7 @@ class TunedClippedMean(_Clipped):
 
     Parameters
     ----------
-    policy : {'minimax', 'rate', 'all'}
+    policy : {'minimax', 'ksu20_order', 'keep_all'}
         Rule for T. Let beta be the failure probability, and q the 1 - beta quantile of the absolute
         noise at sensitivity 1 (``ln(1/beta)/epsilon`` for pure DP).
 
@@ -177,11 +176,7 @@ class TunedClippedMean(_Clipped):
         Value of T that overrides `policy`, in the unit of the data.
     """
 
-    first_names: ClassVar[dict[str, str]] = {"threshold": "clip_at"}
-
-    stream_name: ClassVar[str] = "HeavyTailedMean"
-
-    policy: Literal["minimax", "rate", "all"] = "minimax"
+    policy: Literal["minimax", "ksu20_order", "keep_all"] = "minimax"
     c: Annotated[float, Field(gt=0)] = 0.7
     threshold: Annotated[float, Field(gt=0)] | None = None
 
@@ -192,10 +187,10 @@ class TunedClippedMean(_Clipped):
         """
         if self.threshold is not None:
             return self.threshold
-        if self.policy == "all":
+        if self.policy == "keep_all":
             return self.scale * float((n / self.beta) ** (1 / self.k))
         effective = n / budget.noise_quantile(self.beta)
-        if self.policy == "rate":
+        if self.policy == "ksu20_order":
             unit = float(self.c * (effective * np.log(1 / self.beta)) ** (1 / self.k))
             return self.scale * unit
         return self.scale * best_clip(self.k, self._unit_radius, self.beta, effective, budget)[0]
@@ -243,7 +238,7 @@ class LocalMean(_Clipped):
 
     Parameters
     ----------
-    policy : {'minimax', 'rate'}
+    policy : {'minimax', 'ksu20_order'}
         Rule for T. Let s be the standard deviation of the averaged noise at C = 1.
 
         - ``minimax``: T minimises the 1 - beta quantile of the largest bias plus the averaged
@@ -274,7 +269,7 @@ class LocalMean(_Clipped):
           ``three_values`` at mu = 1, and 0.77 times at rho = 1/2.
     """
 
-    policy: Literal["minimax", "rate"] = "minimax"
+    policy: Literal["minimax", "ksu20_order"] = "minimax"
     mechanism: Literal["additive", "randomised_response", "three_values", "graded_votes"] = (
         "additive"
     )
@@ -285,7 +280,7 @@ class LocalMean(_Clipped):
 
         Records are clipped to +-(radius + T). The budget is that of every record.
         """
-        if self.policy == "rate":
+        if self.policy == "ksu20_order":
             epsilon = np.log(1 / self.beta) / _averaging_budget(budget).noise_quantile(self.beta)
             return self.scale * float((n * epsilon**2) ** (1 / (2 * self.k)))
         sd = self._release_sd(budget) / np.sqrt(n)

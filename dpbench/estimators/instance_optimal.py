@@ -112,10 +112,6 @@ class InstanceOptimalMean(_AroundMedians, kind="instance_optimal_mean"):
         the ball are resolved to radius/2^T; each step has 1/T of the search's budget.
     """
 
-    first_names: ClassVar[dict[str, str]] = {"rounds": "steps"}
-
-    stream_name: ClassVar[str] = "ShiftedClippedMean"
-
     radius: ErrorBound
     rounds: Steps = 10
 
@@ -199,8 +195,6 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
     beta : float in (0, 1)
         Failure probability of the radius: smaller values clip fewer records and add more noise.
     """
-
-    first_names: ClassVar[dict[str, str]] = {"rounds": "steps"}
 
     radius: ErrorBound
     sigma_low: DeviationBound

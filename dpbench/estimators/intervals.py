@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -137,8 +137,6 @@ class NoisyvarInterval(_SimulatedInterval):
     per cent at epsilon = 1. With a known sigma the probability is beta if the clip has no bias.
     """
 
-    stream_name: ClassVar[str] = "NoisyVarianceInterval"
-
     def _moments(self, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
         return np.zeros_like(mean), sd
 
@@ -171,8 +169,6 @@ class ParametricBootstrapInterval(_SimulatedInterval):
     The terms come from the integrals of z phi(z) and z^2 phi(z) between u and v. The records
     clipped to a and to b have the probabilities Phi(u) and Phi(-v).
     """
-
-    stream_name: ClassVar[str] = "BootstrapInterval"
 
     def _moments(self, mean: Floats, sd: Floats) -> tuple[Floats, Floats]:
         return clipped_normal_moments(mean, sd, self.lower, self.upper)

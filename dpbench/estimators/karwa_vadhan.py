@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -190,8 +190,6 @@ class KarwaVadhanGaussian(NeedsRadius):
     beta : float in (0, 1)
         Probability that a step clips some record; a smaller value makes the clips wider.
     """
-
-    stream_name: ClassVar[str] = "LearnedGaussian"
 
     sigma: Positive | None = None
     sigma_low: Sigma = 1e-150

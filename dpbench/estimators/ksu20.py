@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -96,7 +96,6 @@ class _BinBasedEstimator(NeedsRadius):
     k: MomentOrder
     scale: MomentScale
     constants: Constants | Literal["tuned"] = "practical"
-    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
 
     @abstractmethod
     def accuracy(self, n: int, budget: Budget) -> float:
@@ -177,8 +176,6 @@ class KSU20RangeEstimate(_BinBasedEstimator):
         Share of the records that may lie outside the range. alpha is also the error sought for a
         mean of records clipped to the range. A smaller value makes the range wider.
     """
-
-    stream_name: ClassVar[str] = "KSU20Range"
 
     alpha: Alpha
     constants: Constants = "paper"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import chdtri, gammainccinv
@@ -126,7 +126,6 @@ class KSU20BallMean(NeedsRadius):
     alpha: Alpha | None = None
     beta: Probability = 0.1
     multivariate: ClassVar[bool] = True
-    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
     narrowed_by: ClassVar[tuple[str, ...]] = ("radius", "constants")
 
     @property

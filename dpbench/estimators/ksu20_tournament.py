@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -377,8 +377,6 @@ class KSU20TournamentMean(Estimator):
         it is given, half the grid's diagonal is not added.
     """
 
-    stream_name: ClassVar[str] = "KSU20CoverMean"
-
     k: MomentOrder
     scale: MomentScale
     radius: Radius
@@ -391,7 +389,6 @@ class KSU20TournamentMean(Estimator):
     xi: Units | None = None
     notions: ClassVar[tuple[type[Budget], ...]] = (PureDP,)
     multivariate: ClassVar[bool] = True
-    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0}
 
     @model_validator(mode="after")
     def _check_odd(self) -> Self:

@@ -113,8 +113,6 @@ class PrivUnitMean(Estimator, kind="privunit_mean"):
         The noise is proportional to L.
     """
 
-    stream_name: ClassVar[str] = "PrivUnitMean"
-
     radius: Annotated[float, Field(gt=0, le=1e150)] = 1.0
     multivariate: ClassVar[bool] = True
     bounded_in: ClassVar[Literal["local"]] = "local"

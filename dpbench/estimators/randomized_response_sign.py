@@ -72,8 +72,6 @@ class RandomizedResponseSignMean(_GaussianMean):
         spends more records on halving.
     """
 
-    stream_name: ClassVar[str] = "LocalSignMean"
-
     bounded_in: ClassVar[Literal["local"]] = "local"
 
     def sizes(self, n: int, budget: Budget) -> tuple[list[int], int]:

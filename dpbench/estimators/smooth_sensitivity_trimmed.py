@@ -46,7 +46,7 @@ best known bound for this estimator needs n of the order of (1/(alpha epsilon))^
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
@@ -94,17 +94,9 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
         noise for this epsilon, which has a smaller 0.9 quantile than Student's t at every t.
     """
 
-    first_names: ClassVar[dict[str, str]] = {
-        "trimmed_records": "trim",
-        "smoothness_share": "dilation",
-    }
-
-    stream_name: ClassVar[str] = "SmoothTrimmedMean"
-
     trimmed_records: Annotated[int, Field(ge=0)] | None = None
     smoothness_share: Annotated[float, Field(ge=0.01, le=0.9)] = 0.3
     noise: SmoothNoise = "by_budget"
-    added_parameters: ClassVar[dict[str, Any]] = {"noise": "by_budget"}
 
     def count_trimmed(self, n: int, t: float) -> int:
         """Return the number m of records trimmed from each end.

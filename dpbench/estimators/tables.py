@@ -120,7 +120,6 @@ class TableMean(Estimator):
     multivariate: ClassVar[bool] = True
     estimand: ClassVar[Estimand] = TABLE
     bounded_in: ClassVar[None] = None
-    added_parameters: ClassVar[dict[str, Any]] = {"cap": None}
     narrowed_by: ClassVar[tuple[str, ...]] = ("columns",)
 
     @field_validator("columns")

@@ -6,7 +6,7 @@ under (epsilon, delta) with delta > 0.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -83,8 +83,6 @@ class UniversalMean(Estimator):
         With a smaller value more records may be clipped.
     """
 
-    first_names: ClassVar[dict[str, str]] = {"max_power": "most"}
-
     max_power: Powers = MAX_POWER
     beta: Probability = 0.1
 
@@ -149,9 +147,6 @@ class ApproximateBoundsMean(Estimator):
     share : float in (0, 1)
         Share of the budget that pays for the histogram.
     """
-
-    first_names: ClassVar[dict[str, str]] = {"max_power": "most"}
-    added_parameters: ClassVar[dict[str, Any]] = {"base": 2.0, "min_power": None, "share": 0.5}
 
     max_power: Powers = MAX_POWER
     success: Annotated[float, Field(gt=0, lt=1)] = 1 - 1e-9

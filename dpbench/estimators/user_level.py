@@ -3,7 +3,7 @@
 **Setting.** n people have m records X each, with E|X - mu|^k <= scale^k and mean mu in [-R, R].
 Lengths are in units of scale here: scale = 1.
 Neighbours differ in all records of one person. A dataset holds the n means Y of people
-(`dpbench.distributions.UserMeans`), so neighbours differ in one Y.
+(`dpbench.distributions.UserLevelData`), so neighbours differ in one Y.
 
 **Location.** The variance of Y is at most 1/m, by Lyapunov's inequality. By Chebyshev's inequality
 at least half of all people are within r = sqrt(2/m) of mu. The interval [mu - r, mu + r] touches at
@@ -54,7 +54,7 @@ Accuracy depends on the distribution and on T, but privacy does not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -106,8 +106,6 @@ class UserLevelMean(Estimator):
         sample holds means instead of people, see `dpbench.samples.PeopleSample`.
     """
 
-    stream_name: ClassVar[str] = "PersonMean"
-
     k: MomentOrder
     scale: MomentScale
     m: Annotated[int, Field(ge=1, le=10**6)]
@@ -115,7 +113,6 @@ class UserLevelMean(Estimator):
     beta: Probability = 0.1
     cap: Annotated[int, Field(ge=1, le=10**6)] | None = None
     multivariate: ClassVar[bool] = True
-    added_parameters: ClassVar[dict[str, Any]] = {"scale": 1.0, "cap": None}
 
     @model_validator(mode="after")
     def _check_cap(self) -> Self:

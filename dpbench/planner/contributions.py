@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dpbench.distributions import UserMeans
+from dpbench.distributions import UserLevelData
 from dpbench.errors import check_instance, check_whole_number
 from dpbench.estimators import BoundedContributionMean
 from dpbench.privacy import Budget
@@ -41,7 +41,7 @@ class CapChoice:
 
 
 def best_cap(
-    estimator: BoundedContributionMean, law: UserMeans, n: int, budget: Budget
+    estimator: BoundedContributionMean, law: UserLevelData, n: int, budget: Budget
 ) -> CapChoice:
     """Find the cap on the records of a person with the smallest predicted error.
 
@@ -57,7 +57,7 @@ def best_cap(
     --------
     >>> from dpbench import PureDP
     >>> from dpbench.distributions import BoundedZipf, Gaussian
-    >>> people = UserMeans(of=Gaussian(location=0.4, scale=0.1),
+    >>> people = UserLevelData(of=Gaussian(location=0.4, scale=0.1),
     ...                    m=BoundedZipf(exponent=1.5, largest=128))
     >>> mean = BoundedContributionMean(lower=0, upper=1, cap=1)
     >>> best_cap(mean, people, 3000, PureDP(1.0)).cap
@@ -65,7 +65,9 @@ def best_cap(
     """
     example = "BoundedContributionMean(lower=0, upper=1, cap=1)"
     check_instance("estimator", estimator, BoundedContributionMean, "a mean of people", example)
-    check_instance("law", law, UserMeans, "a distribution of people", "UserMeans(of=..., m=...)")
+    check_instance(
+        "law", law, UserLevelData, "a distribution of people", "UserLevelData(of=..., m=...)"
+    )
     check_whole_number("n", n, 1)
     check_instance("budget", budget, Budget, "a budget", "PureDP(1.0)")
     largest = int(law.numbers[0].max())

@@ -26,7 +26,8 @@ Positive = Annotated[float, Field(gt=0, le=1e300)]
 BUDGETS: dict[str, type[Budget]] = {"epsilon": PureDP, "rho": ZCDP, "mu": GDP}
 # A target that is not the mean; a file; and laws of people and of their numbers of records.
 NO_PLANNED_LAWS = (
-    "contaminated_gaussian", "empirical", "user_means", "bounded_zipf", "zero_truncated_poisson",
+    "contaminated_gaussian", "empirical", "user_level_data", "bounded_zipf",
+    "zero_truncated_poisson",
 )  # fmt: skip
 # Distributions of a single number whose target is their mean.
 LAW_NAMES = tuple(

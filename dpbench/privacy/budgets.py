@@ -72,7 +72,6 @@ class Budget(Registered):
     neighbours: Relation = "replace"
     notion: ClassVar[str]
     power: ClassVar[int] = 1
-    added_parameters: ClassVar[dict[str, Any]] = {"neighbours": "replace"}
 
     @property
     def label(self) -> str:
@@ -293,7 +292,6 @@ class PureDP(Budget):
     noise_by: Literal["laplace", "staircase"] = "laplace"
     neighbours: Relation = "replace"
     notion: ClassVar[str] = "pure"
-    added_parameters: ClassVar[dict[str, Any]] = {**Budget.added_parameters, "noise_by": "laplace"}
 
     @property
     def _number_noise(self) -> NumberNoise | None:

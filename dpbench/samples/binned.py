@@ -30,7 +30,7 @@ MAX_WHOLE_RECORDS = 300_000
 # Largest number of records; beyond, draws without replacement lose digits.
 MAX_BINNED_RECORDS = 10**12
 # About how many numbers the counts of a dataset, and shares of records, take in memory.
-HELD_NUMBERS = 10_000
+HELD_NUMBERS = 5_000
 
 
 class BinnedSample(Sample):

@@ -13,7 +13,9 @@ from dpbench.arrays import Floats, Ints
 
 __all__ = ["ContinuousLaw", "QuantileGrid", "clipped_means", "quantile_grid"]
 
-CELLS_PER_OCTAVE = 32  # cells of equal probability between the tail probabilities t and t/2
+# Cells of equal probability between the tail probabilities t and t/2. With 32, a draw takes 1.3 to
+# 2 times as long, and the missing part of the variance is at most 4e-5 in place of 6e-5.
+CELLS_PER_OCTAVE = 16
 # The last cell of each side has a probability below 2^-(SPARE_OCTAVES + 1)/n, so that fewer than
 # one in 10^9 datasets has a record there.
 SPARE_OCTAVES = 29

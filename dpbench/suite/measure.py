@@ -15,7 +15,6 @@ from dpbench.analysis.summary import quantile_interval, sort_errors, statistics
 from dpbench.arrays import Floats
 from dpbench.audit.releases import PrivacyBound
 from dpbench.estimators import Estimator
-from dpbench.estimators.catalogue import first_names
 from dpbench.output.terminal import progress
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import Runner, compute
@@ -230,7 +229,7 @@ def _summarise_errors(problem: Problem, name: str, errors: Floats) -> dict[str, 
     worst = int(np.argmax(summary["q90"]))  # the first member if several are infinite
     bound, ascending = problem.bound, sort_errors(errors)
     quantiles = np.array([quantile_interval(ascending[worst], q) for q in LEVELS])
-    rng = stream("suite", problem.id, problem.digest, first_names().get(name, name))
+    rng = stream("suite", problem.id, problem.digest, name)
     draws = quantile_replicates(ascending, 0.9, rng, DRAWS).max(axis=0)
     return {
         "problem": problem.id,

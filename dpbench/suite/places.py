@@ -33,9 +33,9 @@ from dpbench.distributions import (
     Bernoulli,
     Distribution,
     Gaussian,
-    Moved,
     RealColumn,
     Rescaled,
+    SignedPermutation,
     TwoPoint,
 )  # fmt: skip
 from dpbench.privacy import Budget
@@ -156,7 +156,7 @@ def _move_to_place(law: Distribution, place: Floats, rng: np.random.Generator, u
         return Rescaled(of=law, location=unit * float(place[0]), factor=sign * unit)
     signs = np.where(rng.random(law.d) < 0.5, 1, -1)
     order = rng.permutation(law.d)
-    return Moved(
+    return SignedPermutation(
         of=law,
         shift=tuple(place.tolist()),
         signs=tuple(signs.tolist()),

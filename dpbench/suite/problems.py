@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, PlainValidator, model_validator
@@ -72,8 +72,6 @@ class ProblemClass:
     radius : float, optional
         Bound on the norm of the mean; unknown by default.
     """
-
-    stream_name: ClassVar[str] = "Known"
 
     records: Literal["binary", "gaussian", "moments", "variance"]
     scale: Annotated[float, Field(gt=0)] | None = None

@@ -45,7 +45,7 @@ from dpbench.registry import (
 )
 from dpbench.samples.binned import MAX_BINNED_RECORDS
 from dpbench.seeds import canonical, digest
-from dpbench.sweep.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials
+from dpbench.sweep.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials, most_trials
 from dpbench.sweep.entries import Budgets, Estimators, Families
 from dpbench.sweep.selection import Selection, rows_of_budget, select_labels, swept_columns
 from dpbench.theory.bounds.class_bound import ErrorBound
@@ -89,7 +89,8 @@ class Part(Selection):
     n : list of int, or Grid
         Sample sizes: numbers of records of a dataset.
     trials : int >= 1
-        Number of independent datasets for each family and n, rounded up to whole blocks.
+        Number of independent datasets for each family and n, rounded up to whole blocks of up to
+        2,000 trials, or 200 if fewer than 2,000 are given.
     families, estimators, budgets : optional
         Choices as in `Selection`. An estimator runs only under budgets whose neighbour relation it
         supports. If `estimators` gives its name, it must support the privacy notion of each of
@@ -128,23 +129,22 @@ class Cell:
     @property
     def blocks(self) -> int:
         """Number of blocks that together hold at least `trials` trials."""
-        return -(-self.trials // min(block_trials(self.n, law) for _, law in self.members))
+        most = most_trials(self.trials)
+        return -(-self.trials // min(block_trials(self.n, law, most) for _, law in self.members))
 
     def tasks(self, seed: int) -> list[BlockTask]:
         """Return the tasks of the cell's blocks under the sweep's `seed`, ordered by block."""
         followed, members, settings = self.names
-        name, arguments = (
-            digest(seed, followed, self.n, members, settings),
-            (self.n, self.settings, seed),
-        )
-        return [BlockTask(self.members, *arguments, i, name, followed) for i in range(self.blocks)]
+        most, arguments = most_trials(self.trials), (self.members, self.n, self.settings, seed)
+        name = digest(seed, followed, self.n, most, members, settings)
+        return [BlockTask(*arguments, i, name, followed, most) for i in range(self.blocks)]
 
     @cached_property
     def names(self) -> tuple[str, list[tuple[str, str]], list[str]]:
         """Texts that describe the budget, each labelled member and each setting, in this order.
 
-        The name of the cell's blocks is a digest of these texts, n and the seed. The text of the
-        budget is "" if the members do not depend on a budget.
+        The name of the cell's blocks is a digest of these texts, n, the seed and `most_trials`. The
+        text of the budget is "" if the members do not depend on a budget.
         """
         followed = canonical(self.settings[0].budget) if self.family.follows_budget else ""
         members = [(label, canonical(member)) for label, member in self.members]

@@ -15,7 +15,7 @@ from dpbench.distributions import (
     ProductTwoPoint,
     SignedTwoPoint,
     TwoPoint,
-    UserMeans,
+    UserLevelData,
 )
 from dpbench.distributions.multivariate import Dimension
 from dpbench.errors import choose_from
@@ -119,14 +119,14 @@ class _Single(Family):
     @property
     def moment_order(self) -> float | None:
         law = self.distribution
-        law = law.of if isinstance(law, UserMeans) else law
-        k = getattr(law, "unit_moment", None) or getattr(law, "k", None)
+        law = law.of if isinstance(law, UserLevelData) else law
+        k = getattr(law, "standardised_moment", None) or getattr(law, "k", None)
         return None if k is None else float(k)
 
     @property
     def person_records(self) -> int:
         law = self.distribution
-        return int(law.numbers[0].min()) if isinstance(law, UserMeans) else 1
+        return int(law.numbers[0].min()) if isinstance(law, UserLevelData) else 1
 
     def members(self, label: str, n: int, budget: Budget) -> dict[str, Distribution]:
         return {label: self.distribution}
@@ -243,7 +243,7 @@ class TwoPointFamily(Family):
         most 1/2.
     location : float
         Constant that is added to every record.
-    sampling : bool
+    with_fair_coin : bool
         Whether to add the fair coin on +-1. A clip above 1 does not change the coin's records. For
         the mean of the coin, the 0.9 quantile of the error of every estimator is about
         1.645/sqrt(n) or more. With the coin, `lower_bound` is for all distributions with
@@ -258,7 +258,7 @@ class TwoPointFamily(Family):
     c: Annotated[list[float], Field(min_length=1)]
     scaling: Literal["central", "local"] = "central"
     location: float = 0.0
-    sampling: bool = False
+    with_fair_coin: bool = False
     m: Annotated[int, Field(ge=1, le=10**6)] = 1
     follows_budget: ClassVar[bool] = True
 
@@ -278,9 +278,10 @@ class TwoPointFamily(Family):
             signed |= {"+worst": worst, "-worst": -worst, "+p_star": p_star, "-p_star": -p_star}
         coin = {f"{label}/coin": TwoPoint(p=0.5, k=self.k, location=self.location - 1)}
         rare = _signed_distributions(TwoPoint, label, signed, k=self.k, location=self.location)
-        laws = rare | (coin if self.sampling else {})
+        laws = rare | (coin if self.with_fair_coin else {})
         return {
-            name: UserMeans(of=law, m=self.m) if self.m > 1 else law for name, law in laws.items()
+            name: UserLevelData(of=law, m=self.m) if self.m > 1 else law
+            for name, law in laws.items()
         }
 
     def lower_bound(self, n: int, budget: Budget, *, local: bool = False) -> ErrorBound:
@@ -288,10 +289,10 @@ class TwoPointFamily(Family):
             return (
                 ErrorBound()
                 if local
-                else user_level_bound(n, self.m, self.k, budget, self.sampling)
+                else user_level_bound(n, self.m, self.k, budget, self.with_fair_coin)
             )
-        if self.sampling or local:
-            return heavy_tail_bound(n, self.k, budget, local=local, rare=float(self.sampling))
+        if self.with_fair_coin or local:
+            return heavy_tail_bound(n, self.k, budget, local=local, rare=float(self.with_fair_coin))
         members: Any = self.members("", n, budget)
         return heavy_tail_bound(n, self.k, budget, rare=max(law.p for law in members.values()))
 
@@ -307,7 +308,7 @@ class TwoPointFamily(Family):
             private = heavy_tail_bound(n, self.k, budget, rare=0).value
             return not sampling_lower_bound(n, self.k) < private
 
-        if not (self.sampling and self.m == 1 and sampling_dominates(MAX_SAMPLE_SIZE)):
+        if not (self.with_fair_coin and self.m == 1 and sampling_dominates(MAX_SAMPLE_SIZE)):
             return float("nan")
         return float(1 + bisect_left(range(1, MAX_SAMPLE_SIZE), x=True, key=sampling_dominates))
 

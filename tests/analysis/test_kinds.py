@@ -491,7 +491,7 @@ def test_a_factor_is_the_largest_over_n(made: Callable[[str], Made]) -> None:
 
 # Best values of a parameter.
 PEOPLE: dict[str, Any] = {
-    "kind": "user_means",
+    "kind": "user_level_data",
     "of": {"kind": "gaussian", "location": 0.4, "scale": 0.1},
     "m": {"kind": "bounded_zipf", "exponent": 1.5, "largest": 128},
 }

@@ -83,7 +83,10 @@ def test_minimax_is_near_the_lower_bound(k: float, factor: float) -> None:
 @cache
 def both(k: float, n: int) -> tuple[float, float]:
     """The worst error over a family with a coin, and over the lower bound."""
-    family, estimator = TwoPointFamily(k=k, c=FEW, sampling=True), TunedClippedMean(k=k, scale=1)
+    family, estimator = (
+        TwoPointFamily(k=k, c=FEW, with_fair_coin=True),
+        TunedClippedMean(k=k, scale=1),
+    )
     worst = max(exact_worst(estimator, k, n, FEW), normal_q90(estimator, n))
     return worst, worst / family.lower_bound(n, BUDGET).value
 
@@ -95,7 +98,7 @@ def exponent(k: float, sizes: Sequence[float]) -> float:
 
 @pytest.mark.parametrize("n", [10**4, 10**6])
 def test_the_coin_is_normal(n: int) -> None:
-    coin = TwoPointFamily(k=4, c=FEW, sampling=True).members("f", n, BUDGET)["f/coin"]
+    coin = TwoPointFamily(k=4, c=FEW, with_fair_coin=True).members("f", n, BUDGET)["f/coin"]
     assert isinstance(coin, TwoPoint)
     estimator = TunedClippedMean(k=4, scale=1)
     assert normal_q90(estimator, n) == pytest.approx(exact_q90(estimator, coin, n), rel=3e-5)
@@ -104,7 +107,7 @@ def test_the_coin_is_normal(n: int) -> None:
 @pytest.mark.parametrize("k", [3, 4, 6])
 def test_the_factor_is_largest_where_sampling_overtakes_privacy(k: int) -> None:
     """Noise and sampling add up most there; the sweep and docs/results.md quote this n."""
-    crossing = int(TwoPointFamily(k=k, c=FEW, sampling=True).crossing(BUDGET))
+    crossing = int(TwoPointFamily(k=k, c=FEW, with_fair_coin=True).crossing(BUDGET))
     _, most = both(k, crossing)
     assert max(both(k, 10**i)[1] for i in range(4, 16, 2)) < most
     config = shipped()

@@ -147,7 +147,7 @@ def test_idle_claims_are_told(
 
 
 def _orders(family: dict[str, Any]) -> list[float]:
-    found = family.get("k", family.get("unit_moment")) or []
+    found = family.get("k", family.get("standardised_moment")) or []
     return found if isinstance(found, list) else [found]
 
 

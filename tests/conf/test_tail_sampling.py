@@ -22,8 +22,8 @@ from dpbench.package import conf_folder
 from tests.support import FALSE_ALARM, Floats, rng
 
 LAWS = {
-    "student_t": StudentT(tail_index=2.5, unit_moment=2),
-    "pareto": Pareto(tail_index=2.5, unit_moment=2),
+    "student_t": StudentT(tail_index=2.5, standardised_moment=2),
+    "pareto": Pareto(tail_index=2.5, standardised_moment=2),
 }
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(200)
 T, DT = 7 * (NODES + 1), 7 * WEIGHTS  # beyond 14 nothing is left

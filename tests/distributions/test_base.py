@@ -25,11 +25,11 @@ from dpbench.registry import ConfigError
 from tests.support import rng
 
 UNIT: list[Callable[[float], Distribution]] = [
-    lambda k: Gaussian(unit_moment=k),
-    lambda k: StudentT(tail_index=k + 0.3, unit_moment=k),
-    lambda k: Pareto(tail_index=k + 0.3, unit_moment=k),
-    lambda k: Pareto(tail_index=1000.0, unit_moment=k),
-    lambda k: ContaminatedGaussian(eta=0.01, gap=100.0, unit_moment=k),
+    lambda k: Gaussian(standardised_moment=k),
+    lambda k: StudentT(tail_index=k + 0.3, standardised_moment=k),
+    lambda k: Pareto(tail_index=k + 0.3, standardised_moment=k),
+    lambda k: Pareto(tail_index=1000.0, standardised_moment=k),
+    lambda k: ContaminatedGaussian(eta=0.01, gap=100.0, standardised_moment=k),
     lambda k: TwoPoint(p=1e-11, k=k),
     lambda k: TwoPoint(p=0.6, k=k, sign=-1),
 ]
@@ -65,9 +65,9 @@ def test_location_moves_the_mean_and_nothing_else(kind: Any, parameters: dict[st
 @pytest.mark.parametrize(
     ("law", "parameters"),
     [
-        (Gaussian, {"scale": 2.0, "unit_moment": 2.0}),
-        (Gaussian, {"unit_moment": 1.5}),
-        (StudentT, {"tail_index": 3.0, "unit_moment": 3.0}),
+        (Gaussian, {"scale": 2.0, "standardised_moment": 2.0}),
+        (Gaussian, {"standardised_moment": 1.5}),
+        (StudentT, {"tail_index": 3.0, "standardised_moment": 3.0}),
         (Pareto, {"tail_index": 1e6}),  # beyond its closed form
         (Bernoulli, {"p": 1.01}),
         (TwoPoint, {"p": 1.0, "k": 2.0}),

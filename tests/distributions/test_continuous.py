@@ -72,7 +72,7 @@ CONTINUOUS = [
         [-2.0, 3.8 * 0.5 - 2, 10.0, INF],
     ),
     Oracle(
-        Pareto(tail_index=3.2, unit_moment=2.0),
+        Pareto(tail_index=3.2, standardised_moment=2.0),
         [(1.0, stats.pareto(3.2, loc=-UNIT_PARETO * 3.2 / 2.2, scale=UNIT_PARETO))],
         [-UNIT_PARETO / 2.2, 0.0, 10.0, INF],
     ),

@@ -123,7 +123,7 @@ def test_directions_of_samples(law: Any, parts: Parts) -> None:
     ("d", "nu", "unit"), [(1, 1.1, None), (4, 1.1, None), (2, 6.0, None), (4, 4.3, 3.0)]
 )
 def test_student_samples(d: int, nu: float, unit: float | None) -> None:
-    law = MultivariateStudentT(d=d, norm=2.0, tail_index=nu, unit_moment=unit)
+    law = MultivariateStudentT(d=d, norm=2.0, tail_index=nu, standardised_moment=unit)
     scale = 1.0 if unit is None else StudentT(tail_index=nu).moment(unit) ** (-1 / unit)
     x = records(law, 5)
     # Directions, the radius, and the direction of a record.
@@ -140,10 +140,10 @@ def test_student_moments() -> None:
     assert law.variance == pytest.approx(6.0)
     assert law.moment(6.0) == math.inf
     assert law.moment(4) == pytest.approx(13.5)  # 3 nu^2/((nu-2)(nu-4))
-    scaled = MultivariateStudentT(d=4, tail_index=6.0, unit_moment=5.5)
+    scaled = MultivariateStudentT(d=4, tail_index=6.0, standardised_moment=5.5)
     assert scaled.moment(5.5) == pytest.approx(1.0, rel=1e-12)
     with pytest.raises(ValueError, match="the moment of order 3"):
-        MultivariateStudentT(d=2, tail_index=2.5, unit_moment=3.0).sample(rng(), 2, 3)
+        MultivariateStudentT(d=2, tail_index=2.5, standardised_moment=3.0).sample(rng(), 2, 3)
 
 
 # Products.
@@ -178,7 +178,7 @@ def test_the_fourth_moment_of_a_product(d: int, of: Any) -> None:
     assert law.variance == pytest.approx(d * m2, rel=1e-14)
     np.testing.assert_allclose(law.covariance, m2 * np.eye(d))
     for k in (2.0, 4.0):
-        scaled = Product(d=d, of=of, unit_moment=k)
+        scaled = Product(d=d, of=of, standardised_moment=k)
         assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
         ratio = scaled.moment(2) / law.moment(2)
         assert scaled.moment(4) / law.moment(4) == pytest.approx(ratio**2, rel=1e-12)
@@ -203,7 +203,7 @@ def test_moments_of_a_product_of_student_laws(nu: float, k: float) -> None:
     assert found[0] == pytest.approx(StudentT(tail_index=nu).moment(k), rel=2e-3)
     assert max(found) <= bound * (1 + 2e-3)
     assert max(found) >= bound * (0.3 if k not in (2, 4) else 1 - 2e-3)
-    scaled = Product(d=2, of=StudentT(tail_index=nu), unit_moment=k)
+    scaled = Product(d=2, of=StudentT(tail_index=nu), standardised_moment=k)
     assert scaled.moment(k) == pytest.approx(1.0, rel=1e-12)
 
 
@@ -211,18 +211,18 @@ def test_orders_without_a_bound() -> None:
     for of in (Pareto(tail_index=6.0), ContaminatedGaussian(eta=0.1, gap=3.0)):
         assert math.isnan(Product(d=3, of=of).moment(3))
         with pytest.raises(ValueError, match="no finite moment of order 3 is known"):
-            Product(d=3, of=of, unit_moment=3)
+            Product(d=3, of=of, standardised_moment=3)
     for tail, k in ((1.5, 2), (2.5, 3), (3.5, 4)):
         assert Product(d=3, of=StudentT(tail_index=tail)).moment(k) == math.inf
         with pytest.raises(ValueError, match=f"no finite moment of order {k} is known"):
-            Product(d=3, of=StudentT(tail_index=tail), unit_moment=k)
+            Product(d=3, of=StudentT(tail_index=tail), standardised_moment=k)
 
 
 @pytest.mark.parametrize("unit", [None, 2.0])
 def test_product_samples(unit: float | None) -> None:
     """Check coordinates that are independent and skewed, with a mean of 5 that is subtracted."""
     of = Pareto(tail_index=6.0, location=5.0)
-    x = records(Product(d=3, norm=2.0, of=of, unit_moment=unit), 6)
+    x = records(Product(d=3, norm=2.0, of=of, standardised_moment=unit), 6)
     scale = 1.0 if unit is None else 1 / stats.pareto(6.0).std()
     pareto = stats.pareto(6.0, loc=-scale * 6 / 5, scale=scale)
     quarter = (4 * pareto.cdf(x)).astype(int)

@@ -11,12 +11,12 @@ from scipy import integrate, stats
 from dpbench.distributions import LinearModel
 from tests.support import assert_follows, rng
 
-LAW = LinearModel(d=4, norm=1.5, deviation=0.3)
+LAW = LinearModel(d=4, norm=1.5, noise_sd=0.3)
 
 
 def test_the_law() -> None:
     x = LAW.sample(rng(), 1, 20_000).values[0]
-    features, noise = x[:, :-1], (x[:, -1] - x[:, :-1] @ LAW.theta) / LAW.deviation
+    features, noise = x[:, :-1], (x[:, -1] - x[:, :-1] @ LAW.theta) / LAW.noise_sd
     assert np.linalg.norm(LAW.theta) == pytest.approx(1.5)
     assert_follows(np.linalg.norm(features, axis=1) ** 3, stats.uniform())
     for v in np.eye(3):  # a direction's cosine is uniform for three features

@@ -181,7 +181,7 @@ def test_sparse_rows_are_records(estimator: est.Estimator, budget: Budget) -> No
     np.testing.assert_allclose(from_sparse.value, from_dense.value, rtol=1e-9, atol=1e-12)
 
 
-HEAVY = est.TunedClippedMean(k=3, scale=1, policy="rate", radius=1.5)
+HEAVY = est.TunedClippedMean(k=3, scale=1, policy="ksu20_order", radius=1.5)
 LOCAL = est.LocalMean(k=3, scale=1, radius=1.5, beta=0.01)
 # Estimators with one noisy statistic, and the width of their clip for n records.
 ONE_STEP: list[tuple[Any, Callable[[int, Budget], float]]] = [

@@ -72,8 +72,8 @@ ROWS = [
     row("pzga", "gaussian_score_mean", radius=2.0, share=0.2, sigma=1.0),
     row("zga", "gradient_descent_mean", clip=1.5, steps=3),
     row("zga", "gradient_descent_regression", VECTORS, clip=1.5, rate=0.5, steps=3),
-    row("pzga", "tuned_clipped_mean", k=3, policy="rate", radius=1.5, scale=40.0),
-    row("pzga", "tuned_clipped_mean", k=2.5, policy="all", beta=0.05, scale=0.3),
+    row("pzga", "tuned_clipped_mean", k=3, policy="ksu20_order", radius=1.5, scale=40.0),
+    row("pzga", "tuned_clipped_mean", k=2.5, policy="keep_all", beta=0.05, scale=0.3),
     row("pzga", "inverse_sensitivity", lower=-2.0, upper=3.0),
     row(
         "pzga", "inverse_sensitivity", lower=-1e300, upper=1e300, resolution=0.1, statistic="median"
@@ -106,7 +106,9 @@ ROWS = [
     row("a", "karwa_vadhan_gaussian", radius=None, sigma_low=0.1, sigma_high=10.0),
     row("n", "least_squares", VECTORS),
     row("pzga", "local_mean", k=3, radius=1.5, beta=0.01, scale=1.0),
-    row("pzga", "local_mean", k=2, policy="rate", mechanism="randomised_response", scale=40.0),
+    row(
+        "pzga", "local_mean", k=2, policy="ksu20_order", mechanism="randomised_response", scale=40.0
+    ),
     row("pzga", "local_mean", k=2, radius=1.5, mechanism="three_values", scale=0.3),
     row("pzga", "local_mean", k=2, radius=1.5, mechanism="graded_votes", scale=0.3),
     row("n", "median", FOLLOWS),

@@ -40,12 +40,12 @@ def test_thresholds_of_the_other_policies() -> None:
     n, eps = 10_000, 0.02
     for estimator, expected in (
         (
-            est.TunedClippedMean(k=3, scale=1, policy="rate", beta=0.01, c=0.4),
+            est.TunedClippedMean(k=3, scale=1, policy="ksu20_order", beta=0.01, c=0.4),
             0.4 * (n * eps) ** (1 / 3),
         ),
-        (est.TunedClippedMean(k=2, scale=1, policy="all", beta=0.04), math.sqrt(n / 0.04)),
+        (est.TunedClippedMean(k=2, scale=1, policy="keep_all", beta=0.04), math.sqrt(n / 0.04)),
         (est.TunedClippedMean(k=2, scale=1, threshold=7.5), 7.5),
-        (est.LocalMean(k=2, scale=1, beta=0.01, policy="rate"), (n * eps**2) ** 0.25),
+        (est.LocalMean(k=2, scale=1, beta=0.01, policy="ksu20_order"), (n * eps**2) ** 0.25),
     ):
         threshold = estimator.clipping_threshold(n, PureDP(eps))
         assert threshold == pytest.approx(expected)

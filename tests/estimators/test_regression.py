@@ -26,7 +26,7 @@ from dpbench.theory.exact.value import exact
 from tests.support import Floats, name, rng, run
 
 SURE = ZCDP(1e6)  # almost no noise
-LAW = LinearModel(d=4, norm=1.5, deviation=0.3)
+LAW = LinearModel(d=4, norm=1.5, noise_sd=0.3)
 RHO = ZCDP(0.5)
 
 

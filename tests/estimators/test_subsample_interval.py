@@ -110,7 +110,7 @@ def test_private_ends_of_outputs_without_privacy() -> None:
 
     Without the rank error (of 50), 5 per cent would miss: those that the ranks alone allow.
     """
-    law = LogNormal(sigma=1.0, unit_moment=2)
+    law = LogNormal(sigma=1.0, standardised_moment=2)
     e = SubsampleInterval(parts=300, base="empirical_mean", lower=-6, upper=6, median_bias=0.1)
     missed, width = _missed(e, law, PureDP(1.0), 600, 1000)
     assert missed < 0.01

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpbench import ZCDP, PureDP
-from dpbench.distributions import BoundedZipf, Gaussian, UserMeans
+from dpbench.distributions import BoundedZipf, Gaussian, UserLevelData
 from dpbench.estimators import UserLevelMean
 from dpbench.privacy import Budget, Ledger
 from dpbench.registry import ConfigError
@@ -29,7 +29,7 @@ def test_people_err_as_computed(
     """
     budget = PureDP(epsilon) if notion is PureDP else ZCDP(epsilon**2 / 2)
     estimator = UserLevelMean(k=k, scale=1, m=m, radius=5)
-    family = TwoPointFamily(k=k, c=[1], m=m, sampling=True)
+    family = TwoPointFamily(k=k, c=[1], m=m, with_fair_coin=True)
     for name, law in family.members("f", n, budget).items():
         if name not in ("f/c=1", "f/coin"):
             continue
@@ -61,7 +61,7 @@ ZIPF = BoundedZipf(exponent=1.0, largest=200)
 
 
 def test_a_cap_above_the_smallest_number_helps_and_a_large_one_costs_noise() -> None:
-    law, rng = UserMeans(of=Gaussian(location=3.0), m=ZIPF), np.random.default_rng(0)
+    law, rng = UserLevelData(of=Gaussian(location=3.0), m=ZIPF), np.random.default_rng(0)
 
     def rmse(cap: int | None) -> float:
         estimator = UserLevelMean(k=4, scale=1.4, m=1, radius=100, cap=cap)
@@ -91,6 +91,6 @@ def test_a_cap_keeps_the_promises_on_rows_of_people() -> None:
 
 
 def test_no_exact_noise_is_stated_with_a_cap() -> None:
-    law = UserMeans(of=Gaussian(), m=ZIPF)
+    law = UserLevelData(of=Gaussian(), m=ZIPF)
     estimator = UserLevelMean(k=2, scale=1, m=1, radius=5, cap=3)
     assert np.isnan(exact("noise_q90", estimator, law, 1000, PureDP(1.0)))

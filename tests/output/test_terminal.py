@@ -30,7 +30,7 @@ def test_a_table_shortens_words_alone() -> None:
 
 def test_everything_printed_fits(bench: Bench) -> None:
     def change(spec: Any) -> None:
-        spec["estimators"][LONG] = {"kind": "tuned_clipped_mean", "scale": 1, "policy": "all"}
+        spec["estimators"][LONG] = {"kind": "tuned_clipped_mean", "scale": 1, "policy": "keep_all"}
         spec["estimators"]["a_second_" + LONG] = spec["estimators"]["minimax"]
         spec["claims"]["alpha"]["estimators"] = ["minimax", f"a_second_{LONG}"]
         spec["claims"][f"alpha_{LONG}"] = spec["claims"]["alpha"]

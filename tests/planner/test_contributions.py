@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from dpbench import PureDP
-from dpbench.distributions import BoundedZipf, Gaussian, StudentT, UserMeans
+from dpbench.distributions import BoundedZipf, Gaussian, StudentT, UserLevelData
 from dpbench.estimators import BoundedContributionMean
 from dpbench.planner import best_cap
 from dpbench.registry import ConfigError
 
-PEOPLE = UserMeans(of=Gaussian(location=0.4, scale=0.1), m=BoundedZipf(exponent=1.5, largest=200))
+PEOPLE = UserLevelData(
+    of=Gaussian(location=0.4, scale=0.1), m=BoundedZipf(exponent=1.5, largest=200)
+)
 MEAN = BoundedContributionMean(lower=0, upper=1, cap=1)
 
 
@@ -28,11 +30,12 @@ def test_the_best_cap_grows_with_n_and_balances_sampling_and_noise() -> None:
 
 
 def test_a_law_without_a_known_error_is_refused() -> None:
-    tails = UserMeans(of=StudentT(tail_index=4.0), m=BoundedZipf(exponent=1, largest=5))
+    tails = UserLevelData(of=StudentT(tail_index=4.0), m=BoundedZipf(exponent=1, largest=5))
     with pytest.raises(ConfigError, match="no error is known"):
         best_cap(MEAN, tails, 1000, PureDP(1.0))
     with pytest.raises(
-        ConfigError, match=r"law: of type Gaussian: not a distribution of people; write UserMeans"
+        ConfigError,
+        match=r"law: of type Gaussian: not a distribution of people; write UserLevelData",
     ):
         best_cap(MEAN, Gaussian(), 1000, PureDP(1.0))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="n: 0: too small; write at least 1"):
@@ -41,7 +44,9 @@ def test_a_law_without_a_known_error_is_refused() -> None:
 
 def test_every_cap_up_to_the_largest_number_of_records_is_tried() -> None:
     """With so many people that noise is nothing, no record is dropped."""
-    people = UserMeans(of=Gaussian(location=0.4, scale=0.1), m=BoundedZipf(exponent=1.5, largest=5))
+    people = UserLevelData(
+        of=Gaussian(location=0.4, scale=0.1), m=BoundedZipf(exponent=1.5, largest=5)
+    )
     choice = best_cap(MEAN, people, 10**9, PureDP(1.0))
     assert choice.errors["cap"].tolist() == [1, 2, 3, 4, 5]
     assert choice.cap == 5

@@ -76,7 +76,7 @@ def test_a_file_gives_what_the_words_leave_out() -> None:
         # as without estimator=, where no file plays a part
         ("student_t", ["tail_index=3"], StudentT(tail_index=3)),
         ("log_normal", ["scale=50", "sigma=0.7"], LogNormal(scale=50, sigma=0.7)),
-        ("student_t", [], StudentT(tail_index=2.5, unit_moment=2)),  # the file
+        ("student_t", [], StudentT(tail_index=2.5, standardised_moment=2)),  # the file
     ],
 )
 def test_a_law_of_the_plan_means_the_same_law(

@@ -482,7 +482,7 @@ def test_where_sampling_overtakes_privacy(regimes: Result) -> None:
     rare, coin = drawn(regimes, {"kind": "error_against_n", "columns": "family"})[::-1]
     assert not lines(rare, "sampling overtakes privacy")
     ((_, n, _),) = lines(coin, "sampling overtakes privacy")
-    crossing = TwoPointFamily(k=6, c=[1], sampling=True).crossing(PureDP(0.01))
+    crossing = TwoPointFamily(k=6, c=[1], with_fair_coin=True).crossing(PureDP(0.01))
     assert n == [crossing, crossing] == pytest.approx([500_761] * 2, rel=1e-3)
     assert coin.get_xlim() == rare.get_xlim()
     early = dataclasses.replace(regimes, summary=regimes.summary.query("n < 1e6"))

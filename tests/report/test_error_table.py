@@ -128,7 +128,7 @@ def test_latex_has_what_latex_takes(numbers: Result, tmp_path: Path) -> None:
         assert_latex_table(text)
         assert rf"\begin{{{kind}}}" in text
         assert text.count(r"\caption{") == 1 == text.count(r"\label{tab:numbers-errors}")
-    assert r"\emph{mean} & $0.191$ $[0.140, 0.315]$" in budgets
+    assert r"\emph{mean} & $0.164$ $[0.131, 0.231]$" in budgets
     assert r"{pair, $k = 2$ (worst of 6 distributions), pure DP, $\varepsilon = 0.5$}" in short
     assert r"\begin{table}" in short
     assert r"\begin{table}" not in long

@@ -34,7 +34,7 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("budgets.b", {**APPROX, "delta": 0}, ".delta: 0: ", ["greater than or equal to 2.2"]),
     ("budgets.b", {**APPROX, "delta": 1}, ".delta: 1: ", ["less than 1"]),
     ("families.two_point.k", 1.5, ": 1.5: ", ["2"]),
-    ("families.tails.unit_moment", 5, "", ["sweep.families.tails: ", "5.0 is infinite"]),
+    ("families.tails.standardised_moment", 5, "", ["sweep.families.tails: ", "5.0 is infinite"]),
     ("families.tails.kind", "location_scale", ": 'location_scale': choose from ", []),  # abstract
     ("estimators.minimax.k", 1, ": 1: ", ["2"]),
     ("estimators.minimax.k", 3, "", ["parts.tails.families: 'tails': minimax needs a moment of"]),

@@ -168,16 +168,17 @@ def test_a_run_mends_damaged_blocks(
 def test_many_blocks_are_few_files(
     tmp_path: Path, computed: list[BlockTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cell of 100,000 trials is 500 blocks, and 300 cells are as many as they are."""
+    """A cell of 100,000 trials is 50 blocks, and 300 cells are as many as they are."""
     monkeypatch.setattr(store, "MAX_FILE_ROWS", 1 << 14)
     two = {"clip": {**CLIP, "upper": [1, 2]}}
     small = Made(n=list(range(100, 400)), trials=1, estimators=two)
-    for made, count in ((Made(n=[100], trials=10**5, estimators=two), 500), (small, 300)):
+    many = Made(n=[100], trials=10**5, estimators=two)
+    for made, count, trials in ((many, 50, 2000), (small, 300, 200)):
         computed.clear()
         folder = tmp_path / str(count)
         _run(Store(folder, "source"), made.cells)
         assert len(computed) == count
-        of_file = -(-store.MAX_FILE_ROWS // (2 * 200))
+        of_file = -(-store.MAX_FILE_ROWS // (2 * trials))
         assert len(list((folder / "blocks").iterdir())) == -(-count // of_file) < 20
         assert _run(Store(folder, "source"), made.cells)[1].blocks_reused == count
 

@@ -9,9 +9,9 @@ from dpbench.distributions import (
     Bernoulli,
     Distribution,
     Gaussian,
-    Moved,
     RealColumn,
     Rescaled,
+    SignedPermutation,
     TwoPoint,
 )
 from dpbench.suite.places import (
@@ -71,7 +71,7 @@ def test_numbers_stand_on_both_sides_within_the_radius() -> None:
 
 def test_a_two_point_law_in_the_mirror_has_its_atoms_there() -> None:
     """The coin too, whose location is not its centre: its values stay 1 away from the place."""
-    family = TwoPointFamily(k=2, c=[1], sampling=True)
+    family = TwoPointFamily(k=2, c=[1], with_fair_coin=True)
     budget = PROBLEMS[0].budget
     seen = set()
     for seed in range(10):
@@ -149,7 +149,7 @@ def test_coordinates_of_vectors_are_permuted_and_half_of_the_signs_change() -> N
         for law in place_family(family, 10.0, seed).members("x", 10_000, problem.budget).values()
     ]
     assert len(laws) >= 40
-    found = [law for law in laws if isinstance(law, Moved)][:40]
+    found = [law for law in laws if isinstance(law, SignedPermutation)][:40]
     assert abs(np.mean([sign > 0 for law in found for sign in law.signs]) - 0.5) < 0.2
     moved = np.mean([j != i for law in found for i, j in enumerate(law.order)])
     assert moved == pytest.approx(3 / 4, abs=0.2)  # of random permutations

@@ -10,7 +10,7 @@ from dpbench.samples import Sample
 from dpbench.seeds import canonical, stream
 from dpbench.sweep.block import BlockTask, Setting
 
-T = StudentT(tail_index=2.5, unit_moment=2)
+T = StudentT(tail_index=2.5, standardised_moment=2)
 
 
 def task_of(*settings: Setting, law: Distribution = T, n: int = 1000) -> BlockTask:
@@ -19,7 +19,7 @@ def task_of(*settings: Setting, law: Distribution = T, n: int = 1000) -> BlockTa
 
 def data_of(task: BlockTask, law: Distribution) -> Sample:
     """The data of a block, drawn again: from the stream of the law's name, and of no label's."""
-    rng = stream("data", task.seed, canonical(law), task.followed, task.n, task.index)
+    rng = stream("data", task.seed, canonical(law), task.followed, task.n, task.trials, task.index)
     return law.sample(rng, task.trials, task.n)
 
 

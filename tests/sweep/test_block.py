@@ -28,6 +28,7 @@ from dpbench.sweep.block import (
 from dpbench.sweep.metrics import ERRORS
 from tests.sweep.blocks import T, data_of, parts_of, task_of
 
+RARE = TwoPoint(p=0.1, k=2)
 LAW = Gaussian(location=0.5, scale=2.0)
 CLIP = Setting("clip", ClippedMean(lower=-1, upper=1), PureDP(1.0))
 MEAN = Setting("mean", EmpiricalMean(), NonPrivate())
@@ -40,7 +41,7 @@ def test_errors_come_apart() -> None:
     values, sample = run_block(task).values, data_of(task, law)
     empirical, clipped = sample.mean(), sample.clipped_mean(-1, 1)
     # The noise has a stream of its own, named by the parameters of estimator and budget.
-    name = (0, canonical(law), "", 1000, 0, canonical(CLIP.estimator), canonical(CLIP.budget))
+    name = (0, canonical(law), "", 1000, 200, 0, canonical(CLIP.estimator), canonical(CLIP.budget))
     noise = stream("noise", *name).laplace(0.0, 2 / 1000, task.trials)
     wanted = parts_of(clipped + noise, clipped, empirical, 3)
     assert set(values) - {"sign"} == set(wanted) == set(ERRORS)
@@ -134,7 +135,7 @@ def test_too_little_memory_names_the_block(text: str) -> None:
     [
         (T, 10**5, 31),
         (T, 10**9, 200),
-        (TwoPoint(p=0.1, k=2), 10**12, 200),
+        (RARE, 10**12, 200),
         (laws.MultivariateGaussian(d=50), 10**7, 1),
         (laws.SignedTwoPoint(d=64, p=1e-6, k=2), 10**9, 49),  # 1001 records of 64 numbers
         # One of 8 ones is there with probability 1 - 0.9^8 = 0.57: 57.95 records of 16.
@@ -142,10 +143,13 @@ def test_too_little_memory_names_the_block(text: str) -> None:
     ],
 )
 def test_block_sizes(law: Distribution, n: int, trials: int) -> None:
-    assert block.block_trials(n, law) == trials
+    assert block.block_trials(n, law, 200) == trials
     # All members of a cell have as many trials.
     both = BlockTask((("a", LAW), ("b", law)), n, (MEAN,), 0, 0, "")
-    assert both.trials == min(trials, block.block_trials(n, LAW))
+    assert both.trials == min(trials, block.block_trials(n, LAW, 200))
+    # With many trials a block holds more, as far as memory allows.
+    many = block.block_trials(n, law, block.most_trials(2000))
+    assert many == {(T, 10**9): 629, (RARE, 10**12): 2000}.get((law, n), trials)
 
 
 def test_linear_algebra_has_one_thread_until_the_last_block_is_done() -> None:

@@ -11,12 +11,12 @@ from tests.sweeps import CLIP, COIN, sweep_of
 
 
 def test_lists_are_expanded_where_one_value_is_taken() -> None:
-    spec = {"kind": "student_t", "tail_index": [2.5, 3], "unit_moment": [2, 2.2]}
+    spec = {"kind": "student_t", "tail_index": [2.5, 3], "standardised_moment": [2, 2.2]}
     found = expand_entry("t", spec, [Distribution])
-    assert [(one["tail_index"], one["unit_moment"]) for one, _ in found] == [
+    assert [(one["tail_index"], one["standardised_moment"]) for one, _ in found] == [
         (2.5, 2), (2.5, 2.2), (3, 2), (3, 2.2),
     ]  # fmt: skip
-    assert {swept for _, swept in found} == {("tail_index", "unit_moment")}
+    assert {swept for _, swept in found} == {("tail_index", "standardised_moment")}
     # A parameter that is a list is one value; an unknown one is left for its own message.
     pair = {"kind": "two_point_family", "k": 2, "c": [0, 1]}
     sweep = sweep_of(families={"f": pair, "coin": COIN}, budgets={"pure": PureDP(0.5)})

@@ -15,7 +15,7 @@ from dpbench.privacy import ZCDP, Budget, NonPrivate, PureDP
 from dpbench.registry import MAX_RECORDS, ConfigError, from_mapping, validated
 from dpbench.samples.base import MAX_LISTED_NUMBERS
 from dpbench.samples.binned import MAX_BINNED_RECORDS
-from dpbench.sweep.block import BLOCK_TRIALS, Setting
+from dpbench.sweep.block import FEW_TRIALS, MANY_TRIALS, Setting
 from dpbench.sweep.plan import (
     MAX_DENSE_NUMBERS,
     Cell,
@@ -35,7 +35,7 @@ from tests.support import spreads
 from tests.sweeps import CLIP, COIN, PURE, sweep_of
 
 PAIR = {"kind": "two_point_family", "k": [2, 2.5], "c": [0, 1]}
-T = {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2}
+T = {"kind": "student_t", "tail_index": 2.5, "standardised_moment": 2}
 NUMBERS = {"kind": "bounded_zipf", "exponent": 0, "largest": 1000}  # mean 500.5
 SPEC: dict[str, Any] = {
     "families": {"pair": PAIR, "t": T},
@@ -179,8 +179,11 @@ def test_parts_that_meet_share_one_draw() -> None:
 def test_blocks_do_not_depend_on_trials_or_on_order() -> None:
     few, many = (make_cells(sweep_of(**SPEC), trials=t)[-1].tasks(0) for t in (10, 1001))
     assert len(few) == 1
-    assert len(many) == -(-1001 // BLOCK_TRIALS)
+    assert len(many) == -(-1001 // FEW_TRIALS)
     assert few[0] == many[0]
+    most = make_cells(sweep_of(**SPEC), trials=MANY_TRIALS)[-1].tasks(0)
+    assert (len(most), most[0].trials) == (1, MANY_TRIALS)
+    assert most[0].name != few[0].name
     assert len({task.name for task in many}) == 1
     turned = dict(reversed(list(SPEC["estimators"].items())))
     assert [c.tasks(0) for c in _cells()] == [c.tasks(0) for c in _cells(estimators=turned)]
@@ -243,7 +246,7 @@ def test_refusals(changes: dict[str, Any], line: str) -> None:
         ({"kind": "signed_two_point", "d": 1000, "p": 1e-6, "k": 2}, 10**10, 10**12),
         ({"kind": "product_two_point", "d": 1000, "p": 1e-9}, 10**10, 10**12),
         ({"kind": "hypercube", "d": 1000}, 10**4, 10**6),
-        ({"kind": "user_means", "of": T, "m": NUMBERS}, 10**4, 10**6),
+        ({"kind": "user_level_data", "of": T, "m": NUMBERS}, 10**4, 10**6),
     ],
 )
 def test_data_beyond_memory_are_refused(family: dict[str, Any], fits: int, large: int) -> None:

@@ -80,7 +80,8 @@ def test_the_lower_bound_is_reached_by_members() -> None:
 
 def test_a_coin_carries_what_sampling_costs() -> None:
     rare, coin = (
-        TwoPointFamily(k=3, c=[0, 2], location=5.0, sampling=sampling) for sampling in (False, True)
+        TwoPointFamily(k=3, c=[0, 2], location=5.0, with_fair_coin=sampling)
+        for sampling in (False, True)
     )
     budget = PureDP(0.3)
     members = coin.members("f", N, budget)
@@ -97,7 +98,7 @@ def test_a_coin_carries_what_sampling_costs() -> None:
         assert bounds[0] == pytest.approx(bounds[1], rel=1e-3)
     assert coin.lower_bound(N, NonPrivate()) == (sampling_lower_bound(N, 3), "sampling")
     # With k = 2 privacy costs more at any n; without a coin nothing is said of sampling.
-    assert math.isnan(TwoPointFamily(k=2, c=[1], sampling=True).crossing(budget))
+    assert math.isnan(TwoPointFamily(k=2, c=[1], with_fair_coin=True).crossing(budget))
     assert math.isnan(rare.crossing(budget))
     assert math.isnan(build_family({"kind": "gaussian"}, "here").crossing(budget))
 
@@ -115,7 +116,7 @@ def test_few_records_leave_what_members_there_are() -> None:
 @pytest.mark.parametrize(
     ("spec", "order"),
     [
-        ({"kind": "student_t", "tail_index": 3.5, "unit_moment": 3}, 3),
+        ({"kind": "student_t", "tail_index": 3.5, "standardised_moment": 3}, 3),
         ({"kind": "signed_two_point", "d": 2, "p": 0.1, "k": 3}, 3),
         ({"kind": "multivariate_gaussian", "d": 2}, None),
         ({"kind": "product_two_point", "d": 2, "p": 0.1}, None),
@@ -142,8 +143,11 @@ def test_listed_laws_are_over_the_bound_of_their_class() -> None:
     wide = {"a": specs[0], "b": {"kind": "gaussian", "location": 3, "scale": 2}}
     wider = build_family({"kind": "laws", "laws": wide}, "here").lower_bound(N, budget)
     assert wider.value == pytest.approx(2 * alone[0].lower_bound(N, budget).value)
-    tails = {str(nu): {"kind": "student_t", "tail_index": nu, "location": nu, "unit_moment": 3}
-             for nu in (4, 5)}  # fmt: skip
+    tails = {
+        str(nu): {
+            "kind": "student_t", "tail_index": nu, "location": nu, "standardised_moment": 3
+        } for nu in (4, 5)
+    }  # fmt: skip
     assert build_family({"kind": "laws", "laws": tails}, "here").moment_order == 3
     unknown = {"a": specs[0], "b": {"kind": "log_normal"}}
     mixed = build_family({"kind": "laws", "laws": unknown}, "here")

@@ -173,7 +173,7 @@ def test_a_removed_estimator_is_gone_and_an_added_one_is_new(bench: Bench) -> No
     track(bench, "update")
 
     def change(spec: dict[str, Any]) -> None:
-        spec["estimators"]["all"] = {"kind": "tuned_clipped_mean", "scale": 1, "policy": "all"}
+        spec["estimators"]["all"] = {"kind": "tuned_clipped_mean", "scale": 1, "policy": "keep_all"}
         del spec["estimators"]["rate"]
 
     bench.write(change)

@@ -48,7 +48,7 @@ STUDY: dict[str, Any] = {
                  "vectors": {"kind": "multivariate_gaussian", "d": 3, "norm": 0},
                  "zero": {"kind": "gaussian", "scale": 3},
                  "standard": {"kind": "gaussian"},
-                 "model": {"kind": "linear_model", "d": 3, "deviation": 0.3},
+                 "model": {"kind": "linear_model", "d": 3, "noise_sd": 0.3},
                  "outliers": {"kind": "multivariate_contaminated_gaussian", "d": 2, "eta": 0.2,
                               "gap": 1e4},
                  "line": {"kind": "signed_two_point", "d": 1, "k": 2, "p": 0.1},

@@ -77,7 +77,7 @@ def test_company_changes_no_row(bench: Bench) -> None:
     more = {
         "a_first": {"kind": "local_mean", "scale": 1},
         "nearly": {"kind": "median_of_means"},
-        "zz": {"kind": "tuned_clipped_mean", "scale": 1, "policy": "all"},
+        "zz": {"kind": "tuned_clipped_mean", "scale": 1, "policy": "keep_all"},
     }
 
     def change(spec: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ STUDY: dict[str, Any] = {
     "families": {"coins": {"kind": "bernoulli", "p": 0.3},
                  "rare": {"kind": "two_point_family", "k": 2, "c": [1]},
                  "normal": {"kind": "gaussian", "location": 0.3},
-                 "heavy": {"kind": "student_t", "tail_index": 2.5, "unit_moment": 2},
+                 "heavy": {"kind": "student_t", "tail_index": 2.5, "standardised_moment": 2},
                  "cube": {"kind": "hypercube", "d": 3}},
     "estimators": KINDS,
     "budgets": {"pure": {"kind": "pure_dp", "epsilon": 0.1}},

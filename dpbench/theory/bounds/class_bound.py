@@ -300,7 +300,7 @@ def class_bound(
     """
     if type(law) in _CLASSES:
         return _CLASSES[type(law)](law, n, budget, local)
-    k = getattr(law, "unit_moment", None)
+    k = getattr(law, "standardised_moment", None)
     if k is None or (local and law.d > 1):
         return ErrorBound()
     return heavy_tail_bound(n, k, budget, d=law.d, local=local)

@@ -72,7 +72,7 @@ def _pareto(law: dist.Pareto) -> Atoms:
     return x, weights / weights.sum()
 
 
-def _user_means(law: dist.UserMeans) -> Atoms | None:
+def _user_means(law: dist.UserLevelData) -> Atoms | None:
     """Return the distribution of the mean of one user's m records, as points and probabilities.
 
     The mean is Gaussian for Gaussian records, and a scaled binomial for records with two values.
@@ -114,7 +114,7 @@ ATOM_FUNCTIONS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     dist.ContaminatedGaussian: _contaminated,
     dist.StudentT: _student_t,
     dist.Pareto: _pareto,
-    dist.UserMeans: _user_means,
+    dist.UserLevelData: _user_means,
     dist.LogNormal: _log_normal,
 }
 

@@ -135,7 +135,7 @@ def _tuned_step(e: est.TunedClippedMean, setting: ReleaseSetting) -> ClipAndNois
     if e.policy == "minimax":
         unit_noise = additive(setting.budget, 2 / n, 2 / n)
         t = best_clip_threshold(k, e.radius / e.scale, e.beta, unit_noise)
-    elif e.policy == "all":
+    elif e.policy == "keep_all":
         t = (n / e.beta) ** (1 / k)
     else:
         effective = n * np.log(1 / e.beta) / unit_noise_quantile(setting.budget, e.beta)

@@ -70,13 +70,15 @@ def _weights(e: BoundedContributionMean, numbers: Floats) -> tuple[Floats, Float
     return weights, numbers if e.weights == "capped" else kept
 
 
-def _record_moments(law: dist.UserMeans, centre: float, half: float) -> tuple[float, float, float]:
+def _record_moments(
+    law: dist.UserLevelData, centre: float, half: float
+) -> tuple[float, float, float]:
     """Return the mean of a record and the variances given and of the person, scaled by `half`."""
     effects = law.between.variance if law.between else 0.0
     return (law.mean - centre) / half, law.of.variance / half**2, effects / half**2
 
 
-def _contributions(e: BoundedContributionMean, law: dist.UserMeans) -> _Contributions | None:
+def _contributions(e: BoundedContributionMean, law: dist.UserLevelData) -> _Contributions | None:
     """Return the moments of a contribution; None if they are not known.
 
     They are known for Gaussian records with Gaussian effects or none. For other records they are
@@ -209,7 +211,7 @@ def _mean_of_numbers(
     e: BoundedContributionMean, law: dist.Distribution, setting: ReleaseSetting
 ) -> tuple[ClippedMean, ReleaseSetting] | None:
     """Return the clipped mean that releases numbers in the same way; None for people."""
-    if law.d > 1 or (isinstance(law, dist.UserMeans) and law.has_rows):
+    if law.d > 1 or (isinstance(law, dist.UserLevelData) and law.has_rows):
         return None
     centre, half = (e.lower + e.upper) / 2, (e.upper - e.lower) / 2
     reach = half if e.clip is None else min(half, e.clip)
@@ -227,7 +229,7 @@ def _contribution_error(
     `_mean_of_numbers`.
     """
     centre, half = (e.lower + e.upper) / 2, (e.upper - e.lower) / 2
-    if not isinstance(law, dist.UserMeans) or not law.has_rows:
+    if not isinstance(law, dist.UserLevelData) or not law.has_rows:
         return NAN
     moments = _contributions(e, law)
     if metric not in ("q90", "noise_q90", "mean_error", "rmse") or moments is None:
@@ -245,7 +247,11 @@ def _contribution_error(
 
 
 def cap_errors(
-    estimator: BoundedContributionMean, law: dist.UserMeans, n: int, budget: Budget, caps: Floats
+    estimator: BoundedContributionMean,
+    law: dist.UserLevelData,
+    n: int,
+    budget: Budget,
+    caps: Floats,
 ) -> pd.DataFrame:
     """Compute the root mean square error of a mean of people for several caps.
 
@@ -253,7 +259,7 @@ def cap_errors(
     ----------
     estimator : BoundedContributionMean
         Estimator; its `cap` is replaced.
-    law : UserMeans
+    law : UserLevelData
         Distribution of people, with unequal numbers of records.
     n : int
         Number of people.

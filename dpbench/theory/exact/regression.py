@@ -46,14 +46,14 @@ def _regression_error(
         variances = _adassp_variances(e, law, setting)
     elif isinstance(e, est.GradientDescentRegression):
         sd = gradient_descent_sd(e.rate * e.clip, e.steps, setting)
-        converges = abs(e.rate * h - 1) < 1e-3 and e.clip >= np.sqrt(3) * law.deviation
+        converges = abs(e.rate * h - 1) < 1e-3 and e.clip >= np.sqrt(3) * law.noise_sd
         variances = (h * sd**2, 0.0) if converges or metric == "noise_q90" else None
     else:
         variances = _bucket_variances(e, h, setting) if metric == "noise_q90" else None
     if variances is None:
         return np.nan
     variance, extra_variance = variances
-    variance += 0.0 if metric == "noise_q90" else law.deviation**2 / setting.n
+    variance += 0.0 if metric == "noise_q90" else law.noise_sd**2 / setting.n
     if metric == "rmse":
         return float(np.sqrt(d * variance + extra_variance))
     return chi_sum_quantile(1, variance + extra_variance, d - 1, variance)
@@ -79,7 +79,7 @@ def _adassp_variances(
     order.
     """
     b, y, d, h = e.feature_bound, e.response_bound, law.features, 1 / (law.features + 2)
-    if b < 1 or y < law.norm + np.sqrt(3) * law.deviation:
+    if b < 1 or y < law.norm + np.sqrt(3) * law.noise_sd:
         return None
     rho = concentrated(setting.budget).rho
     s = 3 / np.sqrt(2) / setting.n / np.sqrt(2 * rho * (1 - RIDGE_SHARE))

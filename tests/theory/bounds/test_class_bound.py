@@ -64,7 +64,7 @@ def test_numbers(budget: Budget) -> None:
     coin = class_bound(dist.Bernoulli(p=0.3), many, budget)
     assert coin.value == pytest.approx(norm.ppf(0.95) / 2 / math.sqrt(many), rel=1e-3)
     assert coin.by == "sampling"
-    law = dist.StudentT(**T, unit_moment=3)
+    law = dist.StudentT(**T, standardised_moment=3)
     private = two_point_lower_bound(few, 3, budget).alpha
     assert class_bound(law, few, budget) == (private, "two laws")
     assert class_bound(law, many * 1000, budget).by == "sampling"
@@ -79,7 +79,7 @@ def test_several_laws_and_directions() -> None:
     assert several > two_point_lower_bound(n, 6, budget).alpha
     private = moments_lower_bound(10**4, 512, 3, PureDP(0.01))
     assert heavy_tail_bound(10**4, 3, PureDP(0.01), d=512) == (private.alpha, "directions")
-    vectors = dist.MultivariateStudentT(d=512, **T, unit_moment=3)
+    vectors = dist.MultivariateStudentT(d=512, **T, standardised_moment=3)
     assert class_bound(vectors, 10**4, PureDP(0.01)) == (private.alpha, "directions")
     # Of N(mean, s^2 I) with E|X|^3 = s^3 sqrt(8/pi) = 1.
     sampled = math.sqrt(chi2(512).ppf(0.9) / 10**6) * (8 / math.pi) ** (-1 / 6)

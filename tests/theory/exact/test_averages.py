@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaincinv
 
-from dpbench.distributions import Gaussian, UserMeans
+from dpbench.distributions import Gaussian, UserLevelData
 from dpbench.estimators import ClippedMean
 from dpbench.privacy import PureDP
 from dpbench.theory.exact.averages import average_of_few
@@ -31,7 +31,7 @@ def test_a_mean_of_a_persons_normal_records_is_normal() -> None:
     of_people, of_records = (
         exact("q90", clip, law, 300, budget)
         for law in (
-            UserMeans(of=Gaussian(location=0.5, scale=2), m=4),
+            UserLevelData(of=Gaussian(location=0.5, scale=2), m=4),
             Gaussian(location=0.5, scale=1),
         )
     )

@@ -70,7 +70,7 @@ def test_how_often_a_fuller_bin_is_overtaken() -> None:
     )
 
 
-EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, unit_moment=2)
+EDGE, T3 = Gaussian(), StudentT(tail_index=2.5, standardised_moment=2)
 MISSES: list[tuple[Estimator, Distribution, int, Budget, float]] = [
     (KarwaVadhanMean(radius=1e6, sigma=1, beta=0.6), EDGE, 117, PureDP(1.0), 3.0),
     (KarwaVadhanMean(radius=1e6, sigma=1), EDGE, 18, ZCDP(0.5), 3.0),

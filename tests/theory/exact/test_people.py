@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpbench import GDP, ZCDP, ApproxDP, PureDP
-from dpbench.distributions import Bernoulli, BoundedZipf, Gaussian, StudentT, UserMeans
+from dpbench.distributions import Bernoulli, BoundedZipf, Gaussian, StudentT, UserLevelData
 from dpbench.distributions import ZeroTruncatedPoisson as Poisson
 from dpbench.estimators import BoundedContributionMean, ClippedMean
 from dpbench.privacy import Budget, Ledger
@@ -19,21 +19,23 @@ from dpbench.theory.exact.value import exact
 
 ZIPF = BoundedZipf(exponent=1.5, largest=60)
 VALUES = Gaussian(location=0.4, scale=0.1)
-PLAIN, EFFECTS = UserMeans(of=VALUES, m=ZIPF), Gaussian(scale=0.05)
-CASES: list[tuple[UserMeans, dict[str, Any], Budget]] = [
+PLAIN, EFFECTS = UserLevelData(of=VALUES, m=ZIPF), Gaussian(scale=0.05)
+CASES: list[tuple[UserLevelData, dict[str, Any], Budget]] = [
     (PLAIN, {"cap": 8}, PureDP(1.0)),
     (PLAIN, {"cap": 8, "weights": "capped"}, ZCDP(0.5)),
     (PLAIN, {"cap": 3, "weights": "equal"}, PureDP(0.3)),
-    (UserMeans(of=VALUES, m=ZIPF, between=EFFECTS), {"cap": 60}, GDP(1.0)),
-    (UserMeans(of=VALUES, m=9, between=EFFECTS), {"cap": 4}, PureDP(1.0)),
-    (UserMeans(of=VALUES, m=Poisson(rate=4.0)), {"cap": 6, "clip": 0.5}, PureDP(1.0)),
-    (UserMeans(of=VALUES, m=ZIPF), {"cap": 9, "clip": 1.0}, ApproxDP(1.0, 1e-2)),
-    (UserMeans(of=Bernoulli(p=0.2), m=ZIPF), {"cap": 5}, PureDP(1.0)),
+    (UserLevelData(of=VALUES, m=ZIPF, between=EFFECTS), {"cap": 60}, GDP(1.0)),
+    (UserLevelData(of=VALUES, m=9, between=EFFECTS), {"cap": 4}, PureDP(1.0)),
+    (UserLevelData(of=VALUES, m=Poisson(rate=4.0)), {"cap": 6, "clip": 0.5}, PureDP(1.0)),
+    (UserLevelData(of=VALUES, m=ZIPF), {"cap": 9, "clip": 1.0}, ApproxDP(1.0, 1e-2)),
+    (UserLevelData(of=Bernoulli(p=0.2), m=ZIPF), {"cap": 5}, PureDP(1.0)),
 ]
 
 
 @pytest.mark.parametrize(("law", "options", "budget"), CASES)
-def test_errors_are_as_computed(law: UserMeans, options: dict[str, Any], budget: Budget) -> None:
+def test_errors_are_as_computed(
+    law: UserLevelData, options: dict[str, Any], budget: Budget
+) -> None:
     """The share below the exact 0.9 quantile is 0.9; false alarms 1e-6 over the cases."""
     estimator, n, trials = BoundedContributionMean(lower=0, upper=1, **options), 2000, 600
     rng = np.random.default_rng(0)
@@ -55,9 +57,9 @@ def test_equal_numbers_agree_with_the_clipped_mean(budget: Budget, metric: str) 
     one_mean = Gaussian(location=0.4, scale=float(np.sqrt(0.0025 + 0.01 / 8)))
     expected = exact(metric, clipped, one_mean, n, budget)
     equal = BoundedContributionMean(lower=0, upper=1, cap=8, weights="equal")
-    held = UserMeans(of=VALUES, m=8, between=EFFECTS)
+    held = UserLevelData(of=VALUES, m=8, between=EFFECTS)
     assert exact(metric, equal, held, n, budget) == pytest.approx(expected, rel=2e-4)
-    means = UserMeans(of=VALUES, m=8)
+    means = UserLevelData(of=VALUES, m=8)
     for options in ({"weights": "equal"}, {"weights": "records"}):
         estimator = BoundedContributionMean(lower=0, upper=1, cap=8, **options)  # type: ignore[arg-type]
         expected = exact(metric, clipped, means, n, budget)
@@ -94,9 +96,9 @@ def test_the_parts_of_the_error() -> None:
 
 def test_unknown_errors_are_nan() -> None:
     estimator = BoundedContributionMean(lower=0, upper=1, cap=8)
-    tails = UserMeans(of=StudentT(tail_index=4.0), m=ZIPF)
+    tails = UserLevelData(of=StudentT(tail_index=4.0), m=ZIPF)
     assert np.isnan(exact("rmse", estimator, tails, 1000, PureDP(1.0)))
-    outside = UserMeans(of=Bernoulli(p=0.2), m=ZIPF)
+    outside = UserLevelData(of=Bernoulli(p=0.2), m=ZIPF)
     narrow = BoundedContributionMean(lower=0.1, upper=1, cap=8)
     assert np.isnan(exact("rmse", narrow, outside, 1000, PureDP(1.0)))
     assert np.isnan(exact("rmse", estimator, PLAIN, 20, PureDP(1.0)))  # the count is noise
@@ -107,7 +109,9 @@ def test_unknown_errors_are_nan() -> None:
 @pytest.mark.parametrize("clip", [None, 0.9])
 def test_the_moments_of_clipped_contributions_by_quadrature(weights: Any, clip: Any) -> None:
     """Means near the end 1 are clipped the more, the fewer records a person has."""
-    law = UserMeans(of=Gaussian(location=0.9, scale=0.4), m=BoundedZipf(exponent=1.5, largest=9))
+    law = UserLevelData(
+        of=Gaussian(location=0.9, scale=0.4), m=BoundedZipf(exponent=1.5, largest=9)
+    )
     e = BoundedContributionMean(lower=0, upper=1, cap=4, weights=weights, clip=clip)
     z = np.linspace(-9, 9, 20_001)
     density = stats.norm.pdf(z) * (z[1] - z[0])
@@ -130,7 +134,7 @@ def test_the_noise_of_a_gaussian_count_costs_a_third(location: float) -> None:
 
     Half the width of the interval is 1/2, and r is twice the distance of the mean from 1/2.
     """
-    law, n = UserMeans(of=Gaussian(location=location, scale=1e-3), m=ZIPF), 10_000
+    law, n = UserLevelData(of=Gaussian(location=location, scale=1e-3), m=ZIPF), 10_000
     e = BoundedContributionMean(lower=0, upper=1, cap=8)
     weight = law.numbers[1] @ np.minimum(law.numbers[0], 8)
     sd = 16 / (n * weight) * np.sqrt(1 + (2 * location - 1) ** 2 / 3) / 2

@@ -21,11 +21,12 @@ PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
 NOISE, WIDTH = "noise_q90", "width_q50"
 CASES: list[tuple[str, Estimator, int, Budget]] = [
     (NOISE, TunedClippedMean(k=3, scale=1, radius=2), 400, PURE),
-    (NOISE, TunedClippedMean(k=3, scale=1, radius=2, policy="rate"), 400, RHO),
-    (NOISE, TunedClippedMean(k=3, scale=1, policy="all"), 400, PURE),
+    (NOISE, TunedClippedMean(k=3, scale=1, radius=2, policy="ksu20_order"), 400, RHO),
+    (NOISE, TunedClippedMean(k=3, scale=1, policy="keep_all"), 400, PURE),
     (NOISE, TunedClippedMean(k=3, scale=1, radius=2, threshold=5.0), 400, PURE),
     (NOISE, LocalMean(k=3, scale=1, radius=2), 4000, PURE),
-    (NOISE, LocalMean(k=3, scale=1, policy="rate", mechanism="randomised_response"), 4000, PURE),
+    (NOISE, LocalMean(k=3, scale=1, policy="ksu20_order", mechanism="randomised_response"), 4000,
+     PURE),
     (NOISE, KSU20Mean(k=3, scale=1, radius=5), 4000, PURE),
     (NOISE, KSU20Mean(k=3, scale=1, radius=5, constants="tuned"), 4000, RHO),
     (NOISE, KSU20Mean(k=2, scale=1, radius=None, constants="tuned"), 4000, APPROX),

@@ -21,7 +21,10 @@ from tests.theory.exact.cases import name
 
 TRIALS = 2000
 NORMAL, WIDE = Gaussian(location=0.3), Gaussian(location=-2, scale=3)
-TAILS, SKEWED = StudentT(tail_index=2.5, unit_moment=2), Pareto(tail_index=3.5, unit_moment=3)
+TAILS, SKEWED = (
+    StudentT(tail_index=2.5, standardised_moment=2),
+    Pareto(tail_index=3.5, standardised_moment=3),
+)
 PURE, RHO, APPROX = PureDP(1.0), ZCDP(0.5), ApproxDP(1.0, 1e-6)
 ROUNDS = ShrinkingIntervals(radius=100, sigma=1, rounds=4)
 

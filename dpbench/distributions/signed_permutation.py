@@ -13,11 +13,11 @@ from dpbench.distributions.base import Distribution
 from dpbench.registry import validated
 from dpbench.samples import DenseSample
 
-__all__ = ["Moved"]
+__all__ = ["SignedPermutation"]
 
 
 @validated
-class Moved(Distribution):
+class SignedPermutation(Distribution):
     """Distribution of vectors with permuted coordinates, changed signs and a shift.
 
     A vector x drawn from the distribution `of` becomes a vector with the coordinates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -18,7 +18,7 @@ from dpbench.distributions.empirical import Empirical
 from dpbench.registry import validated
 from dpbench.samples import CountedSample, DenseSample, PeopleSample, Sample
 
-__all__ = ["UserMeans"]
+__all__ = ["UserLevelData"]
 
 MAX_NUMBERS_AT_ONCE = 1 << 20  # numbers drawn at once
 MAX_PERSON_RECORDS = 10**6  # records of a person
@@ -29,7 +29,7 @@ NUMBER_LAWS = (
 
 
 @validated
-class UserMeans(Distribution):
+class UserLevelData(Distribution):
     """Person-level data: n people with m independent records each, where m may differ.
 
     An estimator of numbers gets the mean of each person's records as a record. So a privacy
@@ -57,9 +57,6 @@ class UserMeans(Distribution):
         Law of an effect that is added to all records of a person, drawn once for each person. None
         (the default): all people have the same distribution. Only for continuous records.
     """
-
-    stream_name: ClassVar[str] = "People"
-    added_parameters: ClassVar[dict[str, Any]] = {"between": None}
 
     of: Any
     m: Annotated[int, Field(ge=1, le=MAX_PERSON_RECORDS)] | Any

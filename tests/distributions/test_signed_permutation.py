@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpbench.distributions import Distribution, Moved, MultivariateGaussian, SignedTwoPoint
+from dpbench.distributions import (
+    Distribution,
+    MultivariateGaussian,
+    SignedPermutation,
+    SignedTwoPoint,
+)
 from dpbench.registry import ConfigError
 from tests.support import rng
 
@@ -19,7 +24,7 @@ MOVE: dict[str, Any] = {"shift": (10.0, 20.0, 30.0), "signs": (1, -1, 1), "order
 )
 def test_records_are_those_of_the_law_moved_one_by_one(law: Distribution) -> None:
     """Compare with a naive loop over records and coordinates."""
-    moved = Moved(of=law, **MOVE).sample(rng(3), 2, 20)
+    moved = SignedPermutation(of=law, **MOVE).sample(rng(3), 2, 20)
     generator = rng(3)
     still = law.sample(generator, 2, 20)
     records = [still.records(trial, generator) for trial in range(2)]
@@ -34,7 +39,7 @@ def test_what_a_rigid_body_keeps() -> None:
     """Compare with the covariance of 200,000 records, with 1e-6 quantiles of 0.05."""
     matrix = [[1.0, 0.5, 0.0], [0.5, 2.0, 0.3], [0.0, 0.3, 1.0]]
     law = MultivariateGaussian(d=3, matrix=matrix)
-    moved = Moved(of=law, **MOVE)
+    moved = SignedPermutation(of=law, **MOVE)
     assert moved.variance == law.variance
     assert moved.moment(3) == law.moment(3)
     assert np.array_equal(moved.mean, MOVE["shift"])
@@ -55,4 +60,4 @@ def test_what_a_rigid_body_keeps() -> None:
 def test_refusals(change: dict[str, Any], message: str) -> None:
     given = {"of": {"kind": "multivariate_gaussian", "d": 3}, **MOVE, **change}
     with pytest.raises(ConfigError, match=message):
-        Distribution.build({"kind": "moved", **given}, "here")
+        Distribution.build({"kind": "signed_permutation", **given}, "here")

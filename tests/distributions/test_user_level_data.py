@@ -16,7 +16,7 @@ from dpbench.distributions import (
     Gaussian,
     StudentT,
     TwoPoint,
-    UserMeans,
+    UserLevelData,
 )
 from dpbench.registry import ConfigError
 from dpbench.samples import CountedSample, DenseSample, PeopleSample
@@ -25,7 +25,7 @@ from dpbench.samples import CountedSample, DenseSample, PeopleSample
 @pytest.mark.parametrize(("m", "p"), [(1, 0.3), (7, 0.2), (400, 1e-5), (100_000, 0.5)])
 def test_counts_of_people_are_binomial(m: int, p: float) -> None:
     """Compare the table with scipy's, and a batch by a chi-square test (false alarm 1e-7)."""
-    people, binomial = UserMeans(of=Bernoulli(p=p), m=m), stats.binom(m, p)
+    people, binomial = UserLevelData(of=Bernoulli(p=p), m=m), stats.binom(m, p)
     values, shares, upper = people.table
     j = np.round(values * m)
     assert shares.sum() == pytest.approx(1, abs=1e-12)
@@ -46,7 +46,7 @@ def test_counts_of_people_are_binomial(m: int, p: float) -> None:
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_rare_points_of_people(sign: Literal[-1, 1]) -> None:
     law = TwoPoint(p=0.01, k=3, sign=sign, location=2.0)
-    people = UserMeans(of=law, m=30)
+    people = UserLevelData(of=law, m=30)
     values, shares, _ = people.table
     assert shares @ values == pytest.approx(law.mean)
     assert people.moment(2) == pytest.approx(law.variance / 30)
@@ -55,7 +55,7 @@ def test_rare_points_of_people(sign: Literal[-1, 1]) -> None:
 def test_means_of_drawn_records() -> None:
     """Compare variances of 40,000 means, by their fourth moments (false alarms 1e-7 each)."""
     for law in (Gaussian(scale=3.0, location=1.0), StudentT(tail_index=9.0, location=1.0)):
-        people = UserMeans(of=law, m=40)
+        people = UserLevelData(of=law, m=40)
         sample = people.sample(np.random.default_rng(0), 2, 20_000)
         assert isinstance(sample, DenseSample)
         means = sample.values.ravel()
@@ -79,7 +79,7 @@ ZIPF = BoundedZipf(exponent=1.2, largest=30)
 )
 def test_people_with_unequal_numbers(of: Distribution, between: Distribution | None) -> None:
     """Compare numbers, means and variances of 40,000 people (false alarms 1e-7 each)."""
-    people = UserMeans(of=of, m=ZIPF, between=between)
+    people = UserLevelData(of=of, m=ZIPF, between=between)
     sample = people.sample(np.random.default_rng(0), 2, 20_000)
     assert isinstance(sample, PeopleSample)
     sizes, (numbers, probabilities) = sample.sizes.ravel(), people.numbers
@@ -97,7 +97,7 @@ def test_people_with_unequal_numbers(of: Distribution, between: Distribution | N
 
 
 def test_equal_numbers_with_effects_keep_all_records() -> None:
-    people = UserMeans(of=Gaussian(), m=5, between=Gaussian(scale=2.0))
+    people = UserLevelData(of=Gaussian(), m=5, between=Gaussian(scale=2.0))
     sample = people.sample(np.random.default_rng(0), 2, 10)
     assert isinstance(sample, PeopleSample)
     assert (sample.sizes == 5).all()
@@ -108,23 +108,23 @@ def test_equal_numbers_with_effects_keep_all_records() -> None:
 def test_numbers_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("visits,share\n1,0.5\n4,0.5\n4,1\n2,1\n")
     column = {"kind": "empirical", "path": str(tmp_path / "n.csv"), "column": "visits"}
-    people = UserMeans(of={"kind": "bernoulli", "p": 0.5}, m=column)
+    people = UserLevelData(of={"kind": "bernoulli", "p": 0.5}, m=column)
     assert [part.tolist() for part in people.numbers] == [[1, 2, 4], [0.25, 0.25, 0.5]]
     sample = people.sample(np.random.default_rng(0), 1, 50)
     assert isinstance(sample, PeopleSample)
     assert set(sample.sizes.ravel()) == {1, 2, 4}
     with pytest.raises(ConfigError, match="give a whole number"):
-        UserMeans(of=Gaussian(), m={**column, "column": "share"})
+        UserLevelData(of=Gaussian(), m={**column, "column": "share"})
 
 
 @pytest.mark.parametrize("m", [0, 2.5, True, 10**7, "many", Gaussian(), None])
 def test_a_wrong_number_is_refused(m: object) -> None:
     with pytest.raises(ConfigError, match="m"):
-        UserMeans(of=Gaussian(), m=m)
+        UserLevelData(of=Gaussian(), m=m)
 
 
 def test_effects_need_continuous_records() -> None:
     with pytest.raises(ConfigError, match="continuous records"):
-        UserMeans(of=Bernoulli(p=0.5), m=3, between=Gaussian())
+        UserLevelData(of=Bernoulli(p=0.5), m=3, between=Gaussian())
     with pytest.raises(ConfigError, match="between"):
-        UserMeans(of=Gaussian(), m=3, between=Bernoulli(p=0.5))
+        UserLevelData(of=Gaussian(), m=3, between=Bernoulli(p=0.5))
