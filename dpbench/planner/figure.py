@@ -11,7 +11,7 @@ from dpbench.output.names import Width
 from dpbench.planner.prediction import BoundedRecords, Clip, Error, Problem
 from dpbench.privacy import Budget
 from dpbench.report.drawing.axes import set_horizontal_ticks, share_axes
-from dpbench.report.drawing.curves import draw_curve, mark_guide
+from dpbench.report.drawing.curves import draw_curve, label_ends, mark_guide
 from dpbench.report.drawing.style import GUIDE, Axes, legend, line_styles, panels, save, style
 
 __all__ = ["against_n", "against_width", "write"]
@@ -105,5 +105,5 @@ def write(
         if not fixed_clip:
             against_width(problem, n, budget, clip, axes[1])
         share_axes(axes)
-        legend(canvas)
+        legend(canvas, without=label_ends(axes))
         return save(canvas, folder, "plan", ("pdf", "png"))

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from dpbench.analysis.fallback import EXACT_RATIO
 from dpbench.estimators.heavy_tailed import TunedClippedMean, worst_clipping_bias
 from dpbench.output.names import number_text
 from dpbench.privacy import Budget
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.axes import set_horizontal_ticks
 from dpbench.report.drawing.curves import draw_curve, draw_guide, mark_guide
-from dpbench.report.drawing.style import THEORY, Axes, line_styles
+from dpbench.report.drawing.style import THEORY, THEORY_AT_N, Axes, line_styles
 from dpbench.report.error_curves import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
@@ -27,15 +28,18 @@ from dpbench.theory.bounds.numbers import BETA
 
 __all__ = ["Decomposition"]
 
+UNCLIPPED = "no record clipped"  # at the end of the curve of the bias
+
 
 @validated
 class Decomposition(SelectingFigure):
     """Figure of the parts of the error against the clipping threshold T, a panel for each family.
 
     The parts are bias, noise and sampling error. If T grows, the bias falls and the noise rises.
-    Vertical lines mark the T that some estimators choose. There are two dotted lines. One is the
-    largest bias that any distribution with a bounded k-th moment can have. The other is the exact
-    0.9 quantile of the noise.
+    Vertical lines mark the T that some estimators choose. A line of dashes and dots is
+    the largest bias that any distribution with a bounded k-th moment can have. A dotted line is the
+    exact 0.9 quantile of the noise. The curve of the bias ends where no record is clipped in 0.9 of
+    the trials.
 
     Parameters
     ----------
@@ -82,9 +86,17 @@ class Decomposition(SelectingFigure):
 
     def _draw_panel(self, family: str, rows: pd.DataFrame, words: Labels, ax: Axes) -> None:
         study, styles = words.study, line_styles(self.PARTS.values())
-        for part, worst in rows.groupby("threshold")[list(self.PARTS)].max().items():
-            name = self.PARTS[str(part)]
-            draw_curve(ax, worst.index, worst, label=name, look=styles[name])
+        worst = rows.groupby("threshold")[list(self.PARTS)].max()
+        unclipped = worst["bias_q90"] <= EXACT_RATIO * worst["sampling_q90"]
+        worst["bias_q90"] = worst["bias_q90"].mask(unclipped)
+        for part, name in self.PARTS.items():
+            draw_curve(ax, worst.index, worst[part], label=name, look=styles[name])
+        if unclipped.any() and not unclipped.all():
+            colour = styles[self.PARTS["bias_q90"]]["color"]
+            at = (worst.index[unclipped][0], 0.03)
+            ax.text(
+                *at, UNCLIPPED, color=colour, fontsize="small", transform=ax.get_xaxis_transform()
+            )
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
         set_horizontal_ticks(ax, [])
         ax.set_title(words.family(family), pad=22)
@@ -95,9 +107,8 @@ class Decomposition(SelectingFigure):
         scale = getattr(study.estimator(rows["estimator"].iloc[0], family), "scale", 1.0)
         bias = [scale * worst_clipping_bias(t / scale, rows["k"].iloc[0]) for t in thresholds]
         noise = 2 * thresholds / self.n * budget.noise_quantile(BETA)
-        for theory in (bias, noise):
-            draw_guide(ax, thresholds, theory, label="theory", look=THEORY)
-        # A bias of zero is measured as a rounding error, which must stay below the frame.
+        draw_guide(ax, thresholds, bias, label="largest bias of the class", look=THEORY_AT_N)
+        draw_guide(ax, thresholds, noise, label="exact noise", look=THEORY)
         ax.set_ylim(rows["noise_q90"].min() / 3, 3 * rows["q90"].max())
         self._mark_thresholds(family, budget, words, ax)
 

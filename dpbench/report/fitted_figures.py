@@ -28,6 +28,7 @@ __all__ = ["Exponents", "SampleComplexityCurves", "Thresholds"]
 # Description of the intervals in captions.
 BARS = "bars: 95 per cent intervals, bootstrap over trials"
 DODGE = 5.5  # points between the series of measured minus theory, which have equal k
+K_MARGIN = 0.15  # space beside the least and the largest k, as a share of their distance
 ENDS = ("low", "high")  # columns with the ends of the intervals
 
 
@@ -46,7 +47,7 @@ class Exponents(DrawnFigure):
     """
 
     claims: Choice
-    HEIGHTS: ClassVar[tuple[float, ...]] = (3, 2)
+    HEIGHTS: ClassVar[tuple[float, ...]] = (2, 3)
 
     def check(self, study: Study, keys: pd.DataFrame, where: str) -> None:
         super().check(study, keys, where)
@@ -130,7 +131,10 @@ class Exponents(DrawnFigure):
             draw_curve(ax, points["k"], *values, label=str(label), look=look, intervals="bars")
             for end in values[1:]:  # shifted bars do not count for the range of the axis
                 ax.update_datalim(np.column_stack([points["k"], end]))
-        ax.set_xticks(sorted(rows["k"].unique()))
+        orders = np.sort(rows["k"].unique())
+        margin = K_MARGIN * (np.ptp(orders) or 1.0)
+        ax.set_xlim(orders[0] - margin, orders[-1] + margin)
+        ax.set_xticks(orders)
         if ax.xaxis.get_tick_params()["labelbottom"]:  # false above another panel
             ax.set_xlabel("moment order $k$")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.factors import EXACT
+from dpbench.analysis.factors import EXACT, OPTIMAL
 from dpbench.output.names import number_text
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.axes import colour_bar
@@ -30,7 +30,8 @@ BETWEEN = "\N{EN DASH}"  # stands between the ends of an interval
 class Factors(SelectingFigure):
     """Heat map of the best private estimator's error over a lower bound, by family, budget and n.
 
-    There is a panel for each notion of privacy. A cell shows a factor: the worst 0.9 quantile of
+    There is a panel for each notion of privacy, in the order of the study's budgets. A cell shows a
+    factor: the worst 0.9 quantile of
     the error over the family, divided by a lower bound for all private estimators. A single number
     in a cell is an exact factor. Two numbers are the ends of a 95% interval from trials. The colour
     then shows the estimate between both ends. A bar is the scale of the colours. Numbers are bold
@@ -57,7 +58,9 @@ class Factors(SelectingFigure):
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         factors = result.factors_of(self.summary_rows(result))
         families = list(factors["distribution"].unique())  # all panels share the rows and labels
-        groups = [group for _, group in factors.groupby("privacy", sort=False)]
+        notions = dict.fromkeys(one.value.label for one in result.study.budgets.values())
+        present = [notion for notion in notions if (factors["privacy"] == notion).any()]
+        groups = [factors[factors["privacy"] == notion].copy() for notion in present]
         for group in groups:
             last = group is groups[-1]
             yield partial(self._draw_panel, group, families, words, has_bar=last)
@@ -127,10 +130,17 @@ def factor_text(row: Mapping[Hashable, Any]) -> str:
     """Format a factor, the best estimator's worst error over the lower bound.
 
     The text is the exact factor, or both ends of its 95% interval. It is bold if the factor has the
-    verdict ``optimal``.
+    verdict ``optimal``. A number that is above 1.1, and would be 1.10, has three decimals.
     """
     ends = [row["factor"]] if row["factor_by"] == EXACT else [row["factor_low"], row["factor_high"]]
-    texts = [f"{end:.2f}" if end < 2 else f"{end:.1f}" for end in ends]
+    texts = [_decimals(end) for end in ends]
     if row["verdict"] == "optimal":
         texts = [rf"$\bf{{{end}}}$" for end in texts]
     return BETWEEN.join(texts)
+
+
+def _decimals(factor: float) -> str:
+    """Format a factor by two decimals below 2, and so that it is above 1.1 if the factor is."""
+    if factor > OPTIMAL >= round(factor, 2):
+        return f"{max(factor, OPTIMAL + 0.001):.3f}"
+    return f"{factor:.2f}" if factor < 2 else f"{factor:.1f}"

@@ -69,6 +69,8 @@ def curves(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
         "slope by theory",
         "slowest slope by theory",
         "theory",
+        "exact noise",
+        "largest bias of the class",
         "limit by theory",
         BOUND_LABEL,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 import numpy as np
+import pandas as pd
 
 from dpbench.analysis.factors import BY_TRIALS, EXACT
 from dpbench.report.heat_map import BETWEEN, factor_text
@@ -14,12 +15,18 @@ from dpbench.sweep.selection import BUDGET
 from tests.report.conftest import drawn
 
 
+def _by_notion(result: Result) -> list[tuple[str, pd.DataFrame]]:
+    """The factors of each notion, in the order of the configuration."""
+    groups = dict(iter(result.factors.groupby("privacy")))
+    return [(name, groups[name]) for name in ("pure", "zcdp", "approx") if name in groups]
+
+
 def test_a_cell_for_each_family_budget_and_n(numbers: Result) -> None:
     axes = drawn(numbers, {"kind": "factors"})
     families = list(numbers.factors["distribution"].unique())
     labels = [t.get_text() for t in axes[0].get_yticklabels()]
     assert labels == [Labels(numbers.study).family(one) for one in families]
-    for ax, (_, found) in zip(axes, numbers.factors.groupby("privacy", sort=False), strict=True):
+    for ax, (_, found) in zip(axes, _by_notion(numbers), strict=True):
         columns = found[[*BUDGET, "n"]].drop_duplicates()
         mesh = np.ma.filled(np.asarray(ax.collections[0].get_array(), dtype=float), np.nan)
         assert mesh.shape == (len(families), len(columns))
@@ -46,6 +53,9 @@ def test_factors_by_trials_are_printed_as_intervals() -> None:
     bold = [r"$\bf{0.90}$", r"$\bf{1.04}$"]
     assert factor_text({**row, "factor_by": BY_TRIALS}) == BETWEEN.join(bold)
     assert factor_text({**row, "factor_by": EXACT, "verdict": "open"}) == "0.94"
+    for factor, text in ((1.104, "1.104"), (1.1001, "1.101"), (1.106, "1.11"), (1.096, "1.10")):
+        found = factor_text({**row, "factor": factor, "factor_by": EXACT, "verdict": "open"})
+        assert found == text  # a plain 1.10 would look like a bold one
     assert factor_text({**row, "factor": 4.54, "factor_by": EXACT, "verdict": "open"}) == "4.5"
     assert factor_text({**row, "factor": 1.54, "factor_by": EXACT, "verdict": "open"}) == "1.54"
 
