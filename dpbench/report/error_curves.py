@@ -11,21 +11,24 @@ import pandas as pd
 from dpbench.analysis.fallback import EXACT_RATIO, FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.summary import metric_interval
 from dpbench.registry import ConfigError
-from dpbench.report.drawing.curves import draw_below, draw_curve, draw_guide
+from dpbench.report.drawing.curves import draw_curve, draw_guide, draw_outside
 from dpbench.report.drawing.style import THEORY, THEORY_AT_N, Axes
 from dpbench.report.result import Result
 from dpbench.sweep.metrics import ERRORS, METRICS, VARIABLES
 from dpbench.sweep.selection import BUDGET
 
 __all__ = [
-    "BELOW", "BOUNDED_COLUMN", "FALLBACK", "MAX_ERROR_RATIO", "add_interval", "axis_scale",
+    "ABOVE", "BELOW", "BOUNDED_COLUMN", "FALLBACK", "MAX_BULK_RATIO", "MAX_ERROR_RATIO",
+    "add_interval", "axis_scale",
     "check_one_budget", "check_sizes", "divide_errors", "draw_errors", "intervals_text",
-    "leave_frame", "select_worst",
+    "largest_of_bulk", "leave_frame", "select_worst",
 ]  # fmt: skip
 
 MAX_ERROR_RATIO = 1e9  # largest ratio of two errors in a panel; larger errors leave the frame
 BOUNDED_COLUMN = "q90"  # column to which lower bounds apply
-# Texts of the legend for triangles at the lower edge of the frame.
+MAX_BULK_RATIO = 1e4  # largest ratio of an error to the median of all curves at the same place
+# Texts of the legend for triangles at the edges of the frame.
+ABOVE = "above the frame"
 BELOW = "below the frame"
 FALLBACK = f"{BELOW}: {FALLBACK_NOTE}".replace(" what", "\nwhat")
 
@@ -125,6 +128,17 @@ def leave_frame(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     )
 
 
+def largest_of_bulk(rows: pd.DataFrame, metric: str) -> float:
+    """Return the largest value of a metric in a panel without those far above other curves.
+
+    A value is far above if it exceeds 1e4 (`MAX_BULK_RATIO`) times the lower median of the curves'
+    values at the same ``x``. NaN if there is no finite positive value.
+    """
+    positive = rows[np.isfinite(rows[metric]) & (rows[metric] > 0)]
+    middle = positive.groupby("x")[metric].transform(lambda v: v.quantile(0.5, "lower"))
+    return float(positive.loc[positive[metric] <= MAX_BULK_RATIO * middle, metric].max())
+
+
 def divide_errors(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Divide errors and the ends of their intervals by the lower bound, or by the smallest error.
 
@@ -166,7 +180,7 @@ def draw_errors(
     draw_curve(ax, curve["x"], curve[metric], *ends, label=label, look=look)
     if "below" in curve:
         for text, points in curve[curve["below"] != ""].groupby("below"):
-            draw_below(ax, points["x"], label=str(text), look=look)
+            draw_outside(ax, points["x"], label=str(text), look=look)
     if result is not None:
         _draw_slopes(ax, curve, metric, parameter, result)
 

@@ -12,16 +12,19 @@ import pandas as pd
 from dpbench.analysis.factors import add_bounds
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.axes import set_horizontal_ticks
-from dpbench.report.drawing.curves import draw_bound, mark_guide
+from dpbench.report.drawing.curves import draw_bound, draw_outside, mark_guide
 from dpbench.report.drawing.style import GUIDE, THEORY, Axes, line_styles
 from dpbench.report.error_curves import (
+    ABOVE,
     BOUNDED_COLUMN,
+    MAX_BULK_RATIO,
     MAX_ERROR_RATIO,
     add_interval,
     axis_scale,
     divide_errors,
     draw_errors,
     intervals_text,
+    largest_of_bulk,
     leave_frame,
     select_worst,
 )
@@ -48,7 +51,8 @@ class ErrorAgainstN(SplitFigure):
 
     Dotted lines have the slope that a theorem predicts, and go through the geometric mean of the
     measured errors. Bands are 95% intervals for the worst distribution, if the metric has
-    intervals. A horizontal dotted line is the limit that claims of the study state for the metric.
+    intervals. Triangles at the upper edge are errors above 1e4 times the median of the curves at
+    their n. A horizontal dotted line is the limit that claims of the study state for the metric.
 
     The black line is a lower bound. The bound is proved for a class of distributions. Every private
     estimator has an error of at least this size on some distribution of the class, but may have a
@@ -113,24 +117,38 @@ class ErrorAgainstN(SplitFigure):
         rows = pd.concat([panel.rows for panel in panels if panel])
         looks = line_styles(rows["line"], free=rows.loc[rows["privacy"] == "none", "line"])
         yscale = "log" if "below" in rows else "linear"
+        tops = [2 * largest_of_bulk(panel.rows, self.metric) for panel in panels if panel]
+        top = np.nanmax(tops) if yscale == "log" else np.inf
         for panel in panels:
             if panel is None:
                 yield None
                 continue
             options = {"title": panel.title, "yscale": yscale}
-            yield partial(self._draw_panel, panel.rows, options, looks, result)
+            yield partial(self._draw_panel, panel.rows, options, looks, result, top)
 
     def _draw_panel(
-        self, rows: pd.DataFrame, options: dict[str, str], looks: Looks, result: Result, ax: Axes
+        self,
+        rows: pd.DataFrame,
+        options: dict[str, str],
+        looks: Looks,
+        result: Result,
+        top: float,
+        ax: Axes,
     ) -> None:
+        """Draw a panel; values above `top` leave it."""
         positive = rows.loc[np.isfinite(rows[self.metric]) & (rows[self.metric] > 0), self.metric]
         bounds = rows.loc[rows["lower_bound"] > 0, "lower_bound"]
-        top = MAX_ERROR_RATIO * float(np.nanmin([positive.min(), bounds.min(), np.inf]))
+        least = float(np.nanmin([positive.min(), bounds.min(), np.inf]))
+        top = min(top, MAX_ERROR_RATIO * least)
         floor = rows["floor"].min() if "floor" in rows else np.nan
-        if positive.max() > top:  # diverged estimates may reach 1e300: cut them off
-            ax.set_ylim(top / MAX_ERROR_RATIO / 2, top)
+        above = rows[(rows[self.metric] > top) & np.isfinite(rows[self.metric])]
+        if not above.empty:  # diverged estimates may reach 1e300: cut them off
+            ax.set_ylim(np.nanmin([least / 2, floor]), top)
+            for line, points in above.groupby("line"):
+                draw_outside(ax, points["x"], label=ABOVE, look=looks[str(line)], above=True)
             columns = [self.metric, "low", "high"]
-            rows = rows.assign(**{name: rows[name].clip(upper=10 * top) for name in columns})
+            far = MAX_BULK_RATIO * top
+            rows = rows.assign(**{name: rows[name].clip(upper=far) for name in columns})
         elif np.isfinite(floor):
             ax.set_ylim(floor, 2 * np.nanmax([positive.max(), floor]))
         for line, curve in rows.groupby("line"):
@@ -141,7 +159,7 @@ class ErrorAgainstN(SplitFigure):
         if len(limits) == 1:
             mark_guide(ax.axhline(*limits, label="limit by theory", **THEORY))
         if self.metric == BOUNDED_COLUMN:
-            self._draw_bound(ax, rows, positive.clip(upper=top))
+            self._draw_bound(ax, rows, positive[positive <= top])
             for n in _crossings(rows, result.study):
                 look = GUIDE | {"linewidth": 1}
                 mark_guide(ax.axvline(n, label="sampling overtakes privacy", **look))

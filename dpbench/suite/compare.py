@@ -247,14 +247,16 @@ def profile_figure(
     A profile is the share of problems with a score (error over a lower bound) of at most x, for
     each x. Grey lines are the entries of the archive (stored scores). The dashed black line takes
     the archive's best entry for each problem. No entry can make this choice, because the choice
-    needs the results. Shaded bands are 95% bootstrap bands. Call the function within
+    needs the results. Shaded bands are 95% bootstrap bands. An entry that answered no problem of a
+    kind has no line there, and a kind that no entry answered has no panel. Call the function within
     `dpbench.report.drawing.style.style`.
     """
     kinds = {
         name: [candidate for candidate in problems if belongs(candidate)]
         for name, belongs in PANELS.items()
     }
-    kinds = {name: panel_problems for name, panel_problems in kinds.items() if panel_problems}
+    answered = set(rows["problem"])
+    kinds = {name: found for name, found in kinds.items() if answered & {p.id for p in found}}
     canvas, axes = panels(len(kinds))
     looks = line_styles(str(name) for name in rows["entry"].unique())
     for ax, (title, panel_problems) in zip(axes, kinds.items(), strict=True):
@@ -285,6 +287,8 @@ def _draw_profiles(
     )
     for name, look in looks.items():
         entry_rows, line = rows[rows["entry"] == name], {**look, "marker": "", "linewidth": 2.2}
+        if entry_rows.empty:  # a class that was not entered is not a class without a solution
+            continue
         draw_curve(
             ax, scores, profile(entry_rows["score"], len(ids), scores),
             *profile_band(entry_rows, len(ids), scores), label=display_name(name), look=line,

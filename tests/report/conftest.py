@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 import dpbench
 from dpbench.registry import ConfigError
-from dpbench.report.error_curves import BELOW, FALLBACK
+from dpbench.report.error_curves import ABOVE, BELOW, FALLBACK
 from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.page import write_page
 from dpbench.report.parameter_figures import GUIDES
@@ -74,7 +74,7 @@ def curves(ax: Axes) -> dict[str, tuple[list[float], list[float]]]:
         "limit by theory",
         BOUND_LABEL,
     }
-    others |= {BELOW, FALLBACK} | {guide.label for guide in GUIDES.values()}
+    others |= {ABOVE, BELOW, FALLBACK} | {guide.label for guide in GUIDES.values()}
     measured = [one for one in lines(ax) if one[0] not in others]
     assert len({label for label, _, _ in measured}) == len(measured)  # one label, one line
     return {label: (x, y) for label, x, y in measured}

@@ -24,7 +24,7 @@ from dpbench.output.names import display_name
 from dpbench.privacy import PureDP
 from dpbench.report import parameter_figures
 from dpbench.report.drawing.style import save, style
-from dpbench.report.error_curves import BELOW, axis_scale
+from dpbench.report.error_curves import ABOVE, BELOW, axis_scale
 from dpbench.report.error_figures import BOUND_LABEL, RATIO_LABELS, ErrorAgainstN
 from dpbench.report.parameter_figures import GUIDES
 from dpbench.report.result import Result
@@ -476,6 +476,21 @@ def test_errors_up_to_1e300_leave_the_frame(
     if by == "k":  # neither does writing it overflow
         with style():
             save(wild.figure(spec), tmp_path, "wild", ["png"])
+
+
+def test_a_curve_far_above_the_others_leaves_the_frame(numbers: Result) -> None:
+    """The frame is that of the other curves, and a triangle marks every n at its upper edge."""
+    spec = {**ERROR, "families": "gaussian", "estimators": ["naive", "shrinking"]}
+    (usual,) = drawn(numbers, spec)
+    assert not lines(usual, ABOVE)
+    summary = numbers.summary.copy()
+    summary.loc[summary["estimator"] == "naive_radius1000", ["q90", "q90_high"]] *= 1e12
+    (ax,) = drawn(dataclasses.replace(numbers, summary=summary), spec)
+    others = [y for label, (_, y) in curves(usual).items() if label != "naive, $R = 1000$"]
+    assert ax.get_ylim()[1] == pytest.approx(2 * max(map(max, others)))
+    assert lines(ax, ABOVE)
+    marks = [one for one in ax.get_lines() if one.get_marker() == "^" and one.get_zorder() == 3]
+    assert [np.asarray(one.get_xdata()).tolist() for one in marks] == [[30, 100, 300, 1000, 3000]]
 
 
 def test_where_sampling_overtakes_privacy(regimes: Result) -> None:

@@ -7,14 +7,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpbench.analysis.factors import profile
-from dpbench.report.drawing.style import line_styles
+from dpbench.report.drawing.style import line_styles, style
 from dpbench.suite.compare import (
     BELOW_MARK,
+    PANELS,
     _draw_profiles,
     describe_infinite,
     overview,
     problem_list,
     profile_band,
+    profile_figure,
     tabulate_problems,
 )
 from dpbench.suite.problems import read_suite
@@ -107,6 +109,22 @@ def test_the_figure_of_profiles_by_hand() -> None:
     assert shares["archive"] == [0, 0, 1, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2, 2]  # better, good
     assert shares["best of the archive"] == [0, 0, 2, 2, 2, 2, 2]
     assert shares["mine"] == [0, 1, 1, 1, 1, 1, 2]
+
+
+def test_a_class_that_was_not_entered_is_not_drawn_as_unsolved() -> None:
+    archive, ax = made(good=[3, 2, 1]), Figure().gca()
+    looks = line_styles(["mine", "absent"])
+    _draw_profiles(ax, made(mine=[1.2, 30, 2]), archive, IDS, looks)
+    names = {str(line.get_label()) for line in ax.get_lines()}
+    assert ("mine" in names, "absent" in names) == (True, False)
+    one = made(mine=[1.2, 30, 2])[:1]  # of a single problem
+    with style():
+        titles = [ax.get_title() for ax in profile_figure(one, archive, FEW.problems).axes]
+    assert titles[0] == "all problems (3)"
+    entered = [p for p in FEW.problems if p.id == IDS[0]]
+    assert len(titles) == 1 + sum(
+        any(map(belongs, entered)) for belongs in list(PANELS.values())[1:]
+    )
 
 
 def test_public_knowledge_in_a_few_words() -> None:

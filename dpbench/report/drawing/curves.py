@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from dpbench.report.drawing.interactive import Curve, mark, shown_by
 from dpbench.report.drawing.style import BAND, BOUND, NOTE, Axes, is_beside
 
-__all__ = ["draw_below", "draw_bound", "draw_curve", "draw_guide", "label_ends", "mark_guide"]
+__all__ = ["draw_bound", "draw_curve", "draw_guide", "draw_outside", "label_ends", "mark_guide"]
 
 MAX_MARKERS = 15  # markers on a curve
 BAR_WIDTH = 1.0  # points
@@ -64,15 +64,18 @@ def draw_curve(
     mark(line, Curve("curve", ends if band else None, band, bars))
 
 
-def draw_below(ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any]) -> None:
-    """Mark points that lie below the frame, by triangles at its lower edge.
+def draw_outside(
+    ax: Axes, x: ArrayLike, *, label: str, look: dict[str, Any], above: bool = False
+) -> None:
+    """Mark points that lie below the frame, or `above` it, by triangles at its edge.
 
     All series share the label in the legend. The triangles have the colour of the series.
     """
     x = np.asarray(x, float)
-    more: dict[str, Any] = {"marker": "v", "linestyle": "none", "markersize": 6}
+    marker, height = ("^", 0.97) if above else ("v", 0.03)
+    more: dict[str, Any] = {"marker": marker, "linestyle": "none", "markersize": 6}
     edge = ax.get_xaxis_transform()  # the vertical position is a share of the frame's height
-    ax.plot(x, np.full(len(x), 0.03), transform=edge, color=look["color"], zorder=3, **more)
+    ax.plot(x, np.full(len(x), height), transform=edge, color=look["color"], zorder=3, **more)
     ax.plot([], [], color=NOTE, label=label, **more)
 
 

@@ -191,7 +191,8 @@ def panels(
     """Create the panels of a figure: rows of axes on a canvas.
 
     A figure as wide as a page has at most three panels in a row. A figure as wide as a column of
-    the page has at most two. A row has `across` panels, if so many fit.
+    the page has at most two. A row has `across` panels, if it is given, however
+    narrow they are.
 
     A single panel uses the caller's axes `on` themselves. Several panels are inset axes on top, and
     the caller's axes are hidden. By default the panels are on a new canvas. `ratios` are relative
@@ -204,7 +205,7 @@ def panels(
     slide = on is None and _is_slide()
     most = int(width / MIN_PANEL_WIDTH / (SLIDE_SCALE if slide else 1))
     columns = max(1, min(count, 2 if count == 4 else 3, most))
-    columns = across if 0 < across <= most else columns
+    columns = across or columns
     heights = ratios or (1,) * max(1, -(-count // columns))
     if ratios:
         columns, height = count // len(ratios), min(4.4, width)

@@ -115,6 +115,15 @@ def test_an_empty_legend_and_few_numbers_are_no_error() -> None:
     np.testing.assert_array_equal(written, ["2", "", "20"])
 
 
+def test_a_grid_keeps_its_rows_at_the_width_of_a_column() -> None:
+    with style("column"):
+        canvas, axes = panels(6, across=3)
+        canvas.draw_without_rendering()
+    heights = [round(ax.get_position().y0, 6) for ax in axes]
+    assert heights == [heights[0]] * 3 + [heights[3]] * 3
+    assert heights[0] > heights[3]
+
+
 def test_titles_fit_their_panels() -> None:
     """In smaller letters, or in two lines where these would be too small."""
     title = r"approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$"
