@@ -191,6 +191,24 @@ def test_the_legend_hides_a_curve_in_all_panels(page: Any) -> None:
     wait.until(lambda one: count(one, ".panel .mark-symbol path") == before)
 
 
+def test_the_frame_fits_the_curves_that_are_left(page: Any) -> None:
+    """Two marks of one curve stand further apart if a curve far from it is hidden."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    def height() -> float:
+        places = [y for _, y in page.execute_script(MARKERS, 0, "narrow")]
+        return float(max(places) - min(places))
+
+    buttons = page.find_elements("css selector", ".live .keys button")
+    wide = next(one for one in buttons if one.text == "wide <b>")
+    before = height()
+    wide.click()
+    WebDriverWait(page, 5).until(lambda _: height() > 1.2 * before)
+    assert len(page.find_elements("css selector", ".panel .role-axis-label text")) > 2
+    wide.click()
+    WebDriverWait(page, 5).until(lambda _: abs(height() - before) < 2)
+
+
 def test_arrow_keys_read_the_points(page: Any) -> None:
     from selenium.webdriver import Keys
 

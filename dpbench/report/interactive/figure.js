@@ -66,7 +66,7 @@
   function pointsOf(line, panel) {
     if (!line.name || !line.x) return [];
     return line.x.map((x, i) => ({ line, x, y: line.y[i], low: line.low?.[i], high: line.high?.[i] }))
-      .filter(({ x, y }) => x !== null && y !== null && within(x, panel.x.limits) && within(y, panel.y.limits));
+      .filter(({ x, y }) => x !== null && y !== null && within(x, panel.x.limits) && within(y, panel.y.shown ?? panel.y.limits));
   }
 
   // The numbers of some points: the position once, then the values.
@@ -101,12 +101,12 @@
     const common = { scale: name, orient: name === "x" ? "bottom" : "left", domain: false };
     return [
       {
-        ...common, minExtent: extent, values: ticks.map(([place]) => place), grid, gridColor: "#ddd", tickColor: "#555",
+        ...common, minExtent: extent, values: name === "y" ? { signal: "yTicks" } : ticks.map(([place]) => place), grid, gridColor: "#ddd", tickColor: "#555",
         title, titleFontWeight: "normal", titleFontSize: 13, labelFontSize: 12,
         labelOverlap: "greedy", labelSeparation: 5, zindex: 0,
-        encode: { labels: { update: { text: { signal: `${name}Labels[datum.value]` } } } },
+        encode: { labels: { update: { text: { signal: name === "y" ? "yLabels[datum.value] || format(datum.value, '.3~g')" : "xLabels[datum.value]" } } } },
       },
-      { ...common, values: minor, labels: false, tickSize: 3, tickColor: "#555" },
+      { ...common, values: name === "y" ? { signal: "yMinor" } : minor, labels: false, tickSize: 3, tickColor: "#555" },
     ];
   }
 
@@ -177,7 +177,7 @@
       const [x, y] = [positive(panel.x), positive(panel.y)];
       return (line.x ?? [0]).map((place, i) => ({ i, x: x(place), y: y(line.y?.[i] ?? null), low: y(line.low?.[i] ?? null), high: y(line.high?.[i] ?? null) }));
     };
-    const scale = (name, range) => ({ name, type: panel[name].scale, domain: panel[name].limits, range, zero: false, nice: false });
+    const scale = (name, range) => ({ name, type: panel[name].scale, domain: name === "y" ? { signal: "yLimits" } : panel.x.limits, range, zero: false, nice: false });
     const labels = (name) => ({ name: `${name}Labels`, value: Object.fromEntries(panel[name].ticks) });
     const near = (field) => ({ field, scale: field, offset: { field: `${field}Shift` } });
     const ring = { x: near("x"), y: near("y"), size: { value: 150 }, stroke: { field: "color" }, strokeWidth: { value: 2.5 }, fill: { value: null } };
@@ -185,7 +185,7 @@
     return {
       autosize: { type: "fit", contains: "padding" }, padding: { left: 2, right: 14, top: 6, bottom: 4 },
       title: panel.title ? { text: panel.title.split("\n"), fontSize: 14, fontWeight: "normal", frame: "group", offset: 6 } : undefined,
-      signals: [{ name: "hidden", value: [] }, labels("x"), labels("y")],
+      signals: [{ name: "hidden", value: [] }, labels("x"), labels("y"), ...Object.entries(frame(panel)).map(([name, value]) => ({ name, value }))],
       data: [
         ...panel.lines.map((line, i) => ({ name: `line${i}`, values: rows(line), transform: [{ type: "filter", expr: `!hidden[${i}]` }] })),
         ...panel.areas.map((area, i) => ({ name: `area${i}`, values: rows({ ...area, y: area.low }) })),
@@ -200,6 +200,35 @@
         { type: "symbol", from: { data: "near" }, encode: { update: ring } },
       ],
     };
+  }
+
+  // The vertical limits and ticks of a panel. If curves are hidden, the frame fits the others.
+  function frame({ y }) {
+    const limits = y.shown ?? y.limits, inside = (place) => within(place, limits);
+    const ticks = y.ticks.map(([place]) => place).filter(inside);
+    return { yLimits: limits, yTicks: ticks.length > 1 ? ticks : automatic(limits, y.scale), yMinor: y.minor.filter(inside) };
+  }
+
+  function automatic(limits, scale) {
+    const [low, high] = [Math.min(...limits), Math.max(...limits)];
+    const step = 10 ** Math.floor(Math.log10((high - low) / 2));
+    const size = [5, 2, 1].map((times) => times * step).find((one) => (high - low) / one >= 2) ?? step;
+    const first = Math.ceil(low / size), places = Array.from({ length: Math.floor(high / size) - first + 1 }, (_, i) => (first + i) * size);
+    return places.filter((place) => scale !== "log" || place > 0);
+  }
+
+  // The limits for the curves that are shown, in all panels that share their vertical axis.
+  function fitted(panel, panels, hidden) {
+    const { limits, label, scale } = panel.y;
+    const sharing = panels.filter(({ y }) => y.label === label && String(y.limits) === String(limits));
+    const lines = sharing.flatMap((one) => one.lines).filter((line) => line.role === "curve");
+    const shown = lines.filter((line) => !hidden.has(line.name));
+    const values = shown.flatMap((line) => line.y ?? []).filter((value) => value !== null && within(value, limits));
+    if (shown.length === lines.length || !values.length) return limits;
+    const [to, from] = scale === "log" ? [Math.log, Math.exp] : [(x) => x, (x) => x];
+    const [low, high] = [to(Math.min(...values)), to(Math.max(...values))], room = Math.max(0.08 * (high - low), 0.02 * Math.abs(to(limits[1]) - to(limits[0])));
+    const ends = [Math.max(from(low - room), Math.min(...limits)), Math.min(from(high + room), Math.max(...limits))];
+    return limits[0] < limits[1] ? ends : ends.reverse();
   }
 
   // A figure: its panels in a grid, a box with the numbers of a point, and the legend.
@@ -283,7 +312,11 @@
     }
 
     function update() {
-      for (const { panel, view } of units) view?.signal("hidden", panel.lines.map((line) => hidden.has(line.name))).runAsync();
+      for (const { panel } of units) panel.y.shown = fitted(panel, panels, hidden);
+      for (const { panel, view } of units) {
+        for (const [signal, value] of Object.entries(frame(panel))) view?.signal(signal, value);
+        view?.signal("hidden", panel.lines.map((line) => hidden.has(line.name))).runAsync();
+      }
       for (const [curve, button] of buttons) button.setAttribute("aria-pressed", String(!hidden.has(curve)));
       show(units[0], []);
     }
