@@ -30,7 +30,7 @@ from dpbench.theory.theorems import THEOREMS, Theorem
 
 # Descriptions of the measured number, by the theorem's variable, for claims without an exponent.
 MEASURED = {
-    "level": "measured over the exact value",
+    "level": "measured ÷ exact, should be 1",
     "best_value": "best parameter over the predicted one",
     "factor": "error over the lower bound",
     "ratio": "error over another estimator's",
@@ -66,7 +66,7 @@ LIMIT_NOTE = Markup(
 )
 
 
-@section("claims", "Claims", "Theory against measurement")
+@section("claims", "Claims")
 def build_claims(run: RunFolder) -> Section | None:
     """Build the section on claims, the predictions that a study tests.
 
@@ -87,7 +87,7 @@ def build_claims(run: RunFolder) -> Section | None:
     )
 
 
-@section("limit", "Distance to the limit")
+@section("limit", "Lower bounds")
 def build_factors(run: RunFolder) -> Section | None:
     """Build the section that compares the errors of the best estimators with lower bounds.
 
@@ -136,7 +136,9 @@ def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         **{name: _format_stated(row[name], limit, tolerance) for name in ("theorem", "at_these_n")},
         "measured": format_digits(measured) or "-",
         "interval": " … ".join(filter(None, (format_digits(low), format_digits(high)))),
-        "visible": format_digits(as_number(row.get("visible"))),
+        "visible": format_short(as_number(row.get("visible")), 2),
+        "value": measured,
+        "off": abs(measured - predicted) if floor is None else math.nan,
         "reason": spec.get("reason", ""),
         "mark": claim_mark(predicted, tolerance, measured, (low, high), floor),
         "place": 2 * (measured - low_end) / wide - 1 if wide > 0 else math.nan,
@@ -156,18 +158,19 @@ def _format_stated(text: str, limit: str, tolerance: float) -> str:
 
 
 def _group_claims(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Group claims with equal subject (theorem or code), source, kind of number and metric.
+    """Group claims with equal subject (theorem or code), source, number, metric and tolerance.
 
     The source is the publication and theorem, for example ``L15, Theorem 2``. The groups with the
     worst verdicts come first.
     """
     claims_by_key: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for claim in claims:
-        key = (claim["subject"], claim["source"], claim["what"], claim["metric"])
+        key = tuple(claim[n] for n in ("subject", "source", "what", "metric", "tolerance"))
         claims_by_key.setdefault(key, []).append(claim)
     groups = [
         {
-            **dict(zip(("subject", "source", "what", "metric"), key, strict=True)),
+            **dict(zip(("subject", "source", "what", "metric"), key[:4], strict=True)),
+            "numbers": _summarise_numbers(same),
             "claims": sorted(same, key=lambda claim: SEVERITY.index(claim["tone"] or "calm")),
             "consistent": sum(claim["word"] == "consistent" for claim in same),
             "reasons": _group_reasons(same),
@@ -177,6 +180,15 @@ def _group_claims(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for key, same in claims_by_key.items()
     ]
     return sorted(groups, key=lambda group: SEVERITY.index(group["tone"]))
+
+
+def _summarise_numbers(claims: Sequence[dict[str, Any]]) -> str:
+    """Return the range of the measured numbers, and how far the farthest is from its prediction."""
+    values = [claim["value"] for claim in claims if math.isfinite(claim["value"])]
+    offs = [claim["off"] for claim in claims if math.isfinite(claim["off"])]
+    ends = dict.fromkeys(format_digits(end) for end in (min(values), max(values))) if values else ()
+    off = f"off by at most {format_short(max(offs), 2)}" if offs else ""
+    return ", ".join(filter(None, [" … ".join(ends), off]))
 
 
 def _group_reasons(claims: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -19,7 +19,7 @@ def test_figures_are_embedded_with_words(example: Path) -> None:
     assert (first["alt"], second["alt"]) == ("The <worst>", "another")
     captions = page.texts("figcaption")
     assert captions[0] == (
-        "The <worst>. Shown: error (0.9 quantile) against n; bands: 95 per cent intervals of the "
+        "The <worst>. Shown: error (0.9 quantile) against n; bands: 95% intervals of the "
         "quantile from order statistics; errors on one easy distribution of the class may lie "
         "below the lower bound.File: figures/curves.svg"
     )
