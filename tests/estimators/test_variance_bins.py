@@ -10,6 +10,7 @@ from scipy import stats
 
 from dpbench.estimators.variance_bins import FULLEST, PowersOfTwo, wrong_power_probability
 from dpbench.privacy import ZCDP, Budget, PureDP
+from dpbench.privacy.histogram import overtaking_probability
 from tests.support import name, noise_law, rng
 
 WRONG_TRIALS = 5000  # simulated histograms of variances
@@ -54,6 +55,23 @@ def test_the_bound_on_a_wrong_power(budget: Budget, spare: int) -> None:
         # A false alarm in any of 96 comparisons has probability 1e-7.
         assert max(shares) * WRONG_TRIALS <= stats.binom(WRONG_TRIALS, bound).isf(1e-9)
     assert wrong_power_probability(budget, 10**5, 30.0, spare, 1.0) < 1e-9
+
+
+def test_each_wrong_power_is_in_the_bound() -> None:
+    """Compare with a sum over single bins by `scipy.stats`, to k = 40 and down to the last bin."""
+    law, budget, number = stats.chi2(1), PureDP(5.0), 7
+    for spare in (0, 8):
+        high = [float(law.sf(2.0 ** (k - 1))) for k in range(3, 40)]
+        places = [-2 - spare - i for i in range(number)]
+        low = [float(law.cdf(2.0 ** (k + 1)) - law.cdf(2.0**k)) for k in places]
+        rest = float(law.cdf(2.0 ** places[-1]))
+        wins = [
+            overtaking_probability(budget, 400, FULLEST, np.array([each]))[0]
+            for each in (*high, *low, rest)
+        ]
+        bound = wrong_power_probability(budget, 400, number, spare, 1.0)
+        assert bound == pytest.approx(sum(wins), rel=1e-9)
+        assert 0 < bound < 1
 
 
 def test_the_fullest_power_and_the_low_ones() -> None:

@@ -121,3 +121,13 @@ def test_a_finished_run_of_which_more_is_asked_is_run(
     config = {"sweep": {"name": "a"}, "out": str(tmp_path)}
     assert FinishedRun.of(config) is not None
     assert find_app(config | more).always_runs or FinishedRun.of(config | more) is None
+
+
+def test_a_run_that_was_compared_is_run_again_to_remove_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of ``track`` belong to a run that asked for them."""
+    config = {"sweep": {"name": "a"}, "out": str(tmp_path)}
+    (tmp_path / "report.html").touch()
+    monkeypatch.setattr(finished_run, "find_finished_run", lambda *_: {"tracked": ["changes.csv"]})
+    assert FinishedRun.of(config) is None

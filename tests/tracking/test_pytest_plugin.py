@@ -12,6 +12,7 @@ from pathlib import Path
 
 # Load these here, because pytester unloads modules that tests load.
 import joblib  # noqa: F401
+import matplotlib.pyplot as plt  # noqa: F401
 import numpy as np
 import pytest
 import scipy.stats  # noqa: F401
