@@ -20,7 +20,7 @@ from dpbench.output.verdicts import EARLY
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import SYMBOLS
 from dpbench.report.drawing.style import Canvas
-from dpbench.report.error_curves import BELOW, FALLBACK
+from dpbench.report.error_curves import ABOVE, BELOW, FALLBACK
 from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.labels import Labels, parameter_text
@@ -37,18 +37,21 @@ __all__ = [
 # Explanations in captions, by the entries of a legend that are no measurements.
 LINES = {
     "slope by theory": "dotted: the slope of theory, through the geometric mean of the points",
-    "exact slope at these n": "dotted: the slope of exact errors at these n, through the "
+    "exact slope at these n": "dashes and dots: the slope of exact errors at these n, through the "
     "geometric mean of the points",
     "slowest slope by theory": "dotted: the slowest decrease that theory allows, through the "
     "geometric mean of the points",
     "limit by theory": "horizontal, dotted: the limit that theory states",
     "theory": "dotted: theory",
+    "exact noise": "dotted: the exact noise",
+    "largest bias of the class": "dashes and dots: the largest bias of the class",
     "theory, all terms": "dotted: the sum of the theorem's terms, which are grey",
     "direct search": "diamonds: found by direct search",
     "sampling overtakes privacy": "vertical: the n at which sampling overtakes privacy in the "
     "lower bound",
     BOUND_LABEL: "solid black: the lower bound, below which (shaded) no private estimator can be "
     "on all distributions of the class; on an easy distribution it can",
+    ABOVE: "triangles at the upper edge: errors far above those of the other curves",
     BELOW: "triangles at the lower edge: values of 0, or of the size of a rounding error",
     FALLBACK: f"triangles at the lower edge: errors near 0, because {FALLBACK_NOTE}; they say "
     "nothing about other means",
@@ -132,14 +135,15 @@ def write_snippet(
 ) -> None:
     """Write ``<name>.tex``, which includes the figure ``<name>.pdf`` with a caption.
 
-    The caption explains the entries of the legend of `canvas`. `names` has printed names of
-    entries, keyed by their names in the configuration. The stamp of the written file (its size and
-    time) is added to `stamps`, keyed by path.
+    Comments above the figure say what it shows, and explain the entries of the legend of `canvas`.
+    `names` has printed names of entries, keyed by their names in the configuration. The stamp of
+    the written file (its size and time) is added to `stamps`, keyed by path.
     """
     assert isinstance(figure, DrawnFigure)
-    text = caption(figure, result, canvas, names or {})
+    text, details = caption(figure, result, canvas, names or {})
     lines = [
         "% needs the package graphicx; \\graphicspath says where the figure lies",
+        *(f"% {sentence}" for sentence in details),
         r"\begin{figure}",
         r"  \centering",
         rf"  \includegraphics[width={WIDTH}]{{{name}.pdf}}",
@@ -151,12 +155,15 @@ def write_snippet(
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[str, str]) -> str:
-    """Return the caption of a figure as a paragraph of LaTeX.
+def caption(
+    figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Return the caption of a figure as a paragraph of LaTeX, and further sentences.
 
-    It has the configured caption, the axes, the data, estimators and budgets, the range of n,
-    trials and seed, and an explanation of intervals and of the lines in the legend of `canvas`.
-    `names` has printed names of entries, keyed by their names in the configuration.
+    The caption has the configured caption, the range of n, trials and seed, and the kind of
+    intervals. The further sentences name the axes, the data, estimators and budgets, and explain
+    the lines in the legend of `canvas`. `names` has printed names of entries, keyed by their names
+    in the configuration.
     """
     rows, study = figure.summary_rows(result), result.study
     words = Labels(study, names)
@@ -167,15 +174,19 @@ def caption(figure: DrawnFigure, result: Result, canvas: Canvas, names: Mapping[
     estimators = [study.estimators[label] for label in rows["estimator"].unique()]
     sentences = [
         figure.caption.rstrip("."),
+        f"{_format_range('$n$', rows['n'])}; {_format_range('trials per point', rows['trials'])}; "
+        f"seed {result.seed}",
+        intervals[0].upper() + intervals.partition(";")[0][1:],
+    ]
+    details = [
         f"Shown: {shown}",
         f"Data: {_describe_entries(families, words.names)}",
         f"Estimators: {_describe_entries(estimators, words.names)}",
         f"Budgets: {_format_budgets(rows, words)}",
-        f"{_format_range('$n$', rows['n'])}; {_format_range('trials per point', rows['trials'])}; "
-        f"seed {result.seed}",
-        "; ".join([intervals[0].upper() + intervals[1:], *lines]),
+        "; ".join([*intervals.split("; ")[1:], *lines]),
     ]
-    return to_latex(". ".join(filter(None, sentences)) + ".")
+    text = ". ".join(filter(None, sentences))
+    return to_latex(f"{text}."), [to_latex(f"{one}.") for one in details if one]
 
 
 def _describe_entries(variants: Iterable[Variant[Any]], names: Mapping[str, str]) -> str:

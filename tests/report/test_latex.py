@@ -164,11 +164,11 @@ def test_figures_are_as_wide_as_a_column_and_captions_name_the_setting(finished:
     assert rf"\includegraphics[width={WIDTH}]{{binary_mean_error.pdf}}" in text
     assert r"It falls as $1/(\varepsilon n)$ where privacy dominates" in text
     for part in (
-        "Shown: error (0.9 quantile) against $n$. Data: Bernoulli (Bernoulli; $p = 0.5$). ",
-        "Estimators: Laplace (binary mean), the mean (empirical mean). ",
-        r"Budgets: pure\_ \& 5\%, $\varepsilon = 0.001$, $1$. "
-        "$n$ from $10$ to $10^{7}$; trials per point: $60$; seed 3. ",
-        "Bands: 95 per cent intervals of the quantile from order statistics; ",
+        "% Shown: error (0.9 quantile) against $n$.\n% Data: Bernoulli (Bernoulli; $p = 0.5$).\n",
+        "% Estimators: Laplace (binary mean), the mean (empirical mean).\n",
+        "% Budgets: pure\\_ \\& 5\\%, $\\varepsilon = 0.001$, $1$.\n",
+        "$n$ from $10$ to $10^{7}$; trials per point: $60$; seed 3. "
+        "Bands: 95 per cent intervals of the quantile from order statistics.}",
         "dotted: the slope of theory, through the geometric mean of the points",
     ):
         assert part in text
@@ -184,10 +184,10 @@ def test_captions_of_every_kind(numbers: Result) -> None:
              r"Budgets: approximate DP, $\varepsilon = 1$, $\delta = 10^{-6}$.",
              "Data: Gaussian (Gaussian; location = $0.3$; scale = $1$), student (Student's t; "],
         ),
-        (CLIP, ["0.9 quantiles of the error", "No intervals are drawn", "dotted: theory"]),
+        (CLIP, ["0.9 quantiles of the error", "No intervals are drawn", "dotted: the exact noise"]),
         (
             "exponents",
-            ["Exponents against $k$. Shown: fitted exponents", "$n$ from $10^{6}$ to $10^{8}$;",
+            ["Exponents against $k$. $n$ from $10^{6}$ to $10^{8}$;", "Shown: fitted exponents",
              r"Budgets: pure DP, $\varepsilon = 0.5$, $1$; zCDP, $\rho = 0.5$",
              "Bars: 95 per cent intervals, bootstrap over trials"],
         ),
@@ -200,7 +200,9 @@ def test_captions_of_every_kind(numbers: Result) -> None:
     for spec, parts in cases:
         figure = numbers._figure(spec)
         assert isinstance(figure, DrawnFigure)
-        text = caption(figure, numbers, numbers.figure(spec), {})
+        short, details = caption(figure, numbers, numbers.figure(spec), {})
+        assert len(short.split()) <= len(figure.caption.split()) + 36
+        text = " ".join([short, *details])
         assert_latex(text)
         assert "trials per point: $40$; seed 0" in text
         assert [part for part in parts if part not in text] == []
