@@ -69,18 +69,35 @@ def test_counts_ranks_and_bins_are_those_of_the_sample_s_own_records(
             np.testing.assert_array_equal(getattr(found, field), getattr(wanted, field))
 
 
-@pytest.mark.parametrize(("n", "first", "last"), [(5000, 0, 4999), (10**9, 10**8, 9 * 10**8)])
-def test_a_record_stands_for_a_group_of_consecutive_ones(n: int, first: int, last: int) -> None:
-    sample, group = draw(n=n), -(-(last + 1 - first) // 100)
-    values, counts = sample.ranked(first, last, at_most=100)
+@pytest.mark.parametrize(
+    ("n", "first", "last", "at_most", "share"),
+    [
+        (5000, 0, 4999, 100, 0.2),
+        (10**9, 10**8, 9 * 10**8, 100, 1e-3),
+        (10**6, 0, 10**6 - 1, 5000, 0.05),
+    ],
+)
+def test_a_record_stands_for_a_group_of_consecutive_ones(
+    n: int, first: int, last: int, at_most: int, share: float
+) -> None:
+    """Its rank differs from the middle of the group by at most a share of the group's size."""
+    sample, group = draw(n=n), -(-(last + 1 - first) // at_most)
+    values, counts = sample.ranked(first, last, at_most=at_most)
     assert values.shape[1] < 10_000
+    assert counts.max() <= group
     assert counts.sum(axis=1).tolist() == [last + 1 - first] * 3
     assert np.all(np.diff(values, axis=1) >= 0)
-    for place in (0.1, 0.5, 0.9):
-        at = int(place * counts.shape[1])
-        below, upto = (counts[:, :end].sum(axis=1) + first for end in (at, at + 1))
-        rank = sample.count(-np.inf, values[:, at])
-        assert np.all((below - group <= rank) & (rank <= upto + group))
+    middle = first + np.cumsum(counts, axis=1) - (counts + 1) / 2
+    for at in np.linspace(0, counts.shape[1] - 1, 20).astype(int):
+        away = np.abs(sample.count(-np.inf, values[:, at]) - middle[:, at])
+        assert np.all(away[counts[:, at] > 0] <= share * group)
+
+
+def test_a_trimmed_mean_keeps_some_record() -> None:
+    sample = draw(n=1000)
+    assert np.isfinite(sample.trimmed_mean(0.499)).all()
+    with pytest.raises(ValueError, match=r"cutting 0\.5 from each end leaves nothing"):
+        sample.trimmed_mean(0.5)
 
 
 def test_the_order_of_questions_changes_no_answer() -> None:
