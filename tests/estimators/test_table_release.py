@@ -219,6 +219,13 @@ def test_columns_that_contradict_their_estimator_are_named() -> None:
     ]
 
 
+def test_only_groups_that_contradict_are_named() -> None:
+    ages = np.where(PEOPLE["region"] == "north", 90.0, 20.0)
+    with pytest.warns(AssumptionWarning) as warned:
+        table(PEOPLE.assign(age=ages))
+    assert [str(warning.message).split(":")[0] for warning in warned] == ["age, north"]
+
+
 def test_too_few_records_are_named_once() -> None:
     """40 records a group are too few at this budget, as `release` says; empty groups are not."""
     mean = KarwaVadhanMean(radius=1e6, sigma=1)

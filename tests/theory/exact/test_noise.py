@@ -44,6 +44,25 @@ def test_noise_by_quadrature(noise: Noise, law: Any) -> None:
     assert noise.norm_mean(2) == pytest.approx(mean, rel=1e-5)
 
 
+@pytest.mark.parametrize("d", [1, 3, 8])
+def test_the_norm_of_a_normal_vector_is_a_chi_number(d: int) -> None:
+    """In two dimensions several wrong means agree, because Gamma(1) = Gamma(2)."""
+    chi = stats.chi(d, scale=0.7)
+    assert Normal(0.7).norm_mean(d) == pytest.approx(chi.mean(), rel=1e-12)
+    assert Normal(0.7).norm_quantile(d, 0.9) == pytest.approx(chi.ppf(0.9), rel=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_levels_of_laplace_norms_reach_to_one(d: int) -> None:
+    """P(norm > x) <= d P(|Z| > x/sqrt(d)) bounds what is left beyond the last level."""
+    for x in (12.0, 30.0):
+        left = 1 - Laplace(1.0).norm_cdf(d, np.array([x]))[0]
+        assert abs(left) <= d * math.exp(-x / math.sqrt(d)) + 1e-5
+    if d > 1:
+        x = Laplace(1.0).norm_quantile(d, 0.999)
+        assert Laplace(1.0).norm_cdf(d, np.array([x])) == pytest.approx(0.999, abs=1e-4)
+
+
 @pytest.mark.parametrize("delta", [1e-6, 0.3])
 def test_the_analytic_gaussian_has_its_delta(delta: float) -> None:
     sd = additive(ApproxDP(1.0, delta, "analytic"), 1.0, 1.0).variance ** 0.5

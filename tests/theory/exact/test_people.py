@@ -13,8 +13,8 @@ from dpbench.distributions import Bernoulli, BoundedZipf, Gaussian, StudentT, Us
 from dpbench.distributions import ZeroTruncatedPoisson as Poisson
 from dpbench.estimators import BoundedContributionMean, ClippedMean
 from dpbench.privacy import Budget, Ledger
-from dpbench.theory.exact.noise import Staircase
-from dpbench.theory.exact.people import _contributions, cap_errors
+from dpbench.theory.exact.noise import Laplace, Staircase
+from dpbench.theory.exact.people import _column, _contributions, cap_errors
 from dpbench.theory.exact.value import exact
 
 ZIPF = BoundedZipf(exponent=1.5, largest=60)
@@ -140,3 +140,13 @@ def test_the_noise_of_a_gaussian_count_costs_a_third(location: float) -> None:
     sd = 16 / (n * weight) * np.sqrt(1 + (2 * location - 1) ** 2 / 3) / 2
     expected = stats.norm.isf(0.05) * sd
     assert exact("noise_q90", e, law, n, GDP(1.0)) == pytest.approx(expected, rel=1e-3)
+
+
+def test_columns_of_laplace_noise_in_closed_form() -> None:
+    """E|X| = b, E|X + Y| = 3b/2 for equal scales; P(|X| > x) = e^(-x/b); a bias is no noise."""
+    one, none = Laplace(0.7), Laplace(0.0)
+    assert _column("mean_error", 1e-9, 0.0, (one, none)) == pytest.approx(0.7, rel=1e-4)
+    assert _column("mean_error", 1e-9, 0.0, (one, one)) == pytest.approx(1.05, rel=1e-3)
+    for bias in (0.0, 5.0):
+        q90 = _column("noise_q90", 2.0, bias, (one, none))
+        assert q90 == pytest.approx(0.7 * np.log(10), rel=1e-6)
