@@ -31,7 +31,7 @@ from dpbench.registry import ConfigError, validated
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.plan import Sweep
 from dpbench.sweep.selection import BUDGET, Selection
-from dpbench.theory.theorems import THEOREMS, Subject, Theorem
+from dpbench.theory.theorems import CODE, THEOREMS, Subject, Theorem
 
 __all__ = [
     "COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "count_claim_verdicts",
@@ -77,11 +77,12 @@ class Claim(Selection):
     predicted : float, optional
         The predicted number. Required if the theorem's number depends on parameters of the
         estimator or the distribution, else forbidden.
-    checks : {'theorem', 'code'}, optional
-        Subject of the claim. ``theorem``: the claim tests the theorem. ``code``: the claim compares
-        the code with a closed form that the code computes. By default a claim about a level
-        checks the code, and any other claim tests the theorem. A level is a measurement divided
-        by its exact value.
+    checks : {'theorem', 'target', 'code'}, optional
+        Subject of the claim. ``theorem``: the claim tests the theorem. ``target``: it compares the
+        measurement with a number of our own, such as 1.25 times a lower bound, or with a
+        hypothesis. ``code``: it compares the code with a closed form that the code computes. By
+        default a claim about a level checks the code. A level is a measurement divided by its
+        exact value.
     """
 
     theorem: str
@@ -107,7 +108,7 @@ class Claim(Selection):
 
     @property
     def subject(self) -> Subject:
-        """Return ``theorem`` if the claim tests a theorem, or ``code`` if it checks the code."""
+        """Return whether the claim tests a ``theorem``, a ``target`` or the ``code``."""
         return self.checks or self.statement.subject
 
     @property
@@ -267,7 +268,7 @@ class Claim(Selection):
             "checks": self.subject,
             "theorem": stated,
             "at_these_n": exact,
-            "theorem_verdict": verdict_on_theorem if self.subject == "theorem" else np.nan,
+            "theorem_verdict": np.nan if self.subject == CODE else verdict_on_theorem,
         }
 
     def _at_these_n(self, curve: pd.DataFrame) -> float:
@@ -390,22 +391,21 @@ def theorem_verdict(
 
 
 def count_claim_verdicts(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
-    """Return lines of text that count the verdicts on theorems, on exact numbers and on the code.
+    """Return lines of text that count the verdicts on theorems, on targets and on the code.
 
-    The first line counts the verdicts on the theorems' numbers. The line ``at these n`` counts the
-    verdicts of these claims on the exact numbers, the true values at the n that were run. The line
-    ``at these n`` is left out if no claim has an exact number. The last line counts the verdicts of
-    claims that check the code.
+    The line ``at these n`` counts the verdicts on exact numbers, the true values at the n that were
+    run, of the theorems and targets that have one. Lines that count nothing are left out.
     """
-    by_subject: dict[str, list[Mapping[Any, Any]]] = {"theorem": [], "code": []}
+    by_subject: dict[str, list[Mapping[Any, Any]]] = {"theorem": [], "target": [], CODE: []}
     for row in rows:
-        by_subject["code" if row["checks"] == "code" else "theorem"].append(row)
-    theorems = by_subject["theorem"]
-    exact = any(np.isfinite(float(row["at_these_n"] or "nan")) for row in theorems)
+        by_subject[row["checks"]].append(row)
+    stated = [*by_subject["theorem"], *by_subject["target"]]
+    exact = [row for row in stated if np.isfinite(float(row["at_these_n"] or "nan"))]
     lines = {
-        "theorems": [row["theorem_verdict"] for row in theorems],
-        "at these n": [row["verdict"] for row in theorems if exact],
-        "checks of the code": [row["verdict"] for row in by_subject["code"]],
+        "theorems": [row["theorem_verdict"] for row in by_subject["theorem"]],
+        "targets": [row["theorem_verdict"] for row in by_subject["target"]],
+        "at these n": [row["verdict"] for row in exact],
+        "checks of the code": [row["verdict"] for row in by_subject[CODE]],
     }
     return [f"{subject}: {_counts(words)}" for subject, words in lines.items() if words]
 

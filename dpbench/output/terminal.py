@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -24,8 +25,8 @@ WIDTH = 80  # characters per line of a table, on every terminal
 # Columns of words are aligned to the left, all others to the right. If a table is too wide, words
 # lose their middle, down to MIN_WORD_WIDTH characters.
 WORD_COLUMNS = (
-    "estimator", "distribution", "privacy", "estimator, distribution, privacy", "notion", "pair",
-    "query", "mechanism", "row", "known", "bound by", "class", "problem", "verdict",
+    "estimator", "distribution", "privacy", "notion", "pair", "query", "mechanism", "row", "known",
+    "bound by", "claim", "class", "problem", "verdict",
 )  # fmt: skip
 MIN_WORD_WIDTH = 6
 SECONDS_BETWEEN_LINES = 10.0
@@ -68,7 +69,8 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
 
     A row is a mapping from column to text, with equal keys in all rows, or a text that becomes a
     line. Columns that are empty in all rows are dropped. Lines have at most 80 (`WIDTH`)
-    characters. They are longer only if the columns do not fit even with shortened words.
+    characters, if the numbers fit. No text is cut: where the words of a row do not fit into their
+    columns, they stand in a line of their own above its numbers.
     """
     cells = [row for row in rows if not isinstance(row, str)]
     shown = [name for name in cells[0] if any(row[name] for row in cells)]
@@ -79,11 +81,22 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
     widths |= dict(zip(words, fit_columns([widths[name] for name in words], room), strict=True))
 
     def line(row: Mapping[str, str]) -> str:
-        short = ((name in WORD_COLUMNS, shorten(row[name], w), w) for name, w in widths.items())
-        return "  ".join(t.ljust(w) if left else t.rjust(w) for left, t, w in short).rstrip()
+        above = ""
+        if any(len(row[name]) > widths[name] for name in words):
+            above = f"{fill(' '.join(filter(None, (row[name] for name in words))))}\n"
+            row = {**row, **dict.fromkeys(words, "")}
+        texts = ((name in WORD_COLUMNS, row[name], w) for name, w in widths.items())
+        numbers = "  ".join(t.ljust(w) if left else t.rjust(w) for left, t, w in texts)
+        return above + numbers.rstrip()
 
-    shorter = [shorten(row, WIDTH) if isinstance(row, str) else line(row) for row in rows]
-    return "\n".join([title, line({name: name for name in widths}), *shorter])
+    lines = [fill(row) if isinstance(row, str) else line(row) for row in rows]
+    head = {name: name if len(name) <= width else "" for name, width in widths.items()}
+    return "\n".join([title, line(head), *lines])
+
+
+def fill(text: str) -> str:
+    """Break a text into lines of at most 80 (`WIDTH`) characters, where it has spaces."""
+    return textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def fit_columns(widths: Sequence[int], room: int) -> list[int]:

@@ -20,46 +20,41 @@ from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.output.names import NOTIONS
-from dpbench.output.terminal import fit_columns, format_count, shorten, table
+from dpbench.output.terminal import format_count, shorten, table
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.package import conf_folder
 from dpbench.privacy.symbols import budget_text
+from dpbench.report.answer import format_answer, format_digits
 from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET
+from dpbench.theory.theorems import CODE
 
 __all__ = ["render"]
 
-LABEL_COLUMNS = ("estimator", "distribution", "privacy")
-# Characters for all `LABEL_COLUMNS` together, in tables without and with numbers at these n.
-ROOM, NARROW_ROOM = 31, 20
-TITLES = (
-    "Claims: theory against measurement",
-    "Claims: theory, and the exact number at these n, against measurement",
-    "Checks of the code against its own formulas",
-)
 FALLBACK_MARK = "*"  # beside an error that an estimator reaches without data
 MAX_FAILING = 12  # rows of failing settings
+MAX_ROWS = 12  # rows of claims that do not agree
 MAX_SIZES, MAX_ERROR_ROWS = 5, 40  # columns of n and rows of errors, for a sweep without claims
 MAX_UNCLAIMED_ROWS = 12  # rows of errors of estimators without a claim, in a sweep with claims
 
 
-def _format_claims(claims: pd.DataFrame, study: Study) -> str:
-    """Format claims as text: up to three tables, followed by counts of the verdicts.
-
-    The first table has the claims that use only the theorem's number. The second has those that
-    also use the exact number at the n that were run. The third has the checks of the code.
-    """
-    code, has_exact = claims["checks"] == "code", claims["at_these_n"].notna()
-    parts = (claims[~code & ~has_exact], claims[~code & has_exact], claims[code])
-    tables = [
-        table(title, _format_claim_rows(part, study))
-        for title, part in zip(TITLES, parts, strict=True)
-        if len(part)
-    ]
-    note = "visible: half of all runs would call a truth this far off inconsistent"
-    unknown = f"\n-: {UNKNOWN}" if claims["measured"].isna().any() else ""
-    counts = "\n".join(count_claim_verdicts(claims.to_dict("records")))
-    return "\n\n".join([*tables, f"{counts}\n{note}{unknown}"])
+def _format_claims(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> Iterator[str]:
+    """Yield the answer, a line for each claim, the rows that do not agree, and counts."""
+    yield from format_answer(claims, summary, study)
+    words = pd.Series([shown_verdicts(row)[0] for row in claims.to_dict("records")], claims.index)
+    few = bool(summary["trials"].max() < max(part.trials for part in study.parts.values()))
+    unlike = claims[~words.isin(["consistent", *["inconclusive"] * few])]
+    worst = unlike.loc[words[unlike.index].map(lambda word: CLAIMS[word].rank).sort_values().index]
+    for title, part in (
+        ("Numbers of theory that are not confirmed", worst[worst["checks"] != CODE]),
+        ("Checks of the code that do not pass", worst[worst["checks"] == CODE]),
+    ):
+        if len(part):
+            more = len(part) - MAX_ROWS
+            rest = [f"and {more} more: see claims.csv"] if more > 0 else []
+            yield table(title, [*_format_claim_rows(part[:MAX_ROWS], study), *rest])
+    unknown = [f"-: {UNKNOWN}"] if claims["measured"].isna().any() else []
+    yield "\n".join([*count_claim_verdicts(claims.to_dict("records")), *unknown])
 
 
 def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, str] | str]:
@@ -68,7 +63,7 @@ def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, 
     A row has the theorem's number, the measured number with its interval, and the verdict.
     """
     rows: list[Mapping[str, str] | str] = []
-    names = ("formula" if (claims["checks"] == "code").all() else "theorem", "at these n")
+    names = ("formula" if (claims["checks"] == CODE).all() else "theorem", "at these n")
     for label, group in claims.groupby("claim", sort=False):
         first, visible = group.iloc[0], group["visible"]
         rows.append(
@@ -77,18 +72,11 @@ def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, 
         )
         limit = "<= " if study.all_claims[str(label)].statement.at_most else ""
         records = group.to_dict("records")
-        columns = [
-            [_format_privacy(r) if name == "privacy" else r[name] for r in records]
-            for name in LABEL_COLUMNS
-        ]
-        room = ROOM if claims["at_these_n"].isna().all() else NARROW_ROOM
-        widths = fit_columns([max(map(len, column)) for column in columns], room)
-        for row, *texts in zip(records, *columns, strict=True):
-            cells = (shorten(text, w).ljust(w) for text, w in zip(texts, widths, strict=True))
+        for row in records:
             word, here = shown_verdicts(row)
             rows.append(
                 {
-                    ", ".join(LABEL_COLUMNS): " ".join(cells).rstrip(),
+                    **_label_cells(row, "estimator", "distribution"),
                     names[0]: _format_stated(row["theorem"], limit),
                     names[1]: _format_stated(row["at_these_n"], limit),
                     "measured (95%)": _format_interval(row),
@@ -113,15 +101,8 @@ def _explain_early(row: Mapping[Hashable, Any]) -> str:
 
 def _format_interval(row: Mapping[Hashable, Any]) -> str:
     """Format a measured number with its 95% interval; return a dash if the number is unknown."""
-    number, low, high = (_format_digits(row[name]) for name in ("measured", "low", "high"))
+    number, low, high = (format_digits(row[name]) for name in ("measured", "low", "high"))
     return "-" if np.isnan(row["measured"]) else f"{number} ({low}, {high})"
-
-
-def _format_digits(value: float) -> str:
-    """Format a number with three decimals, a small one with one digit, a large one with four."""
-    if abs(value) >= 1e4:
-        return f"{value:.4g}"
-    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.0e}"
 
 
 def _format_range(low: float, high: float, digits: str = ".3g") -> str:
@@ -387,7 +368,7 @@ def render(
     raised an error.
     """
     parts = [
-        *(_format_errors(summary) if claims.empty else [_format_claims(claims, study)]),
+        *(_format_errors(summary) if claims.empty else _format_claims(claims, summary, study)),
         _format_fallbacks(summary),
         *(() if claims.empty else _format_unclaimed(summary, study)),
         *_format_factors(factors, study),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pandas as pd
@@ -16,15 +15,17 @@ from tests.bench import Bench
 LONG = "an_estimator_with_a_name_that_is_longer_than_others.really"
 
 
-def test_a_table_shortens_words_alone() -> None:
+def test_a_table_cuts_no_text() -> None:
     row = {"estimator": LONG, "pair": "", "n": "5,398", "verdict": "inconclusive"}
     lines = table("T", [row, "heading " + "x" * 100, {**row, "estimator": "a"}]).splitlines()
     assert lines[1].split() == ["estimator", "n", "verdict"]  # none that are empty
-    assert max(map(len, lines)) == len(lines[3]) == WIDTH
+    assert max(map(len, lines)) <= WIDTH
+    assert "heading" in lines[2:][0] or lines[3].startswith("heading")
+    # Words that do not fit stand whole above their numbers.
     wide = table("T", [{**row, "pair": LONG, "n": "9" * 46}]).splitlines()
-    assert len(wide[2]) == WIDTH
-    assert wide[2].endswith(f"{'9' * 46}  inconclusive")
-    assert [wide[2][:3], wide[2].count("…")] == ["an_", 2]
+    assert wide[2:4] == [LONG, f"  {LONG}"]
+    assert wide[4].split() == ["9" * 46, "inconclusive"]
+    assert "…" not in "".join(lines + wide)
     assert [format_count(n) for n in (30, 53980.4, 1e10)] == ["30", "53,980", "1e+10"]
 
 
@@ -39,9 +40,8 @@ def test_everything_printed_fits(bench: Bench) -> None:
     bench.done()
     lines = bench.read("scoreboard.txt").splitlines()
     assert max(map(len, lines)) <= WIDTH
-    claims = bench.table("claims.csv")
-    ends = "|".join(set(claims["verdict"]))
-    assert len([one for one in lines if re.search(f"  ({ends})$", one)]) >= len(claims) == 8
+    assert f"alpha_{LONG}" in lines
+    assert "theorems: 8 consistent" in lines
     terms = {f"{name}_term": 1e3 for name in TERMS}
     found: dict[str, Any] = {
         "request": "a",
@@ -51,8 +51,9 @@ def test_everything_printed_fits(bench: Bench) -> None:
     }
     found |= {"privacy": "pure", "epsilon": 1.0, "alpha": 0.1, "samples": 53980.0, **terms}
     (shown,) = _format_samples(pd.DataFrame([found | {"low": 5e4, "high": 6e10}]))
-    assert shown.splitlines()[2].split()[2:] == [
-        "eps=1", "0.1", "53,980", "50,000", "..", "6e+10", format_count(1e3 * len(TERMS)),
+    assert LONG in shown
+    assert shown.splitlines()[-1].split() == [
+        "0.1", "53,980", "50,000", "..", "6e+10", format_count(1e3 * len(TERMS)),
     ]  # fmt: skip
     assert max(map(len, shown.splitlines())) <= WIDTH
 

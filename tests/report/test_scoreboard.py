@@ -102,7 +102,7 @@ def test_fewer_trials_say_how_to_see_more_again(bench: Bench) -> None:
     (line,) = [one for one in fewer.out.splitlines() if "showed" in one]
     assert line.startswith("'out' showed 40 trials and now shows 4; ")
     shown = bench.read("scoreboard.txt")
-    assert ", visible -\n" in shown
+    assert "The sweep's own 40 trials decide: leave out trials=4." in shown
     assert "\n-: too few trials (under 36, 72 if " in shown
     assert "nan" not in shown
     assert bench.results() != before
@@ -118,47 +118,89 @@ def _row(of_theorem: Any, here: str, **more: Any) -> dict[str, Any]:
         "distribution": "multivariate_gaussian", "privacy": "zcdp", "rho": 0.5, "mu": math.nan,
         "epsilon": math.nan, "delta": math.nan, "measured": 0.87, "low": 0.86, "high": 0.88,
         "tolerance": 0.06, "visible": 0.1, "checks": "theorem", "theorem": 1.0,
-        "at_these_n": math.nan, "asymptotic_from": math.nan,
+        "at_these_n": math.nan, "asymptotic_from": math.nan, "predicted": 1.0,
     }  # fmt: skip
     return row | {"theorem_verdict": of_theorem, "verdict": here} | more
 
 
+def _study(question: str = "", trials: int = 100, cost: str = "") -> Any:
+    claims = dict.fromkeys("cde", SimpleNamespace(statement=THEOREMS["shifted_dimension"]))
+    parts = {"all": SimpleNamespace(trials=trials)}
+    texts = {"name": "mine", "question": question, "cost": cost}
+    return SimpleNamespace(all_claims=claims, parts=parts, **texts)
+
+
+def _told(rows: list[dict[str, Any]], study: Any, trials: int = 100) -> list[str]:
+    summary = pd.DataFrame({"trials": [trials]})
+    return list(_format_claims(pd.DataFrame(rows), summary, study))
+
+
+DOES = "Does theory hold?"
+
+
+@pytest.mark.parametrize(
+    ("words", "question", "answer"),
+    [
+        (["consistent"], DOES, "YES. The number of the theorem agrees with the measurement."),
+        (["consistent"] * 2, "", "AGREE. All 2 numbers of theorems agree with the measurement."),
+        (["consistent", "inconsistent"], DOES, "NO. 1 of 2 numbers disagree with theory."),
+        (["consistent", "inconsistent code"], DOES, "YES. The number of the theorem agrees"),
+        (["inconclusive", "inconsistent"], "How?", "DISAGREE. 1 of 2 numbers disagree with"),
+        (["inconclusive", "consistent"], DOES, "UNDECIDED: 1 of 2 intervals are too wide."),
+    ],
+)
+def test_the_answer_comes_first(words: list[str], question: str, answer: str) -> None:
+    first = _told(
+        [_row(*2 * word.split()[:1], checks=word.partition(" ")[2] or "theorem") for word in words],
+        _study(question),
+    )[0].splitlines()
+    assert first[: len(first) - 1] == [f"mine: {question}"] * bool(question) or answer in first[1]
+    assert any(line.startswith(answer[:40]) for line in first)
+
+
+def test_an_undecided_answer_says_how_many_trials_decide() -> None:
+    """Half of the interval is 0.12, and the tolerance 0.06: four times as many trials."""
+    row = _row("inconclusive", "inconclusive", low=0.75, high=0.99)
+    assert "About 4 times as many trials decide" in _told([row], _study(DOES))[0]
+    few = _told([row], _study(DOES, trials=6000, cost="12 s, 3 MB"))
+    own = "The sweep's own 6,000 trials decide (12 s on two idle cores): leave out trials=100."
+    assert own in " ".join(few[0].split())
+    assert "not confirmed" not in "".join(few)  # too few trials for any verdict
+    unknown = _row("inconclusive", "inconclusive", measured=math.nan, low=math.nan, high=math.nan)
+    assert "A claim needs 36 trials" in _told([unknown], _study(DOES))[0]
+
+
 @pytest.mark.parametrize("since", [4e9, math.nan])
-def test_theorems_numbers_at_these_n_and_the_code_have_tables_of_their_own(since: float) -> None:
-    """In 80 columns, each line on a theorem that is early below its row."""
+def test_rows_that_are_not_confirmed_are_listed(since: float) -> None:
+    """In 80 columns; a line says when a theorem's number is early."""
     early = {"at_these_n": 0.86, "asymptotic_from": since, "claim": "d"}
     rows = [
         _row("inconclusive", "inconclusive"),
         _row("not yet asymptotic", "consistent", **early),
-        _row("consistent", "inconclusive", **early | {"asymptotic_from": math.nan}),
-        _row(math.nan, "consistent", checks="code", claim="e"),
+        _row("consistent", "consistent"),
+        _row("consistent", "consistent", checks="target"),
+        _row(math.nan, "inconsistent", checks="code", claim="e"),
     ]
-    statement = THEOREMS["shifted_dimension"]
-    study: Any = SimpleNamespace(
-        all_claims=dict.fromkeys("cde", SimpleNamespace(statement=statement))
-    )
-    text = _format_claims(pd.DataFrame(rows), study)
-    alone, exact, code, counts = text.split("\n\n")
-    assert alone.startswith("Claims: theory against measurement\n")
-    assert "at these n" not in alone
-    assert alone.splitlines()[1].split()[-4:] == ["theorem", "measured", "(95%)", "verdict"]
-    told = exact.splitlines()
-    assert told[1].split()[-7:-3] == ["theorem", "at", "these", "n"]
-    assert told[3].split()[-7:-3] == ["1.000", "0.860", "0.870", "(0.860,"]
-    assert told[3].endswith("  not yet")
+    _, lines, _, listed, code, counts = _told(rows, _study())
+    assert [line.split()[0] for line in lines.splitlines()[2:]] == ["c", "d", "e"]
+    assert lines.splitlines()[2].endswith("2 of 3 agree, inconclusive")
+    far = _told([_row("consistent", "consistent"), _row("consistent", "consistent", measured=1.0)],
+                _study())[1]  # fmt: skip
+    assert "0.870..1.000  0.870 +-0.010" in far
+    assert listed.startswith("Numbers of theory that are not confirmed\n")
     where = "within 0.06 from n = 4e+09 on"
     none = "no n up to 1e+15 is known to be within 0.06"
-    assert told[4] == f"  not yet asymptotic: {none if math.isnan(since) else where}"
-    assert told[5].endswith("consistent")
-    assert told[6] == "  with the number at these n:  inconclusive"
-    assert code.splitlines()[0] == "Checks of the code against its own formulas"
-    assert "theorem" not in code
-    assert counts.splitlines()[:3] == [
+    assert f"  not yet asymptotic: {none if math.isnan(since) else where}" in listed.splitlines()
+    assert code.startswith("Checks of the code that do not pass\n")
+    assert counts.splitlines() == [
         "theorems: 1 consistent, 1 not yet asymptotic, 1 inconclusive",
-        "at these n: 1 consistent, 2 inconclusive",
-        "checks of the code: 1 consistent",
+        "targets: 1 consistent",
+        "at these n: 1 consistent",
+        "checks of the code: 1 inconsistent",
     ]
+    text = "\n".join([lines, listed, code, counts])
     assert max(map(len, text.splitlines())) <= WIDTH
+    assert "…" not in text
 
 
 PURE = {"privacy": "pure", "epsilon": 1.0, "delta": math.nan, "rho": math.nan, "mu": math.nan}
@@ -169,12 +211,10 @@ def cells(text: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in text.splitlines()[2:]]
 
 
-def test_the_visible_distances_of_a_claim_are_a_range() -> None:
-    rows = pd.DataFrame([_row("consistent", "consistent", visible=v) for v in (0.2, 0.1, 0.15)])
-    study: Any = SimpleNamespace(
-        all_claims={"c": SimpleNamespace(statement=THEOREMS["shifted_dimension"])}
-    )
-    assert "c (HLY21): +- 0.06, visible 0.1 .. 0.2" in _format_claims(rows, study)
+def test_the_distances_that_would_be_noticed_are_a_range() -> None:
+    rows = [_row("consistent", "consistent", visible=v) for v in (0.2, 0.1, 0.15)]
+    note = "A truth off by 0.1 to 0.2, row by row, would be noticed in half of all runs."
+    assert _told(rows, _study())[2].splitlines()[1] == note
 
 
 def test_a_line_of_factors_has_the_largest_over_n() -> None:

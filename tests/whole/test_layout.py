@@ -37,6 +37,7 @@ ELSEWHERE = {
     "libraries/section.py": "libraries/test_job.py",
     "output/new_files.py": "starter/test_new.py",
     "paper/command.py": "report/test_latex.py",
+    "report/answer.py": "report/test_scoreboard.py",
     "tracking/section.py": "report/sections/test_tracking.py",
     "report/sections/origin.py": "report/sections/test_failures.py",
     # one check of estimators that are wrong in one way each

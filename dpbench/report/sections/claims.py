@@ -29,6 +29,7 @@ from dpbench.sweep.metrics import VARIABLES
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 # Descriptions of the measured number, by the theorem's variable, for claims without an exponent.
+SUBJECTS = {"code": "check of the code"}  # words of the page for the column `checks`
 MEASURED = {
     "level": "measured ÷ exact, should be 1",
     "best_value": "best parameter over the predicted one",
@@ -132,7 +133,7 @@ def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         "budget": row_budget(row),
         "what": _describe_number(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
-        "subject": "check of the code" if row["checks"] == "code" else "theorem",
+        "subject": SUBJECTS.get(row["checks"], row["checks"]),
         **{name: _format_stated(row[name], limit, tolerance) for name in ("theorem", "at_these_n")},
         "measured": format_digits(measured) or "-",
         "interval": " … ".join(filter(None, (format_digits(low), format_digits(high)))),
