@@ -130,6 +130,15 @@ def test_with_the_true_variance_a_tenth_misses() -> None:
     assert math.isnan(exact("miss_rate", replace(TIGHT, sigma=None), LAW, 500, ZCDP(1.0)))
 
 
+@pytest.mark.parametrize("n", [8, 21])
+def test_without_noise_the_width_is_the_median_of_a_chi_number(n: int) -> None:
+    """The standard deviation from m pairs is sigma sqrt(chi2_m/m)."""
+    pairs = n // 2
+    expected = math.sqrt(stats.chi2(pairs).median() / pairs)
+    ratio = exact("width_ratio_q50", NOISY, LAW, n, PureDP(1e6))
+    assert ratio == pytest.approx(expected, rel=5e-3)
+
+
 @pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
 def test_the_noise_of_the_variance(factor: float) -> None:
     """Equal records leave Laplace noise of scale w^2/(2 m epsilon), above ln 5 scales in a tenth.
