@@ -21,6 +21,7 @@ def test_exponents_of_several_budgets(numbers: Result) -> None:
     ((_, k, theory),) = lines(above, "theory")
     np.testing.assert_allclose(theory, np.array(k) / (np.array(k) - 1))
     claims = numbers.claims[numbers.claims["claim"] == "rate"]
+    assert (min(k) < 2, max(k) > 3) == (True, True)  # beyond the orders of the sweep
     budgets = {
         r"pure DP, $\varepsilon = 0.5$": 0.5,
         r"pure DP, $\varepsilon = 1$": 1.0,
@@ -56,9 +57,10 @@ def test_sample_complexity_beside_its_terms(numbers: Result) -> None:
     for label, points in (("measured", curve.dropna(subset="samples")), ("direct search", search)):
         assert found[label] == ((1 / points["alpha"]).tolist(), points["samples"].tolist())
     terms = curve.sort_values("alpha")[["sampling_term", "privacy_term", "range_term"]]
+    inverse = (1 / curve["alpha"].sort_values()).tolist()
     np.testing.assert_allclose(found["theory, all terms"][1], terms.sum(axis=1), rtol=1e-12)
     for name in ("sampling", "privacy", "range"):
-        assert found[f"{name} term"][1] == terms[f"{name}_term"].tolist()
+        assert found[f"{name} term"] == (inverse, terms[f"{name}_term"].tolist())
     low, high = ax.get_ylim()
     shown = [*curve["samples"].dropna(), *terms.sum(axis=1)]
     assert low < min(shown) < max(shown) < high
