@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -25,8 +24,16 @@ PAGE = "report.html"
 def only_writer(folder: Path) -> Iterator[None]:
     """Lock a folder against other runs while this context is open.
 
-    A ConfigError is raised if another run holds the lock, or the folder cannot be written to.
+    A ConfigError is raised if another run holds the lock, the folder cannot be written to, or the
+    system has no locks of files.
     """
+    try:
+        import fcntl
+    except ImportError:
+        raise ConfigError(
+            f"out: '{folder}': runs lock their folder with fcntl, which this system lacks; run on "
+            "Linux or macOS; release, check_estimator and plan work here"
+        ) from None
     check_writable(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / ".lock"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -66,6 +65,8 @@ class Cost:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts, the wall time, and the CPU time and peak memory of this process."""
+        import resource  # only runs come here, and `only_writer` refuses a system without it
+
         counts = {name: value for name, value in vars(self).items() if "started" not in name}
         return counts | {
             "wall_seconds": round(time.monotonic() - self.started, 3),

@@ -18,7 +18,6 @@ import importlib
 import json
 import os
 import pickle
-import resource
 import signal
 import socket
 import struct
@@ -128,6 +127,8 @@ def _read_exactly(source: int, size: int) -> bytes:
 def _run_child(task: Callable[[], bytes], answer: int) -> None:
     """Run a task in this forked child process, write the answer to a pipe, and end the process."""
     try:
+        import resource
+
         _end_with_parent()
         for limit, value in ((resource.RLIMIT_CPU, SECONDS), (resource.RLIMIT_AS, MEMORY)):
             with contextlib.suppress(OSError, ValueError):  # a lower limit is already set

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -159,7 +158,7 @@ class Block:
     cpu_seconds : float
         Processor time of the whole block, in seconds.
     peak_bytes : float
-        Largest memory of the process so far, in bytes.
+        Largest memory of the process so far, in bytes; 0 if the system does not report it.
     reads : tuple of str
         Files that plug-ins have opened and that the origin of the block does not cover.
     """
@@ -215,7 +214,10 @@ def run_block(task: BlockTask) -> Block:
                     block.values[name] = np.full(shape, np.nan)
                 block.values[name][row] = values
     block.cpu_seconds = time.thread_time() - block_start
-    block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with contextlib.suppress(ImportError):  # a system without it runs blocks, but no sweeps
+        import resource
+
+        block.peak_bytes = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return block
 
 

@@ -64,3 +64,27 @@ def test_an_out_of_any_name(bench: Bench, monkeypatch: pytest.MonkeyPatch, out: 
     monkeypatch.setenv("HOME", str(bench.folder / "home"))
     bench.done(f"out='{out}'", "trials=4")
     assert len(bench.stored(out.replace("~", "home"))) == 5
+
+
+def test_a_system_without_locks_releases_checks_and_plans(bench: Bench) -> None:
+    """Without fcntl and resource, only what writes a run's folder is refused, in one line."""
+    script = (
+        "import sys; sys.modules['fcntl'] = sys.modules['resource'] = None\n"
+        "import dpbench.api, dpbench.suite.worker, dpbench.runner.cost\n"
+        "import numpy as np\n"
+        "from dpbench import PureDP, release\n"
+        "from dpbench.estimators.clipped import ClippedMean\n"
+        "from dpbench.testing import check_estimator\n"
+        "from dpbench.cli.main import run\n"
+        "mean = ClippedMean(lower=0.0, upper=1.0)\n"
+        "check_estimator(mean)\n"
+        "print(release(mean, np.full(9, 0.5), PureDP(1.0), rng=np.random.default_rng(1)))\n"
+        "print('plan', run(['plan', 'n=1000', 'epsilon=1', 'lower=0', 'upper=1']))\n"
+        "print('sweep', run(['sweep=tiny', '--config-dir', 'conf']))\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=bench.folder, capture_output=True, text=True, check=False)
+    assert "plan 0\n" in done.stdout, done.stderr
+    assert done.stdout.endswith("sweep 2\n"), done.stdout
+    assert "out: 'results/tiny': runs lock their folder with fcntl" in done.stderr
+    assert "Traceback" not in done.stderr
