@@ -130,17 +130,13 @@ def factor_text(row: Mapping[Hashable, Any]) -> str:
     """Format a factor, the best estimator's worst error over the lower bound.
 
     The text is the exact factor, or both ends of its 95% interval. It is bold if the factor has the
-    verdict ``optimal``. A number that is above 1.1, and would be 1.10, has three decimals.
+    verdict ``optimal``. A factor or upper end that is above 1.1, and would be 1.10, has three
+    decimals.
     """
     ends = [row["factor"]] if row["factor_by"] == EXACT else [row["factor_low"], row["factor_high"]]
-    texts = [_decimals(end) for end in ends]
+    texts = [f"{end:.2f}" if end < 2 else f"{end:.1f}" for end in ends]
+    if ends[-1] > OPTIMAL >= round(ends[-1], 2):
+        texts[-1] = f"{max(ends[-1], OPTIMAL + 0.001):.3f}"
     if row["verdict"] == "optimal":
         texts = [rf"$\bf{{{end}}}$" for end in texts]
     return BETWEEN.join(texts)
-
-
-def _decimals(factor: float) -> str:
-    """Format a factor by two decimals below 2, and so that it is above 1.1 if the factor is."""
-    if factor > OPTIMAL >= round(factor, 2):
-        return f"{max(factor, OPTIMAL + 0.001):.3f}"
-    return f"{factor:.2f}" if factor < 2 else f"{factor:.1f}"
