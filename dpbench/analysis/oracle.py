@@ -35,7 +35,8 @@ def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
     selects the probability that the estimator's coarse step goes wrong; see
     `dpbench.theory.exact.value.exact_miss`. A coarse step locates the data, for example by a
     private choice of a histogram bin. The value is NaN for rows without a known exact value, and
-    for rows without privacy.
+    for rows without privacy. The sweep keeps the values, because claims, factors and figures need
+    the same ones.
     """
     estimator = cache(sweep.estimator)
     members = cache(lambda label, n, budget: sweep.families[label].value.members(label, n, budget))
@@ -47,8 +48,16 @@ def exact_values(table: pd.DataFrame, sweep: Sweep, metric: str) -> Floats:
         if budget is None:  # an estimator without privacy
             values.append(np.nan)
             continue
-        law = members(row["family"], row["n"], budget)[row["distribution"]]
-        values.append(compute(estimator(row["estimator"], row["family"]), law, row["n"], budget))
+        key = (
+            metric,
+            *(row[name] for name in ("family", "distribution", "estimator", "n")),
+            budget,
+        )
+        if key not in sweep.exact_values:
+            law = members(row["family"], row["n"], budget)[row["distribution"]]
+            of = estimator(row["estimator"], row["family"])
+            sweep.exact_values[key] = compute(of, law, row["n"], budget)
+        values.append(sweep.exact_values[key])
     return np.array(values)
 
 

@@ -196,6 +196,11 @@ class Sweep(Described):
     budgets: Budgets
     parts: Annotated[Mapping[str, Part], labelled_entries(Part, least=1, title="a part")]
 
+    @cached_property
+    def exact_values(self) -> dict[Hashable, float]:
+        """Exact values of statistics that were computed so far, by statistic and row."""
+        return {}
+
     def estimator(self, label: str, family: str) -> Estimator:
         """Return the estimator that runs on a family; both are given by their labels.
 

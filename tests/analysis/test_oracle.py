@@ -53,6 +53,19 @@ def test_exact_values_are_of_each_row_and_unknown_without_privacy() -> None:
         check_exact(made.keys[private], ["estimator"], made.sweep, "trimmed_mean", "here")
 
 
+def test_exact_values_are_computed_once_for_each_row_and_metric() -> None:
+    """Rows of several budgets, in another order the second time."""
+    made = Made(n=[100, 1000], budgets={"one": PureDP(1.0), "two": PureDP(2.0)})
+    rows = made.keys[made.keys["privacy"] != "none"]
+    found = [exact_values(rows, made.sweep, metric) for metric in ("q90", "rmse")]
+    calls = len(made.sweep.exact_values)
+    assert calls == 2 * len(rows)
+    assert len(np.unique(np.concatenate(found))) == calls
+    again = exact_values(rows[::-1], made.sweep, "q90")
+    np.testing.assert_array_equal(again[::-1], found[0])
+    assert len(made.sweep.exact_values) == calls
+
+
 def test_a_shipped_exponent_is_early_until_the_n_that_is_told() -> None:
     """Of AKMMSU24 in m: computed anew at this n, and at half of it, by another fit."""
     spec = compose(["sweep=person_level"])["sweep"]

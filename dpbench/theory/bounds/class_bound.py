@@ -96,6 +96,7 @@ def largest_bound(**values: float) -> ErrorBound:
     return max(bounds, default=ErrorBound())
 
 
+@cache  # estimators and parts of a sweep have problems in common
 def heavy_tail_bound(
     n: int, k: float, budget: Budget, *, d: int = 1, local: bool = False, rare: float = 1.0
 ) -> ErrorBound:

@@ -559,6 +559,7 @@ def bernoulli_sampling_lower_bound(n: int, *, beta: float = BETA) -> float:
     return _sampling_chains(n, beta)[-1][1]
 
 
+@cache  # parts of a sweep have n and k in common
 def sampling_lower_bound(n: int, k: float, *, beta: float = BETA) -> float:
     """Return the lower bound on the error that sampling alone implies for k-th moments of 1.
 
