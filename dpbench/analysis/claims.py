@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ from pydantic import Field, model_validator
 from dpbench.analysis.resample import Measurement, interval, replicates
 from dpbench.analysis.results import Results, worst_case
 from dpbench.arrays import Floats
+from dpbench.errors import choose_from
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.registry import ConfigError, validated
 from dpbench.sweep.metrics import METRICS, VARIABLES
@@ -34,7 +36,7 @@ from dpbench.sweep.selection import BUDGET, Selection
 from dpbench.theory.theorems import CODE, THEOREMS, Subject, Theorem
 
 __all__ = [
-    "COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "count_claim_verdicts",
+    "COLUMNS", "POINT", "UNKNOWN", "Claim", "Curves", "OwnTheorem", "count_claim_verdicts",
     "region", "shown_verdicts", "theorem_verdict", "verdict",
 ]  # fmt: skip
 
@@ -58,6 +60,66 @@ UNKNOWN = (
 
 
 @validated
+class OwnTheorem:
+    """Prediction that a configuration states itself, in place of the name of a known theorem.
+
+    Give exactly one of `exponent`, `constant` and `limit`.
+
+    Parameters
+    ----------
+    source : str
+        Publication with the number of the theorem, as it is printed beside the measurement.
+    exponent : float, optional
+        The e in metric ~ variable^e at fixed n; for the variable ``n``, over all n. Logarithmic
+        variables are ``delta``, as ln(1/delta), ``log_radius``, as ln R, and ``log_location``.
+    variable : str, optional
+        Variable of the exponent, a key of `dpbench.sweep.metrics.VARIABLES` other than ``alpha``.
+        The sweep needs several values of it.
+    constant, limit : float, optional
+        Number that the metric has, or that it exceeds nowhere, in its worst case over all rows that
+        the claim selects.
+    metric : str
+        Column of ``summary.csv``: ``q90``, the 0.9 quantile of the error, by default.
+    """
+
+    source: Annotated[str, Field(min_length=1)]
+    exponent: float | None = None
+    variable: str | None = None
+    constant: float | None = None
+    limit: float | None = None
+    metric: str = "q90"
+
+    @model_validator(mode="after")
+    def _check_number(self) -> Self:
+        numbers = {name: getattr(self, name) for name in ("exponent", "constant", "limit")}
+        given = [name for name, number in numbers.items() if number is not None]
+        if len(given) != 1:
+            raise ValueError("give one of exponent, constant and limit")
+        if (self.variable is None) != (self.exponent is None):
+            raise ValueError("an exponent needs a variable, and no other number has one")
+        variables = [name for name in VARIABLES if name != "alpha"]
+        if self.variable is not None and self.variable not in variables:
+            raise ValueError(
+                f"variable: {self.variable!r}: {choose_from(self.variable, variables)}"
+            )
+        if self.metric not in METRICS:
+            raise ValueError(f"metric: {self.metric!r}: {choose_from(self.metric, METRICS)}")
+        return self
+
+    @cached_property
+    def statement(self) -> Theorem:
+        """Prediction as claims use it."""
+        if self.exponent is None or self.variable is None:
+            number = self.constant if self.limit is None else self.limit
+            at_most = self.limit is not None
+            return Theorem(self.source, "limit", lambda _: number, self.metric, at_most=at_most)
+        inverse = VARIABLES[self.variable].x is np.reciprocal  # such as x = 1/epsilon
+        exponent = -self.exponent if inverse else self.exponent
+        of: Any = "error" if self.variable == "n" else "fixed_n"
+        return Theorem(self.source, self.variable, lambda _: exponent, self.metric, of)
+
+
+@validated
 class Claim(Selection):
     """Test of a theorem, or check of the code, on selected results of a sweep.
 
@@ -66,8 +128,9 @@ class Claim(Selection):
 
     Parameters
     ----------
-    theorem : str
-        Name of the theorem, a key of `dpbench.theory.theorems.THEOREMS`.
+    theorem : str or OwnTheorem
+        Name of the theorem, a key of `dpbench.theory.theorems.THEOREMS`; or a theorem of one's own,
+        with the keys of `OwnTheorem`.
     tolerance : float > 0
         Largest accepted distance between the true number at finite n and the prediction.
     reason : str
@@ -85,7 +148,7 @@ class Claim(Selection):
         exact value.
     """
 
-    theorem: str
+    theorem: str | OwnTheorem
     tolerance: Annotated[float, Field(gt=0)]
     reason: Annotated[str, Field(min_length=1)]
     n_min: Annotated[int, Field(ge=1)] = 1
@@ -103,8 +166,9 @@ class Claim(Selection):
 
     @property
     def statement(self) -> Theorem:
-        """Return the theorem that the claim names."""
-        return THEOREMS[self.theorem]
+        """Return the theorem that the claim names or states."""
+        own = isinstance(self.theorem, OwnTheorem)
+        return self.theorem.statement if own else THEOREMS[self.theorem]
 
     @property
     def subject(self) -> Subject:

@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import Field
 from scipy.special import betaincinv
 
-from dpbench.analysis.claims import POINT, Claim, Curves, region
+from dpbench.analysis.claims import POINT, Claim, Curves, OwnTheorem, region
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.oracle import check_exact, exact_n, exact_values, first_n
 from dpbench.analysis.resample import LEVEL, Measurement, interval, replicates
@@ -476,6 +476,9 @@ def build_claim(spec: Any, where: str) -> Claim:
     if isinstance(spec, Claim):
         return spec
     name = spec.get("theorem") if isinstance(spec, Mapping) else None
+    if isinstance(name, Mapping):
+        own = from_mapping(OwnTheorem, name, f"{where}.theorem")
+        return from_mapping(KINDS[own.statement.kind], {**spec, "theorem": own}, where)
     if name is None:
         return from_mapping(Exponent, spec, where)  # raises and names the missing key
     if str(name) not in THEOREMS:

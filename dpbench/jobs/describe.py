@@ -321,7 +321,8 @@ def _field_schema(into: Schema, key: str, nested: Nested) -> Schema:
         for name, kind in nested.of.items():
             if nested.choice:
                 choice, values = nested.choice
-                fixed = {choice: {"enum": values[name]}} if name in values else {}
+                names = {"anyOf": [{"enum": values.get(name, [])}, {"type": "object"}]}
+                fixed = {choice: names} if name in values else {}
             references.append(_define(into, kind, f"{prefix}.{name}".rstrip("."), **fixed))
         entry_schema = {"oneOf": references} if len(references) > 1 else references[0]
     if not nested.by_label:

@@ -29,6 +29,7 @@ from dpbench.runner.cost import Cost
 from dpbench.runner.origin import environment_digest
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.runner.settings import Settings
+from dpbench.sweep.block import most_trials
 from dpbench.sweep.plan import Cell
 
 __all__ = ["StudyJob"]
@@ -81,8 +82,9 @@ class StudyJob(FolderJob):
         if self.plan.study.next is not None:
             return "next", [f"sweep={self.plan.study.next}"], None
         if len(set(self.trials)) == 1:
-            words = [f"trials={2 * self.trials[0]}"]
-            return "more trials, keeping these", words, ["trials=", "resume="]
+            few, many = self.trials[0], 2 * self.trials[0]
+            kept = ", keeping these" if most_trials(few) == most_trials(many) else ""
+            return f"more trials{kept}", [f"trials={many}"], ["trials=", "resume="]
         seed = self.options.seed + 1
         replication_words = [f"seed={seed}", f"out={self.options.out}-seed{seed}"]
         return "an independent replication", replication_words, ["seed=", "out=", "resume="]

@@ -23,7 +23,7 @@ import pandas as pd
 
 from dpbench.analysis.claims import MIN_TRIALS, shown_verdicts
 from dpbench.output.terminal import fill, table
-from dpbench.output.verdicts import CLAIMS, EARLY
+from dpbench.output.verdicts import EARLY
 from dpbench.report.study import Study
 from dpbench.theory.theorems import CODE
 
@@ -59,60 +59,60 @@ def _answer(
     rows: list[dict[Any, Any]], words: list[str], summary: pd.DataFrame, study: Study
 ) -> Iterator[str]:
     """Yield the lines of the answer: on theorems and targets, then on checks of the code."""
-    own = [(row, word) for row, word in zip(rows, words, strict=True) if row["checks"] != CODE]
-    checks = [word for row, word in zip(rows, words, strict=True) if row["checks"] == CODE]
-    counts = {verdict: sum(word == verdict for _, word in own) for verdict in CLAIMS}
+    judged = list(zip(rows, words, strict=True))
+    own = [(row, word) for row, word in judged if row["checks"] != CODE]
+    checks = [word for row, word in judged if row["checks"] == CODE]
+    found = {word for _, word in own}
     asks = study.question.startswith(("Do ", "Does "))
-    if counts["inconsistent"]:
-        lead = "NO. " if asks else "DISAGREE. "
-        yield f"{lead}{counts['inconsistent']} of {len(own)} numbers disagree with theory."
-    elif counts["inconclusive"]:
-        yield f"UNDECIDED: {counts['inconclusive']} of {len(own)} intervals are too wide."
-        yield _advise(rows, words, summary, study)
+    if "inconsistent" in found:
+        lead = "NO." if asks else "DISAGREE."
+        yield f"{lead} {_count(own, 'inconsistent')} disagree with the measurement."
+    elif "inconclusive" in found:
+        yield f"UNDECIDED: the intervals of {_count(own, 'inconclusive')} are too wide."
+        yield _advise([row for row, word in own if word == "inconclusive"], summary, study)
     elif own:
-        lead = "YES. " if asks else "AGREE. "
-        yield f"{lead}{_count_sources(own)}"
-    if counts[EARLY]:
+        lead = "YES." if asks else "AGREE."
+        yield f"{lead} {_count(own, 'consistent')} agree with the measurement."
+    if EARLY in found:
         here = "agree with the exact number at these n, and not yet with the theorem's limit"
-        yield f"{counts[EARLY]} of these {here}."
+        yield f"{_count(own, EARLY)} {here}."
     if checks:
         passed = sum(word == "consistent" for word in checks)
         yield f"{passed} of {len(checks)} checks of the code against exact values pass."
 
 
-def _count_sources(own: list[tuple[dict[Any, Any], str]]) -> str:
-    """Return "All 8 numbers of theorems and 4 targets agree with measurement"."""
-    if len(own) == 1:
-        what = "target" if own[0][0]["checks"] == "target" else "number of the theorem"
-        return f"The {what} agrees with the measurement."
-    subjects = [row["checks"] for row, _ in own]
-    names = {"theorem": "numbers of theorems", "target": "targets"}
-    counts = [f"{subjects.count(key)} {name}" for key, name in names.items() if key in subjects]
-    return f"All {' and '.join(counts)} agree with the measurement."
+def _count(own: list[tuple[dict[Any, Any], str]], counted: str) -> str:
+    """Return how many numbers have a verdict, as in "3 of 8 numbers of theorems, 1 of 4 targets".
 
-
-def _advise(
-    rows: list[dict[Any, Any]], words: list[str], summary: pd.DataFrame, study: Study
-) -> str:
-    """Return how many trials decide, computed from the intervals and the tolerances.
-
-    The width of an interval falls like 1/sqrt(trials). An interval around its prediction lies
-    within the tolerance once its half-width is below the tolerance.
+    Subjects without such a number are left out.
     """
-    most = max((part.trials for part in study.parts.values()), default=0)
-    trials = int(summary["trials"].max())
-    if trials < most:
-        cost = f" ({study.cost.partition(',')[0]} on two idle cores)" if study.cost else ""
-        return f"The sweep's own {most:,} trials decide{cost}: leave out trials={trials}."
-    halves = [
-        (row["high"] - row["low"]) / 2 / row["tolerance"]
-        for row, word in zip(rows, words, strict=True)
-        if word == "inconclusive" and row["checks"] != CODE
-    ]
+    parts = []
+    for subject, name in (("theorem", "numbers of theorems"), ("target", "targets")):
+        words = [word for row, word in own if row["checks"] == subject]
+        if counted in words:
+            parts.append(f"{words.count(counted)} of {len(words)} {name}")
+    return ", ".join(parts)
+
+
+def _advise(undecided: list[dict[Any, Any]], summary: pd.DataFrame, study: Study) -> str:
+    """Return how many trials decide each row with probability 0.95, if theory holds.
+
+    Let h be the half-width of a 95% interval, and t the distance from the prediction to the edge of
+    the tolerance. The estimate has the standard deviation h/1.96. If the prediction is true, the
+    interval lies within the tolerance with probability P(|Z| <= 1.96 (t/h - 1)), which is 0.95 at
+    h = t/2. The width falls like 1/sqrt(trials). For a limit, t is at least the tolerance.
+    """
+    halves = [(row["high"] - row["low"]) / 2 / row["tolerance"] for row in undecided]
     if np.isnan(halves).any():
         return f"A claim needs {MIN_TRIALS} trials or more, and finite errors."
-    times = max(2, int(np.ceil(np.max(halves) ** 2)))
-    return f"About {times} times as many trials decide, if theory holds."
+    trials = int(summary["trials"].max())
+    needed = float(f"{trials * max(2.0, (2 * max(halves)) ** 2):.1g}")
+    text = f"About {needed:,.0f} trials would decide each of them, if theory holds."
+    most = max((part.trials for part in study.parts.values()), default=0)
+    if most <= trials:
+        return text
+    cost = f" ({study.cost.partition(',')[0]} on two idle cores)" if study.cost else ""
+    return f"{text} The sweep's own are {most:,}{cost}: leave out trials={trials}."
 
 
 def _claim_lines(
@@ -121,12 +121,14 @@ def _claim_lines(
     """Yield a line for each claim: its numbers, the largest distance, and how many agree."""
     shown = claims.assign(word=words)
     for label, group in shown.groupby("claim", sort=False):
-        off = (group["measured"] - group["predicted"]).abs()
+        at_most = study.all_claims[str(label)].statement.at_most
+        off = group["measured"] - group["predicted"]
+        off = off if at_most else off.abs()
         worst = group.to_dict("records")[int(np.nanargmax(off))] if off.notna().any() else None
         half = "" if worst is None else f" +-{_digits((worst['high'] - worst['low']) / 2)}"
-        limit = "<= " if study.all_claims[str(label)].statement.at_most else ""
+        limit = "<= " if at_most else ""
         agree = group["word"].isin(AGREE).sum()
-        counted = f"{agree} of {len(group)} agree" if len(group) > 1 else "agree" * bool(agree)
+        counted = f"{agree}/{len(group)} agree" if len(group) > 1 else "agree" * bool(agree)
         bad = [word for word in ("inconsistent", "inconclusive") if (group["word"] == word).any()]
         yield {
             "claim": str(label),
@@ -134,7 +136,7 @@ def _claim_lines(
             "+-": f"{group['tolerance'].iloc[0]:g}",
             "measured": _format_range(group["measured"]),
             "farthest": "-" if worst is None else format_digits(worst["measured"]) + half,
-            "verdict": ", ".join(filter(None, [counted, *bad])),
+            "verdict": " ".join(filter(None, [counted, ", ".join(bad)])),
         }
 
 

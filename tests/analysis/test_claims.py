@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dpbench.analysis.claims import (
+    OwnTheorem,
     count_claim_verdicts,
     theorem_verdict,
     verdict,
@@ -113,6 +114,47 @@ def test_false_alarms_about_theorems_are_as_rare_as_stated() -> None:
         # the theorem's number is the truth, or one at the other end of the exact one's region
         for truth, word in ((1.0, EARLY), (1.1 + off, EARLY), (1.3, "consistent")):
             assert _words(truth + noise, half, 1 + off).count(word) <= 0.038 * len(noise)
+
+
+@pytest.mark.parametrize(
+    ("keys", "number", "variable", "at_most"),
+    [
+        ({"variable": "epsilon", "exponent": -1}, 1, "epsilon", False),
+        ({"variable": "m", "exponent": -0.5}, 0.5, "m", False),
+        ({"variable": "d", "exponent": 0.5}, 0.5, "d", False),
+        ({"variable": "n", "exponent": -1}, -1, "n", False),
+        ({"constant": 1.2}, 1.2, "limit", False),
+        ({"limit": 1.2}, 1.2, "limit", True),
+    ],
+)
+def test_a_theorem_of_ones_own(
+    keys: dict[str, Any], number: float, variable: str, at_most: bool
+) -> None:
+    statement = OwnTheorem(source="mine", metric="rmse", **keys).statement
+    assert statement.predicted(2.0) == number
+    assert (statement.source, statement.metric) == ("mine", "rmse")
+    assert (statement.variable, statement.at_most) == (variable, at_most)
+    assert statement.subject == "theorem"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({}, "give one of exponent, constant and limit"),
+        ({"constant": 1, "limit": 1}, "give one of exponent, constant and limit"),
+        ({"exponent": 1}, "an exponent needs a variable"),
+        ({"limit": 1, "variable": "d"}, "an exponent needs a variable"),
+        ({"exponent": 1, "variable": "epsilo"}, "did you mean 'epsilon'"),
+        ({"exponent": 1, "variable": "alpha"}, "choose from n,"),
+        ({"limit": 1, "metric": "q9"}, "did you mean 'q90'"),
+        ({"limit": 1, "variables": "d"}, "variables: no such key"),
+    ],
+)
+def test_a_theorem_of_ones_own_is_checked(keys: dict[str, Any], message: str) -> None:
+    spec = {"theorem": {"source": "mine", **keys}, "tolerance": 0.1, "reason": "none"}
+    with pytest.raises(ConfigError, match=message) as error:
+        build_claim(spec, "sweep.claims.mine")
+    assert str(error.value).startswith("sweep.claims.mine.theorem")
 
 
 def test_a_headline_counts_theorems_numbers_at_their_n_and_code_apart() -> None:

@@ -140,6 +140,24 @@ def test_the_annotated_sweep() -> None:
     }
 
 
+def test_the_theorem_of_a_lecture(capsys: pytest.CaptureFixture[str]) -> None:
+    """False alarm below 1e-6: the tolerances are above 8 standard errors, an interval has 2."""
+    page = "docs/howto/write_a_sweep.md"
+    (source,) = _blocks("yaml", "name: lecture", page)
+    _write(source)
+    words = [*shlex.split(_blocks("sh", "sweep=lecture", page)[0])[3:], "n_jobs=1"]
+    assert run(words) == 0
+    claims = pd.read_csv("results/lecture/claims.csv").set_index("claim")
+    assert set(claims["theorem_verdict"]) == {"consistent"}
+    assert claims.loc["noise", "theorem"] == 1.0
+    assert claims.loc["noise", "source"] == "my lecture, slide 3"
+    assert "YES. 4 of 4 numbers of theorems agree" in capsys.readouterr().out
+    assert "my lecture, slide 4" in Path("results/lecture/report.html").read_text()
+    _write(source.replace("exponent: -1", "exponent: -2"))
+    assert run(words) == 1
+    assert "NO. 1 of 4 numbers of theorems disagree" in capsys.readouterr().out
+
+
 def test_the_example_of_a_sample_complexity() -> None:
     _write(*_blocks("yaml", "sample_complexity", CHOOSING))
     (command,) = _blocks("sh", "sweep=records", CHOOSING)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import EXACT
 from dpbench.output.terminal import WIDTH, replay_line
+from dpbench.output.verdicts import EARLY
 from dpbench.report.scoreboard import (
     _format_claims,
     _format_factors,
@@ -102,7 +104,7 @@ def test_fewer_trials_say_how_to_see_more_again(bench: Bench) -> None:
     (line,) = [one for one in fewer.out.splitlines() if "showed" in one]
     assert line.startswith("'out' showed 40 trials and now shows 4; ")
     shown = bench.read("scoreboard.txt")
-    assert "The sweep's own 40 trials decide: leave out trials=4." in shown
+    assert "A claim needs 36 trials or more, and finite errors." in shown
     assert "\n-: too few trials (under 36, 72 if " in shown
     assert "nan" not in shown
     assert bench.results() != before
@@ -141,33 +143,54 @@ DOES = "Does theory hold?"
 @pytest.mark.parametrize(
     ("words", "question", "answer"),
     [
-        (["consistent"], DOES, "YES. The number of the theorem agrees with the measurement."),
-        (["consistent"] * 2, "", "AGREE. All 2 numbers of theorems agree with the measurement."),
-        (["consistent", "inconsistent"], DOES, "NO. 1 of 2 numbers disagree with theory."),
-        (["consistent", "inconsistent code"], DOES, "YES. The number of the theorem agrees"),
-        (["inconclusive", "inconsistent"], "How?", "DISAGREE. 1 of 2 numbers disagree with"),
-        (["inconclusive", "consistent"], DOES, "UNDECIDED: 1 of 2 intervals are too wide."),
+        (["consistent"], DOES, "YES. 1 of 1 numbers of theorems agree with the measurement."),
+        (["consistent"] * 2, "", "AGREE. 2 of 2 numbers of theorems agree with the measurement."),
+        (
+            ["consistent", "inconsistent"],
+            DOES,
+            "NO. 1 of 2 numbers of theorems disagree with the measurement.",
+        ),
+        (["consistent", "inconsistent code"], DOES, "YES. 1 of 1 numbers of theorems agree"),
+        (["consistent", "inconsistent target"], DOES, "NO. 1 of 1 targets disagree with"),
+        (["not_yet", "consistent"], DOES, "YES. 1 of 2 numbers of theorems agree with the"),
+        (["inconclusive", "inconsistent"], "How?", "DISAGREE. 1 of 2 numbers of theorems disagree"),
+        (
+            ["inconclusive", "consistent"],
+            DOES,
+            "UNDECIDED: the intervals of 1 of 2 numbers of theorems are too wide.",
+        ),
     ],
 )
 def test_the_answer_comes_first(words: list[str], question: str, answer: str) -> None:
     first = _told(
-        [_row(*2 * word.split()[:1], checks=word.partition(" ")[2] or "theorem") for word in words],
+        [
+            _row(
+                *2 * [EARLY if word == "not_yet" else word.split()[0]],
+                checks=word.partition(" ")[2] or "theorem",
+            )
+            for word in words
+        ],
         _study(question),
     )[0].splitlines()
-    assert first[: len(first) - 1] == [f"mine: {question}"] * bool(question) or answer in first[1]
-    assert any(line.startswith(answer[:40]) for line in first)
+    assert first[: bool(question)] == [f"mine: {question}"] * bool(question)
+    assert " ".join(first[bool(question) :]).startswith(answer)
 
 
 def test_an_undecided_answer_says_how_many_trials_decide() -> None:
-    """Half of the interval is 0.12, and the tolerance 0.06: four times as many trials."""
+    """Half of the interval is 0.12, and the tolerance 0.06: 16 times 100 trials.
+
+    With the exact normal law, intervals of half the tolerance decide 19 of 20 true predictions.
+    """
     row = _row("inconclusive", "inconclusive", low=0.75, high=0.99)
-    assert "About 4 times as many trials decide" in _told([row], _study(DOES))[0]
+    assert "About 2,000 trials would decide each of them" in _told([row], _study(DOES))[0]
     few = _told([row], _study(DOES, trials=6000, cost="12 s, 3 MB"))
-    own = "The sweep's own 6,000 trials decide (12 s on two idle cores): leave out trials=100."
+    own = "The sweep's own are 6,000 (12 s on two idle cores): leave out trials=100."
     assert own in " ".join(few[0].split())
     assert "not confirmed" not in "".join(few)  # too few trials for any verdict
     unknown = _row("inconclusive", "inconclusive", measured=math.nan, low=math.nan, high=math.nan)
     assert "A claim needs 36 trials" in _told([unknown], _study(DOES))[0]
+    h, t = 0.5, 1.0
+    assert 2 * norm.cdf(1.96 * (t / h - 1)) - 1 == pytest.approx(0.95, abs=1e-3)
 
 
 @pytest.mark.parametrize("since", [4e9, math.nan])
@@ -183,7 +206,7 @@ def test_rows_that_are_not_confirmed_are_listed(since: float) -> None:
     ]
     _, lines, _, listed, code, counts = _told(rows, _study())
     assert [line.split()[0] for line in lines.splitlines()[2:]] == ["c", "d", "e"]
-    assert lines.splitlines()[2].endswith("2 of 3 agree, inconclusive")
+    assert lines.splitlines()[2].endswith("2/3 agree inconclusive")
     far = _told([_row("consistent", "consistent"), _row("consistent", "consistent", measured=1.0)],
                 _study())[1]  # fmt: skip
     assert "0.870..1.000  0.870 +-0.010" in far

@@ -8,10 +8,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts, region, shown_verdicts
+from dpbench.analysis.claims import (
+    UNKNOWN,
+    OwnTheorem,
+    count_claim_verdicts,
+    region,
+    shown_verdicts,
+)
 from dpbench.analysis.factors import EXACT
 from dpbench.analysis.oracle import MAX_N
 from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
+from dpbench.registry import from_mapping
 from dpbench.report.labels import exponent_text, metric_text
 from dpbench.report.page_run import RunFolder, as_mapping, worst_tone
 from dpbench.report.page_tables import (
@@ -115,7 +122,9 @@ def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
 
     The configuration of the claim, `spec`, adds the reason for the tolerance and the theorem.
     """
-    theorem = THEOREMS.get(str(spec.get("theorem")))
+    name = spec.get("theorem")
+    own = from_mapping(OwnTheorem, name, "theorem").statement if isinstance(name, dict) else None
+    theorem = own or THEOREMS.get(str(name))
     names = ("predicted", "tolerance", "measured", "low", "high")
     predicted, tolerance, measured, low, high = (as_number(row[name]) for name in names)
     floor = theorem.floor if theorem else None
