@@ -109,14 +109,14 @@ class OwnTheorem:
     @cached_property
     def statement(self) -> Theorem:
         """Prediction as claims use it."""
-        if self.exponent is None or self.variable is None:
-            number = self.constant if self.limit is None else self.limit
-            at_most = self.limit is not None
-            return Theorem(self.source, "limit", lambda _: number, self.metric, at_most=at_most)
-        inverse = VARIABLES[self.variable].x is np.reciprocal  # such as x = 1/epsilon
-        exponent = -self.exponent if inverse else self.exponent
-        of: Any = "error" if self.variable == "n" else "fixed_n"
-        return Theorem(self.source, self.variable, lambda _: exponent, self.metric, of)
+        if self.exponent is not None and self.variable is not None:
+            inverse = VARIABLES[self.variable].x is np.reciprocal  # such as x = 1/epsilon
+            number, variable = -self.exponent if inverse else self.exponent, self.variable
+            of: Any = "error" if self.variable == "n" else "fixed_n"
+            return Theorem(self.source, variable, lambda _: number, self.metric, of)
+        value = float(self.constant if self.limit is None else self.limit)  # type: ignore[arg-type]
+        at_most = self.limit is not None
+        return Theorem(self.source, "limit", lambda _: value, self.metric, at_most=at_most)
 
 
 @validated
@@ -167,8 +167,9 @@ class Claim(Selection):
     @property
     def statement(self) -> Theorem:
         """Return the theorem that the claim names or states."""
-        own = isinstance(self.theorem, OwnTheorem)
-        return self.theorem.statement if own else THEOREMS[self.theorem]
+        if isinstance(self.theorem, OwnTheorem):
+            return self.theorem.statement
+        return THEOREMS[self.theorem]
 
     @property
     def subject(self) -> Subject:

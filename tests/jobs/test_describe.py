@@ -109,8 +109,8 @@ def test_help_on_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
         "n: list of int, or Grid (required)",
         "== an audit",
     )
-    listed = (*listed, "theorem: str or OwnTheorem (required)")
-    assert [words for words in listed if words not in keys] == []
+    required = (*listed, "theorem: str or OwnTheorem (required)")
+    assert [words for words in required if words not in keys] == []
     for path in SWEEPS:
         about = told(capsys, "--help", "sweep", path.stem)
         assert about.endswith(f"file: {path}\n")

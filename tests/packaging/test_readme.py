@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -223,6 +224,23 @@ def test_the_notebook_shows_what_it_is_stored_with(
     where = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
     assert _shown(notebook) == stored
+
+
+def test_the_caption_of_the_first_figure_states_its_numbers() -> None:
+    """The ranges over all panels of the curves in the figure's file, rounded to two digits."""
+    figure = json.loads((ROOT / "results" / "figures" / "ratio.json").read_text("utf-8"))
+    found: dict[str, list[float]] = {}
+    for panel in figure["panels"]:
+        for line in panel["lines"]:
+            found.setdefault(line["name"], []).extend(line["y"])
+    caption = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    for name, words in (
+        ("clipped mean, keeps all", "{} to {} times the least error for a clip that keeps"),
+        ("clipped mean, T of KSU20", "{} to {} times for their clip"),
+        ("clipped mean, minimax T", "{} to {} times for the minimax clip"),
+    ):
+        low, high = (f"{number:.2g}" for number in (min(found[name]), max(found[name])))
+        assert words.format(low if "." in low else f"{low}.0", high) in caption
 
 
 def test_the_citation_is_of_this_version() -> None:
