@@ -31,7 +31,7 @@ that a given error needs, the estimators that apply, and the Python code of the 
                     data to be protected is not private
   k=, scale=        plan for the worst distribution with E|X - mu|^k <= scale^k
   alpha=ERROR       also print the number of records and the budget with which q90 <= ERROR
-  out=DIR           folder of the figure; default results/plan
+  out=DIR           folder of the figure and of plan.html, a page with sliders; default results/plan
   size=SIZE         size of the figure: page (the default), column or slide
 
 With estimator=, plan only this estimator, by simulation: print the number of records that the

@@ -39,9 +39,9 @@ class Options(Question):
 
 
 def main(words: Sequence[str]) -> int:
-    """Print how to release a private mean, write the figure of errors, and return 0.
+    """Print how to release a private mean, write a figure and a page with sliders, and return 0.
 
-    If a key or value cannot be used, or the figure cannot be written, a ConfigError is raised.
+    If a key or value cannot be used, or a file cannot be written, a ConfigError is raised.
     """
     keys = [word.partition("=")[0].partition(".")[0] for word in words]
     if "estimator" in keys:
@@ -51,15 +51,19 @@ def main(words: Sequence[str]) -> int:
     _, options = read_words("plan", words, "", Options, kind="law")
     _refuse(options, SIMULATION_KEYS, "goes with estimator=NAME; add it, or omit this key")
     out, answer = Path(options.out), answer_question(options)
-    print("\n".join(page_lines(answer, options.data)), flush=True)
-    from dpbench.planner.figure import write
+    text = "\n".join(page_lines(answer, options.data))
+    print(text, flush=True)
+    from dpbench.planner import figure, slider_page
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        paths = write(answer.problem, answer.n, answer.budget, answer.clip, out, options.size)
+        page = slider_page.write(answer, text, out)
+        paths = figure.write(
+            answer.problem, answer.n, answer.budget, answer.clip, out, options.size
+        )
     except OSError as error:
         raise ConfigError(f"out: '{out}': {error.strerror or error}") from error
-    print(f"\nfigure: {' '.join(map(str, paths))}")
+    print(f"\nfigure: {' '.join(map(str, paths))}\npage with sliders: {page}")
     return 0
 
 

@@ -21,7 +21,7 @@ from dpbench.report.page_run import RunFolder, read_manifest, worst_tone
 from dpbench.report.page_tables import HEIGHT, WIDTH
 from dpbench.report.sections import find_builder
 
-__all__ = ["find_finished_runs", "read_run", "write_page"]
+__all__ = ["embed", "find_finished_runs", "read_file", "read_run", "template", "write_page"]
 
 # Rows of a table over all runs of a page. A page that is larger than MAX_BYTES has fewer rows, so
 # that browsers open it at once.
@@ -65,7 +65,7 @@ def _render(folders: Sequence[Path], max_rows: int) -> bytes:
             ) from error
     parts = _style_and_scripts(interactive=any(run["interactive"] for run in runs))
     sizes = {"width": WIDTH, "height": HEIGHT}
-    text = _template().render(runs=runs, zip=zip, **parts, **sizes)
+    text = template(read_file("page.html")).render(runs=runs, zip=zip, **parts, **sizes)
     # A lone surrogate from JSON cannot be encoded and becomes a question mark.
     return text.encode("utf-8", "replace")
 
@@ -79,25 +79,33 @@ def _style_and_scripts(*, interactive: bool) -> dict[str, Any]:
     needs no exception.
     """
     style, scripts, library, unpacked = (
-        _read_file("page.css"),
-        [_read_file("sort.js") + _read_file("page.js")],
+        read_file("page.css"),
+        [read_file("sort.js") + read_file("page.js")],
         "",
         [],
     )
     if interactive:
-        style += _read_file("interactive/figure.css")
-        scripts.insert(0, _read_file("interactive/figure.js"))
-        unpacked = [_read_file("interactive/vega.js")]
+        style += read_file("interactive/figure.css")
+        scripts.insert(0, read_file("interactive/figure.js"))
+        unpacked = [read_file("interactive/vega.js")]
         packed = gzip.compress(unpacked[0].encode("utf-8"), mtime=0)
         library = base64.b64encode(packed).decode("ascii")
+    return {**embed(style, scripts, unpacked), "library": library}
+
+
+def embed(style: str, scripts: Sequence[str], unpacked: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the variables `style`, `scripts` and `policy` of the template of a page.
+
+    The policy allows this style sheet and these scripts alone, also scripts that are `unpacked` on
+    the page.
+    """
     allowed = " ".join(f"'{_digest(script)}'" for script in [*scripts, *unpacked])
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src '{_digest(style)}'; script-src {allowed}"
     )
     marked = [Markup(script) for script in scripts]  # noqa: S704
-    texts = {"style": Markup(style), "scripts": marked}  # noqa: S704
-    return {**texts, "library": library, "policy": policy}
+    return {"style": Markup(style), "scripts": marked, "policy": policy}  # noqa: S704
 
 
 def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
@@ -131,16 +139,17 @@ def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
 
 
 @cache
-def _template() -> Template:
-    """Return the template ``page.html``, cached because compiling takes longer than rendering."""
+def template(text: str) -> Template:
+    """Return the template of a page, cached because compiling takes longer than rendering."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(_read_file("page.html"))
+    return environment.from_string(text)
 
 
-def _read_file(name: str) -> str:
-    return (files("dpbench.report") / name).read_text(encoding="utf-8")
+def read_file(name: str, package: str = "dpbench.report") -> str:
+    """Return the text of a file that is shipped in a package."""
+    return (files(package) / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

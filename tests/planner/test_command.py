@@ -23,10 +23,12 @@ def test_the_command_prints_a_page_and_a_figure(
     assert run([*COMMAND, "alpha=8", f"out={tmp_path}"]) == 0
     page = capsys.readouterr().out
     assert max(len(line) for line in page.splitlines() if str(tmp_path) not in line) <= 80
-    assert {"plan.pdf", "plan.png"} == {path.name for path in tmp_path.iterdir()}
+    assert {"plan.html", "plan.pdf", "plan.png"} == {path.name for path in tmp_path.iterdir()}
     assert "A q90 of 8 needs " in page
     assert "best: smallest guarded q90, " in page
     assert "with 2,000 records " in page
+    html = (tmp_path / "plan.html").read_text("utf-8")
+    assert page.partition("\n\nOpenDP")[0].splitlines()[5] in html
     code, told = (
         page.partition("Python, ")[2].partition(":")[2].partition("OpenDP")[0],
         io.StringIO(),
