@@ -13,7 +13,7 @@ for clusters larger than the authors could try. It assumes:
 - A worker spends `Costs.worker` per block in addition to computing.
 - The scheduler, a separate process, is not a bottleneck: it took 4.8 ms of CPU per share and 0.4 ms
   per block.
-- The network is not a bottleneck: 1,000 blocks of five settings are 40 MB.
+- The network is not a bottleneck: 1,000 blocks of 2,000 trials and five settings are 400 MB.
 
 The default costs were measured on two cores under other load, so they are too large if anything.
 """
@@ -45,10 +45,10 @@ from dpbench.privacy import PureDP
 from dpbench.runner import cluster
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.store import Store
-from dpbench.sweep.block import Block, BlockTask, Setting
+from dpbench.sweep.block import MANY_TRIALS, Block, BlockTask, Setting
 from dpbench.sweep.metrics import ERRORS
 
-WORKERS, SECONDS = (2, 10, 100, 1_000), (0.01, 0.1, 1.0, 3.0, 10.0)
+WORKERS, SECONDS = (2, 4, 8, 10, 100, 1_000), (0.01, 0.1, 1.0, 3.0, 10.0)
 SHARES = 20  # shares that every worker completes in a simulation
 SETTINGS = tuple(
     Setting(f"eps{i}", TunedClippedMean(k=2, scale=1, policy="ksu20_order"), PureDP(0.1 * i))
@@ -70,8 +70,8 @@ class Costs:
         Time of a worker per block, in addition to computing the block.
     """
 
-    share: float = 5.1e-3
-    block: float = 0.95e-3
+    share: float = 4.3e-3
+    block: float = 3.5e-3
     latency: float = 10e-3
     worker: float = 1.1e-3
 
@@ -237,7 +237,10 @@ def measure_throughput(address: str, seconds: float, blocks: int) -> tuple[float
         Processor seconds of this process per block.
     """
     law = (("law", TwoPoint(p=0.1, k=2)),)
-    tasks = [BlockTask(law, 1000, SETTINGS, 0, index, "nap") for index in range(blocks)]
+    tasks = [
+        BlockTask(law, 1000, SETTINGS, 0, index, "nap", most_trials=MANY_TRIALS)
+        for index in range(blocks)
+    ]
     runner, start, cpu_at_start = Runner(backend="dask", address=address), 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder), "nap")
