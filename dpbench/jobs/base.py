@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpbench.errors import ConfigError
 from dpbench.jobs.finished_run import find_finished_run, print_next
-from dpbench.jobs.replaced_run import differences
+from dpbench.jobs.replaced_run import replaced_report
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import (
     PAGE,
@@ -163,7 +163,7 @@ class FolderJob(Job):
         cost = Cost(trials=self.trials[0] if len(set(self.trials)) == 1 else None)
         with only_writer(self.folder):
             warnings = self._warn_of_fewer_trials()
-            for text in differences(self.folder, self.config):
+            for text in replaced_report(self.folder, self.config):
                 say(text)
             texts = self._update_folder(argv, cost)
             record = read_manifest(self.folder)

@@ -1,9 +1,9 @@
-"""Tell that a run replaces the report of a run with another configuration."""
+"""Tell how two configurations differ, and that a run replaces the report of another."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +12,51 @@ from dpbench.output.run_folder import read_manifest
 from dpbench.output.terminal import WIDTH, shorten
 from dpbench.runner.origin import OUTPUT_KEYS
 
-__all__ = ["differences"]
+__all__ = ["differences", "replaced_report"]
 
 MAX_KEYS = 5  # keys to list
 
 
-def differences(folder: Path, config: Mapping[str, Any]) -> list[str]:
+def replaced_report(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """Return lines that tell how a configuration differs from that of the run in a folder.
 
     The number of trials is not compared, because a run with more trials continues the run before.
-    Keys that change no file, such as ``n_jobs``, are not compared either. There are no lines if the
-    folder has no finished run, or nothing differs.
+    There are no lines if the folder has no finished run, or nothing differs.
     """
     try:
-        before = _flatten(read_manifest(folder)["configuration"])
+        before = read_manifest(folder)["configuration"]
+        lines = differences(before, config, "{}, now {}", omitted=("trials",))
     except (ConfigError, AttributeError):
         return []
-    now = _flatten(config)
-    keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    if not keys:
-        return []
+    replaced = f"'{folder}': replaces the report of another configuration; out=DIR keeps both"
+    return [replaced, *lines] if lines else []
+
+
+def differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], form: str, omitted: Collection[str] = ()
+) -> list[str]:
+    """Return a line for each key, at most five, that has different values in two configurations.
+
+    Keys that change no file, such as ``n_jobs``, and the keys `omitted` are not compared. `form`
+    has a place for the earlier and a place for the later value.
+    """
+    old, new = (
+        _flatten({key: config.get(key) for key in OUTPUT_KEYS if key not in omitted})
+        for config in (before, after)
+    )
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     lines = [
-        shorten(f"  {key}: {before.get(key, 'not set')}, now {now.get(key, 'not set')}", WIDTH)
+        shorten(f"  {key}: {form.format(*(c.get(key, 'not set') for c in (old, new)))}", WIDTH)
         for key in keys[:MAX_KEYS]
     ]
     more = len(keys) - MAX_KEYS
-    return [
-        f"'{folder}': replaces the report of another configuration; out=DIR keeps both",
-        *lines,
-        *([f"  and {more} more keys"] if more > 0 else []),
-    ]
+    return [*lines, *([f"  and {more} more keys"] if more > 0 else [])]
 
 
 def _flatten(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the compared values of a configuration as texts, keyed by their full path."""
-    compared = {key: config.get(key) for key in OUTPUT_KEYS if key != "trials"}
+    """Return the values of a configuration as texts, keyed by their full path."""
     # A run from Python may hold tuples; a manifest holds lists.
-    return dict(_leaves(json.loads(json.dumps(compared)), ""))
+    return dict(_leaves(json.loads(json.dumps(config)), ""))
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:

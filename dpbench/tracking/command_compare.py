@@ -15,13 +15,13 @@ import pandas as pd
 
 from dpbench.api import load
 from dpbench.errors import check_instance
+from dpbench.jobs.replaced_run import differences
 from dpbench.output.command_line import read_words
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.names import number_text
 from dpbench.output.run_folder import read_manifest
 from dpbench.output.terminal import say
 from dpbench.output.terminal import table as in_columns
-from dpbench.output.verdicts import GOOD
 from dpbench.package import user_folder
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.style import Canvas, new_canvas, save, style
@@ -33,16 +33,20 @@ from dpbench.tracking import comparison
 from dpbench.tracking.baseline import Baseline, collect_errors
 from dpbench.tracking.comparison import SMALLEST_CHANGE
 from dpbench.tracking.report import ratio_text, row_name, worst_sentence, wrap_line
-from dpbench.tracking.verdicts import TRACKING
+from dpbench.tracking.verdicts import COMPARED
 
 __all__ = ["compare", "main", "read_errors"]
 
 MAX_SHOWN_ROWS = 40  # rows in the printed table and in the figure
-UNCHANGED = ("same", "changed-within-noise")
+SHOWN = ("worse", "better", "gone", "new")  # verdicts of rows that are printed
 ONE_SIDED = ("gone", "new")  # rows of one of the runs only
 MAX_SHOWN_ALONE = 5
-# Order of the verdicts: rows that became better or worse come first.
-RANKS = {word: 0 if verdict.tone is GOOD else verdict.rank for word, verdict in TRACKING.items()}
+# Marks of rows without a change; those of other rows have the colour of their verdict.
+MARKS: Mapping[str, dict[str, Any]] = {
+    "not decided": {"color": "0.6", "mfc": "white"},
+    "unchanged": {"color": "black"},
+}
+LOW, HIGH = 1 / (1 + SMALLEST_CHANGE), 1 + SMALLEST_CHANGE  # ratios between do not matter
 
 
 @validated
@@ -71,9 +75,11 @@ def compare(
     -------
     DataFrame
         Columns of `dpbench.tracking.compare`; a ratio is an error of `b` divided by the error of
-        `a`. Rows with the verdicts worse and better come first. Rows that only `a` has follow, then
-        rows that only `b` has, then all others. Within each group, rows are sorted by the change of
-        the errors' trimmed mean, the largest first.
+        `a`. In place of ``changed-within-noise`` a row is ``unchanged`` if the whole 95% interval
+        of its ratio of trimmed means lies within 1/1.02 .. 1.02, and ``not decided`` otherwise.
+        Rows with the verdicts worse and better come first. Rows that only `a` has follow, then rows
+        that only `b` has, then undecided, unchanged and equal rows. Within each group, rows are
+        sorted by the change of the errors' trimmed mean, the largest first.
 
     Raises
     ------
@@ -87,9 +93,12 @@ def compare(
         user_folder(config_dir, "config_dir")
     old, new = (_error_table(source, config_dir) for source in (a, b))
     table = comparison.compare(old, new)
+    open_rows = table["verdict"] == "changed-within-noise"
+    within = (table["trimmed_mean_low"] >= LOW) & (table["trimmed_mean_high"] <= HIGH)
+    table.loc[open_rows, "verdict"] = np.where(within, "unchanged", "not decided")[open_rows]
     with np.errstate(divide="ignore"):
         change = np.nan_to_num(np.abs(np.log(table["trimmed_mean"].to_numpy(float))))
-    order = np.lexsort([-change, table["verdict"].map(RANKS)])
+    order = np.lexsort([-change, table["verdict"].map(lambda word: COMPARED[word].rank)])
     return table.iloc[order].reset_index(drop=True)
 
 
@@ -139,8 +148,8 @@ def main(words: Sequence[str]) -> int:
     table = compare(a, b, config_dir=options.config_dir)
     with atomic(out / "compare.csv") as path:
         table.to_csv(path, index=False)
-    say(_summarise(table, a, b))
-    changed = table[~table["verdict"].isin(UNCHANGED)]
+    say("\n".join(filter(None, [_compare_configurations(a, b), _summarise(table, a, b)])))
+    changed = table[table["verdict"].isin(SHOWN)]
     if not changed.empty:
         alone = changed["verdict"].isin(ONE_SIDED)
         listed = pd.concat([changed[~alone], changed[alone][:MAX_SHOWN_ALONE]])[:MAX_SHOWN_ROWS]
@@ -155,15 +164,25 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _compare_configurations(a: str, b: str) -> str:
+    """Return lines that say how the configurations of two runs differ; "" if one is a baseline."""
+    folders = [Path(source).expanduser() for source in (a, b)]
+    if not all(folder.is_dir() for folder in folders):
+        return ""
+    old, new = (read_manifest(folder)["configuration"] for folder in folders)
+    lines = differences(old, new, "{} (A), {} (B)")
+    return "\n".join(
+        ["The configurations differ in", *lines] if lines else ["Equal configurations."]
+    )
+
+
 def _summarise(table: pd.DataFrame, a: str, b: str) -> str:
     """Return the sentences that say what was compared, and how many rows changed, and the worst."""
     counts = table["verdict"].value_counts()
-    equal = table["verdict"] == "same"
-    unchanged = int(table["verdict"].isin(UNCHANGED).sum())
-    parts = [f"{counts.get(word, 0)} {word}" for word in ("worse", "better")]
-    parts.append(
-        f"{unchanged} unchanged" + (" in every bit" if 0 < equal.sum() == unchanged else "")
-    )
+    parts = [f"{counts.get(word, 0)} {word}" for word in ("worse", "better", "not decided")]
+    equal = counts.get("same", 0)
+    unchanged = equal + counts.get("unchanged", 0)
+    parts.append(f"{unchanged} unchanged" + (" in every bit" if 0 < equal == unchanged else ""))
     parts += [
         f"{counts[word]} only in {name}"
         for word, name in (("gone", a), ("new", b))
@@ -171,10 +190,12 @@ def _summarise(table: pd.DataFrame, a: str, b: str) -> str:
     ]
     rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
     text = f"{b} (B) against {a} (A), {rows}: {', '.join(parts)}."
-    rule = ""
+    rules = []
+    if "not decided" in counts:
+        rules.append("Not decided: no change is shown, and the interval leaves 1/1.02 .. 1.02.")
     if {*ONE_SIDED} & {*counts.index}:
-        rule = "Rows are compared if estimator, budget, distribution and n are equal."
-    text = " ".join(filter(None, [text, rule, worst_sentence(table, "A")]))
+        rules.append("Rows are compared if estimator, budget, distribution and n are equal.")
+    text = " ".join(filter(None, [text, *rules, worst_sentence(table, "A")]))
     return "\n".join(wrap_line(text))
 
 
@@ -189,19 +210,23 @@ def _draw_ratios(rows: pd.DataFrame) -> Canvas:
     """Draw the ratio of two runs' errors for each row of a comparison, with its 95% interval.
 
     The ratio is the trimmed mean of run B's errors divided by the trimmed mean of run A's errors.
-    The grey band marks ratios between 1/1.02 and 1.02, because changes of at most 2%
-    (`SMALLEST_CHANGE`) do not matter.
+    The band marks ratios between 1/1.02 and 1.02, because changes of at most 2%
+    (`SMALLEST_CHANGE`) do not matter. Rows that are not decided have hollow grey marks.
     """
     from matplotlib.ticker import LogLocator
 
-    canvas, ((ax,),) = new_canvas(0.9 + 0.16 * len(rows))
-    ax.axvspan(1 / (1 + SMALLEST_CHANGE), 1 + SMALLEST_CHANGE, color="0.9", linewidth=0)
+    canvas, ((ax,),) = new_canvas(1.2 + 0.16 * len(rows))
+    ax.axvspan(LOW, HIGH, color="0.9", linewidth=0, label=f"within {SMALLEST_CHANGE:.0%}")
     ax.axvline(1, color="black", linewidth=0.8)
-    for place, row in enumerate(rows.to_dict("records")):
-        ends = [[row["trimmed_mean"] - row["trimmed_mean_low"]],
-                [row["trimmed_mean_high"] - row["trimmed_mean"]]]  # fmt: skip
-        colour = TRACKING[row["verdict"]].tone.figure
-        ax.errorbar([row["trimmed_mean"]], [place], xerr=np.maximum(ends, 0), fmt="o", color=colour)
+    places = pd.Series(range(len(rows)), index=rows.index)
+    for word, group in rows.groupby("verdict", sort=False):
+        ratio = group["trimmed_mean"]
+        ends = [ratio - group["trimmed_mean_low"], group["trimmed_mean_high"] - ratio]
+        look = MARKS.get(str(word)) or {"color": COMPARED[str(word)].tone.figure}
+        ax.errorbar(
+            ratio, places[group.index], xerr=np.maximum(ends, 0), fmt="o", label=str(word), **look
+        )
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=5, frameon=False)
     names = [row_name(row) for row in rows.to_dict("records")]
     ax.set_yticks(range(len(rows)), names, fontsize=6)
     ax.set(ylim=(len(rows) - 0.4, -0.6), xscale="log", xlabel="error, B/A")

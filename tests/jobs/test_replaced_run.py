@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpbench.jobs.replaced_run import differences
+from dpbench.jobs.replaced_run import replaced_report
 from dpbench.output.run_folder import read_manifest
 from tests.bench import Bench
 
@@ -31,9 +31,9 @@ def test_many_keys_are_counted(bench: Bench) -> None:
         {f"b{i}": {"kind": "pure_dp", "epsilon": 1 + i} for i in range(4)}
     ))  # fmt: skip
     config = read_manifest(bench.folder / "out")["configuration"]
-    lines = differences(bench.folder / "out", {**config, "sweep": {"name": 90 * "x"}})
+    lines = replaced_report(bench.folder / "out", {**config, "sweep": {"name": 90 * "x"}})
     assert lines[-1].endswith(" more keys")
     assert len(lines) == 2 + 5
     assert max(map(len, lines[1:])) <= 80
     assert "  sweep.budgets.b0.epsilon: not set, now 1\n" in bench.done().out
-    assert differences(bench.folder / "nowhere", config) == []
+    assert replaced_report(bench.folder / "nowhere", config) == []
