@@ -26,6 +26,7 @@ from dpbench.output.verdicts import any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.drawing.style import save, style
 from dpbench.report.result import Result
+from dpbench.report.scoreboard import shipped_estimators
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import compute
 from dpbench.runner.opened_files import explain_no_reuse, noting
@@ -76,8 +77,10 @@ class AuditJob(FolderJob):
                 )
             audit_options = dataclasses.replace(sweep.audit, runs=settings.trials)
             sweep = dataclasses.replace(sweep, audit=audit_options)
-        tasks, controls = sweep.tasks(settings.seed), control_tasks(sweep.audit, settings.seed)
-        return cls(options, config, tasks, controls)
+        shipped = shipped_estimators(sweep.name)
+        added = {label for label, v in sweep.estimators.items() if v.name not in shipped}
+        tasks = sorted(sweep.tasks(settings.seed), key=lambda task: task.label not in added)
+        return cls(options, config, tasks, control_tasks(sweep.audit, settings.seed))
 
     def result(self) -> Result:
         raise ConfigError("sweep: an audit is run by the command, or pair by pair by audit_pair")

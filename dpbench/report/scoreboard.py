@@ -20,7 +20,7 @@ from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.output.names import NOTIONS
-from dpbench.output.terminal import format_count, shorten, table
+from dpbench.output.terminal import fill, format_count, shorten, table
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.package import conf_folder
 from dpbench.privacy.symbols import budget_text
@@ -29,7 +29,7 @@ from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET
 from dpbench.theory.theorems import CODE
 
-__all__ = ["render"]
+__all__ = ["render", "shipped_estimators"]
 
 FALLBACK_MARK = "*"  # beside an error that an estimator reaches without data
 MAX_FAILING = 12  # rows of failing settings
@@ -136,8 +136,10 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
 
     The columns are up to five of the n that were run. Cells have the 0.9 quantile of the error on
     the worst member of the family. A mark says that the estimator answers its mean without data.
+    At most 40 (`MAX_ERROR_ROWS`) rows are printed. Tables that do not fit are named instead; only
+    the first table is cut.
     """
-    rows_left = MAX_ERROR_ROWS
+    rows_left, left_out = MAX_ERROR_ROWS, list[str]()
     for family, members in summary.groupby("family", sort=False):
         sizes = np.unique(members["n"])
         positions = np.linspace(0, len(sizes) - 1, min(MAX_SIZES, len(sizes)))
@@ -154,11 +156,15 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
                 for n in shown_sizes
             }
             rows.append(_label_cells(curve.iloc[0].to_dict(), "estimator") | numbers)
-        if len(rows) > rows_left:
-            yield "more: q90 in summary.csv"
-            return
+        if rows_left < min(len(rows), MAX_ERROR_ROWS):
+            left_out.append(f"{family} ({len(rows)} rows)")
+            continue
+        more = len(rows) - rows_left
+        rows = [*rows[:rows_left], *([f"and {more} more: see q90 in summary.csv"] * (more > 0))]
         rows_left -= len(rows)
         yield table(f"Errors on {family}: the 0.9 quantile, worst over its laws", rows)
+    if left_out:
+        yield fill(f"Not printed: errors on {', '.join(left_out)}; see q90 in summary.csv")
 
 
 def _format_fallbacks(summary: pd.DataFrame) -> str:
@@ -180,7 +186,7 @@ def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
     name, are left out. A row has the budget with the most n, at its largest n. ``best other`` is
     the most accurate other private estimator there.
     """
-    shipped = _shipped(study.name)
+    shipped = shipped_estimators(study.name)
     claimed = {label for label, variant in study.estimators.items() if variant.name in shipped}
     for claim in study.all_claims.values():
         claimed |= {*summary["estimator"][claim.rows(summary, study)]}
@@ -207,7 +213,7 @@ def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
         yield table("Errors without a claim: worst q90 of each family at its largest n", rows)
 
 
-def _shipped(name: str) -> set[str]:
+def shipped_estimators(name: str) -> set[str]:
     """Return the names of the estimators in the shipped sweep of a name; empty if there is none."""
     path = conf_folder() / "sweep" / f"{name}.yaml"
     return {*yaml.safe_load(path.read_text("utf-8"))["estimators"]} if path.exists() else set()

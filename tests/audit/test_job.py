@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.audit import cases, controls
+from dpbench.audit import cases, controls, job
 from dpbench.audit.app import APP
 from dpbench.audit.cases import AuditSweep
 from dpbench.audit.job import AuditJob
@@ -115,6 +115,15 @@ def test_the_tables_of_an_audit(audits: Bench) -> None:
     assert {path.stem for path in (audits.folder / "paper").iterdir()} == {"estimators", "controls"}
     assert "; seed 0. All bounds" in texts["controls.txt"]
     assert "no clipping" in texts["controls.tex"]
+
+
+def test_added_estimators_come_first(audits: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for shipped in ("binary", "clipped"):
+        monkeypatch.setattr(job, "shipped_estimators", lambda _, names={shipped}: names)
+        audits.done("resume=false")
+        labels = list(dict.fromkeys(_table(audits)["estimator"]))
+        assert labels[-1] == shipped
+        assert len(labels) == 2
 
 
 def test_half_of_the_noise_is_refuted_and_one_that_raises_has_failed(audits: Bench) -> None:

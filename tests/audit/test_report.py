@@ -26,10 +26,27 @@ def test_what_is_printed_is_the_strongest_of_each() -> None:
     printed_too = render(table, table, ["a", "b"])
     assert "a replay misses a, b" in printed_too
     assert "runs a side miss" not in printed_too
+    assert "controls, broken on purpose; 9 runs a side\n" in printed
     lines = [one.split() for one in printed.splitlines() if " w " in one]
     found = ["a", "pure", "w", "1", "0.900", "x", "0.5", "2"]
     assert lines == [[*found, "failed"], [*found, "missed"]]
     assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_only_missed_controls_are_listed() -> None:
+    rows = [("a", 0.5, "refuted"), ("b", 0.9, "refuted"), ("c", 0.1, "not refuted")]
+    table = pd.DataFrame(rows, columns=["estimator", "lower_bound", "verdict"])
+    table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair="p", pairs=1)
+    table = table.assign(visible=np.nan, move_over_sensitivity=np.nan, refuted_by_replay="")
+    for missed, found in (([], "c"), (["a"], "ac")):
+        printed = render(table, table, missed)
+        assert "2 of 3 controls caught" in printed
+        _, _, controls = printed.partition("Missed controls, broken on purpose")
+        lines = controls.split("\n\n")[0].splitlines()[2:]
+        assert "".join(line[0] for line in lines) == found
+    printed = render(table, table[:2])
+    assert "2 of 2 controls caught" in printed
+    assert "Missed controls" not in printed
 
 
 def test_blind_rows_are_named_by_their_reason() -> None:

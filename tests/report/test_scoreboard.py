@@ -8,6 +8,7 @@ import shlex
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
@@ -18,11 +19,12 @@ from dpbench.output.terminal import WIDTH, replay_line
 from dpbench.output.verdicts import EARLY
 from dpbench.report.scoreboard import (
     _format_claims,
+    _format_errors,
     _format_factors,
     _format_failing_trials,
     _format_samples,
     _format_spending,
-    _shipped,
+    shipped_estimators,
 )
 from dpbench.theory.theorems import THEOREMS
 from tests.bench import MINE, TINY, Bench
@@ -38,6 +40,22 @@ def test_a_sweep_without_claims_prints_errors_by_n(bench: Bench) -> None:
     worst = summary.groupby("n")["q90"].max()
     (row,) = [one for one in lines[at + 2 : at + 5] if one.startswith("minimax")]
     assert row.split() == ["minimax", "eps=0.1", *(f"{q:.3g}" for q in worst)]
+
+
+def test_errors_that_are_not_printed_are_counted() -> None:
+    """The second family does not fit, but the third does; a first family that is long is cut."""
+    sizes = {"a": 30, "b": 20, "c": 10}
+    rows = [(name, f"e{i}") for name, count in sizes.items() for i in range(count)]
+    summary = pd.DataFrame(rows, columns=["family", "estimator"]).assign(
+        distribution="law", n=10, q90=1.0, q50=0.5, sampling_q90=1.0, privacy="pure", epsilon=1.0,
+        delta=np.nan, rho=np.nan, mu=np.nan,
+    )  # fmt: skip
+    first, third, note = _format_errors(summary)
+    assert [len(text.splitlines()) for text in (first, third)] == [2 + 30, 2 + 10]
+    assert note == "Not printed: errors on b (20 rows); see q90 in summary.csv"
+    long, *notes = _format_errors(summary.assign(family="all", estimator=list(map(str, range(60)))))
+    assert long.splitlines()[-1] == "and 20 more: see q90 in summary.csv"
+    assert notes == []
 
 
 def test_an_estimator_without_a_claim_has_its_errors_printed(bench: Bench) -> None:
@@ -69,9 +87,9 @@ def test_an_estimator_without_a_claim_has_its_errors_printed(bench: Bench) -> No
 
 
 def test_estimators_of_a_shipped_sweep_need_no_claim_to_be_known() -> None:
-    shipped = _shipped("heavy_tail")
+    shipped = shipped_estimators("heavy_tail")
     assert {"minimax", "median_of_means"} <= shipped
-    assert _shipped("a sweep of mine") == set()
+    assert shipped_estimators("a sweep of mine") == set()
 
 
 def test_many_errors_without_a_claim_are_cut(bench: Bench) -> None:

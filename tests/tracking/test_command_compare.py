@@ -95,7 +95,13 @@ def test_two_runs_beside_each_other(
 
 @pytest.mark.parametrize(
     ("factor", "spread", "verdict"),
-    [(1.019, 0, "unchanged"), (1.03, 0, "worse"), (0.99, 0, "unchanged"), (1, 1, "not decided")],
+    [
+        (1.019, 0, "unchanged"),
+        (1.03, 0, "worse"),
+        (0.99, 0, "unchanged"),
+        (0.96, 0.3, "not decided"),
+        (1.04, 0.3, "not decided"),
+    ],
 )
 def test_unchanged_means_that_the_whole_interval_is_small(
     factor: float, spread: float, verdict: str, tmp_path: Path
