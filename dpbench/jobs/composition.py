@@ -172,7 +172,7 @@ def _apply(override: Override, config: DictConfig) -> None:
         raise ConfigError(f"{line}: no folder {key!r} of configurations; write KEY=VALUE")
     is_new = override.is_add() or override.is_force_add()
     if not (is_new or override.is_delete()):
-        _check_key(key, config)
+        is_new = _is_unset(key, config)
     present = OmegaConf.select(config, key)
     if override.is_delete():
         if present is None or value not in (None, present):
@@ -271,14 +271,17 @@ def _find_file(group: str, name: str, options: Sequence[str]) -> str:
     return f"; {choose_from(name, options)}" if options else ""
 
 
-def _check_key(key: str, config: DictConfig) -> None:
-    """Raise ConfigError if the key of an override does not exist; the message suggests keys."""
+def _is_unset(key: str, config: DictConfig) -> bool:
+    """Return whether the key of an override is a parameter that the configuration does not set.
+
+    Raise ConfigError if the key does not exist; the message suggests keys.
+    """
     values: Any = OmegaConf.to_container(config)
     value, steps, place = values, key.split("."), 0
     while place < len(steps) and isinstance(value, dict) and steps[place] in value:
         value, place = value[steps[place]], place + 1
     if place == len(steps) or not isinstance(value, dict):
-        return
+        return False
     from dpbench.jobs.describe import keys_at
 
     step = steps[place]
@@ -295,7 +298,7 @@ def _check_key(key: str, config: DictConfig) -> None:
     if step not in keys:
         raise ConfigError(f"{key}: no such key; {choose_from(step, keys)}")
     if place:
-        raise ConfigError(f"{key}: not set in this sweep; {add}")
+        return True
     raise ConfigError(
         f"{key}: a folder of this name in --config-dir hides the key; give one another name"
     )

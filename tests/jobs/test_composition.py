@@ -95,13 +95,13 @@ def _followed(word: str, message: str) -> str:
         ("sweep.budgets.pure.eps=1", ["sweep.budgets.pure.eps: no such key; did you mean 'epsi"]),
         ("epsilon=1", ["epsilon: no such key; did you mean sweep.budgets.pure.epsilon? choose"]),
         ("n=100", ["did you mean sweep.parts.worst.n? ", ".n: 100: expected a list: [100]"]),
-        ("estimators.minimax.k=2", ["sweep.estimators.minimax.k? ", "not set in this sweep; to "]),
+        ("estimators.minimax.k=2", ["did you mean sweep.estimators.minimax.k? "]),
         ("plugins=json", ["plugins: 'json': expected a list: [json]"]),
         ("sweep.estimators.odd.kind=median", ["minimax, rate, mean; to add one write +sweep"]),
         ("estimator@sweep.estimators.x=median", ["no file is chosen there; to add one write +"]),
         ("sweep.parts={x: {n: [9], trials: 5}}", ["no key 'x'; to add one write +sweep.parts="]),
         ("sweep.estimators=[minimax]", ["expected a mapping; a part chooses by ++sweep.parts"]),
-        ("runner.adress=tcp://x:1", ["did you mean 'address'? choose", "not set in this sweep"]),
+        ("runner.adress=tcp://x:1", ["did you mean 'address'? choose"]),
     ],
 )  # fmt: skip
 def test_advice_can_be_followed(bench: Bench, word: str, lines: list[str]) -> None:
@@ -112,6 +112,15 @@ def test_advice_can_be_followed(bench: Bench, word: str, lines: list[str]) -> No
         assert line in str(error.value)
         word = _followed(word, str(error.value))
     _made(word)
+
+
+def test_a_parameter_with_a_default_is_set_like_others(bench: Bench) -> None:
+    key = "sweep.estimators.minimax.beta"
+    plain, added = (_made(f"{sign}{key}=0.3").estimators["minimax"] for sign in ("", "+"))
+    assert plain == added != _made("seed=0").estimators["minimax"]
+    assert compose(["sweep=tiny", "sweep.names.rate=Rate"], Path("conf"))["sweep"]["names"] == {
+        "rate": "Rate"
+    }
 
 
 def _made(*words: str) -> Study:
