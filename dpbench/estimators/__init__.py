@@ -63,6 +63,7 @@ from dpbench.estimators.tukey_median import TukeyMedian
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 from dpbench.estimators.user_level import UserLevelMean
+from dpbench.estimators.variance import BezierVariance, PairVariance
 
 __all__ = [
     "AdaSSP",
@@ -70,6 +71,7 @@ __all__ = [
     "ApproximateBoundsMean",
     "BalloonMean",
     "BergerBoosInterval",
+    "BezierVariance",
     "BinaryInterval",
     "BinaryMean",
     "BinaryMinimax",
@@ -110,6 +112,7 @@ __all__ = [
     "NormalizedSumMean",
     "OneDataset",
     "OneRecord",
+    "PairVariance",
     "ParametricBootstrapInterval",
     "PlanMean",
     "PrivUnitMean",

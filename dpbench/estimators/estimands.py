@@ -11,7 +11,7 @@ from dpbench.arrays import Floats
 from dpbench.privacy.neighbours import Pair
 from dpbench.samples import Sample
 
-__all__ = ["COVARIANCE", "MEAN", "REGRESSION", "TABLE", "Estimand", "least_squares"]
+__all__ = ["COVARIANCE", "MEAN", "REGRESSION", "TABLE", "VARIANCE", "Estimand", "least_squares"]
 
 
 class Estimand:
@@ -53,6 +53,24 @@ class Estimand:
     def _summand(self, record: Floats) -> Floats:
         """Return the term of a record in the sum from which the estimand is computed."""
         return record
+
+
+class _Variance(Estimand):
+    """The variance of numbers; the size of an error is its absolute value."""
+
+    name = "variance"
+    degree = 2
+    shifted = False
+
+    def empirical(self, sample: Sample) -> Floats:
+        centre = sample.mean()[:, None]
+        return sample.clipped_square(-np.inf, np.inf, centre)
+
+    def truth(self, law: Any, sample: Sample) -> float:
+        return float(law.variance)
+
+    def _summand(self, record: Floats) -> Floats:
+        return np.asarray(record**2)
 
 
 class _Covariance(Estimand):
@@ -136,4 +154,5 @@ def least_squares(moment: Floats) -> Floats:
     return np.asarray((inverse @ moment[..., :-1, -1:])[..., 0])
 
 
-MEAN, COVARIANCE, REGRESSION, TABLE = Estimand(), _Covariance(), _Regression(), _Table()
+MEAN, VARIANCE, COVARIANCE = Estimand(), _Variance(), _Covariance()
+REGRESSION, TABLE = _Regression(), _Table()

@@ -149,11 +149,11 @@ def _format_range(numbers: pd.Series) -> str:
 
 
 def _digits(value: float) -> str:
-    return f"{value:.3f}" if value >= 5e-4 else f"{value:.0e}"
+    return f"{value:.3f}" if value >= 1e-3 else f"{value:.1g}"
 
 
 def format_digits(value: float) -> str:
-    """Format a number with three decimals, a small one with one digit, a large one with four."""
+    """Format a number with three decimals; a small one with three digits, a large one with four."""
     if abs(value) >= 1e4:
         return f"{value:.4g}"
-    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.0e}"
+    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.3g}"

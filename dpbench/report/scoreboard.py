@@ -89,7 +89,7 @@ def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, 
 
 
 def _format_stated(number: float, limit: str) -> str:
-    return "" if np.isnan(number) else f"{limit}{number:.3f}"
+    return "" if np.isnan(number) else f"{limit}{format_digits(number)}"
 
 
 def _explain_early(row: Mapping[Hashable, Any]) -> str:

@@ -178,6 +178,14 @@ class Sample(ABC):
         ndarray of shape (trials,) or (trials, d)
         """
 
+    def clipped_square(self, lower: float, upper: float, centre: float | Floats = 0.0) -> Floats:
+        """Return the mean of (x - centre)^2 over the records x, clipped to [lower, upper].
+
+        `centre` is a number, or one for each trial, (trials, 1). The result has the shape
+        (trials,). A ValueError is raised if the sample holds no records or atoms.
+        """
+        raise ValueError("clipped_square: needs numbers that are held, or their counts")
+
     def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
         """Return the mean of x - centre over the records x, clipped to centre +- half_width.
 
@@ -420,7 +428,16 @@ class AddRemoveView:
     """
 
     ANSWERED = frozenset(
-        {"trials", "d", "vectors", "count", "size", "clipped_mean", "projected_mean"}
+        {
+            "trials",
+            "d",
+            "vectors",
+            "count",
+            "size",
+            "clipped_mean",
+            "clipped_square",
+            "projected_mean",
+        }
     )
 
     def __init__(self, sample: Sample) -> None:

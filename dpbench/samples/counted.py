@@ -66,6 +66,9 @@ class CountedSample(Sample):
     def clipped_mean(self, lower: float | Floats, upper: float | Floats) -> Floats:
         return self._average(np.clip(self.atoms, *self._broadcast_bounds(lower, upper)))
 
+    def clipped_square(self, lower: float, upper: float, centre: float | Floats = 0.0) -> Floats:
+        return self._average((np.clip(self.atoms, lower, upper) - centre) ** 2)
+
     def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
         middle, half = self._broadcast_bounds(centre, half_width)
         with np.errstate(over="ignore"):

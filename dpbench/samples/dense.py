@@ -98,6 +98,10 @@ class DenseSample(Sample):
             lambda: self._average_offsets(np.zeros(()), low, high), "clipped", low, high
         )
 
+    def clipped_square(self, lower: float, upper: float, centre: float | Floats = 0.0) -> Floats:
+        x = self._require_kind(vectors=False)
+        return np.asarray(((np.clip(x, lower, upper) - centre) ** 2).mean(axis=1))
+
     def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
         middle, half = self._broadcast_bounds(centre, half_width, axes=self.values.ndim - 1)
         return self._cache_answer(

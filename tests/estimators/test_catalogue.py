@@ -149,6 +149,8 @@ ROWS = [
     row("pzga", "smooth_sensitivity_trimmed_mean", lower=-1e300, upper=1e300),
     row("pzga", "smooth_sensitivity_trimmed_mean", lower=-2.0, upper=3.0, noise="polyplace"),
     row("pzga", "hourglass_mean", lower=-2.0, upper=3.0),
+    row("pzga", "bezier_variance", lower=-2.0, upper=3.0),
+    row("pzga", "pair_variance", base={"kind": "clipped_mean", "lower": 0.0, "upper": 12.5}),
     row("pzga", "normalized_sum_mean"),
     row("pzga", "normalized_sum_mean", lower=-1e300, upper=1e300, region="ball"),
     row("pzga", "transformed_noise_mean", lower=-2.0, upper=3.0),

@@ -1,0 +1,114 @@
+"""The variance of numbers in a public interval: through pairs, and the Bezier mechanism.
+
+**Pairs.** Var X = E (X - Y)^2/2 for independent X and Y of one distribution. On floor(n/2) disjoint
+pairs of records, one record moves one pair. So every private mean of the (X - Y)^2/2 is a private
+variance, with the same guarantee, from half as many records.
+
+**Bezier mechanism** (TLH25), for a private number of records. Let u in [0, 1] be a scaled record.
+Its contribution to the three sums
+
+    B_0 = sum of (1 - u)^2,   B_1 = sum of 2 u (1 - u),   B_2 = sum of u^2
+
+is not negative and adds up to (1 - u + u)^2 = 1. So an added or removed record moves the vector of
+sums by 1 in l1, and by at most 1 in l2, with equality at u = 0 and 1. Each noisy sum has noise for
+the whole budget. The number of records is N = B_0 + B_1 + B_2, and the sum of the u is B_1/2 + B_2.
+The variance is B_2/N - ((B_1/2 + B_2)/N)^2.
+
+To first order in the noises Z_i, with m the mean and s the mean square of the u, the error is
+(Z_2 - 2 m (Z_1/2 + Z_2) + (2 m^2 - s)(Z_0 + Z_1 + Z_2))/n.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import field_validator
+
+from dpbench.estimators.base import Estimate, Estimator
+from dpbench.estimators.clipped import ErrorBound, _ClippingEstimator, as_private_base
+from dpbench.estimators.estimands import VARIANCE, Estimand
+from dpbench.privacy import Budget, Ledger
+from dpbench.privacy.budgets import Relation
+from dpbench.registry import validated
+from dpbench.samples import Sample
+from dpbench.samples.binned import MAX_WHOLE_RECORDS
+
+__all__ = ["BezierVariance", "PairVariance"]
+
+
+@validated
+class PairVariance(Estimator):
+    """Variance through half squared differences of disjoint pairs of records.
+
+    The docstring of `dpbench.estimators.variance` has the privacy of pairs. The pairs are drawn at
+    random. A released variance below 0 is set to 0.
+
+    Parameters
+    ----------
+    base : estimator of numbers, its registered name or its configuration
+        The private mean that is run on the (X - Y)^2/2, in the squared unit of the data. Records in
+        an interval of width w have (X - Y)^2/2 in [0, w^2/2].
+    """
+
+    base: Any
+    estimand: ClassVar[Estimand] = VARIANCE
+    bounded_in: ClassVar[None] = None
+    narrowed_by: ClassVar[tuple[str, ...]] = ("base",)
+
+    @field_validator("base")
+    @classmethod
+    def _check_base(cls, base: Any) -> Estimator:
+        return as_private_base(base)
+
+    @property
+    def honoured(self) -> tuple[type[Budget], ...]:
+        return self.base.honoured  # type: ignore[no-any-return]
+
+    @property
+    def most_at_once(self) -> int | None:
+        return self.base.most_at_once or MAX_WHOLE_RECORDS  # because of the pairs of records
+
+    def least_records(self, d: int, budget: Budget) -> int:
+        return 2 * self.base.least_records(1, budget)  # type: ignore[no-any-return]
+
+    def working_records(self, d: int, budget: Budget) -> int:
+        return 2 * self.base.working_records(1, budget)  # type: ignore[no-any-return]
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        release = self.base.estimate(sample.half_squared_differences(ledger.rng), ledger)
+        return Estimate(np.maximum(release.value, 0.0), release.before_noise)
+
+
+@validated
+class BezierVariance(_ClippingEstimator):
+    """Bezier mechanism for the variance of records in an interval, with a private n (TLH25).
+
+    TLH25, number of the theorem not checked; the docstring of `dpbench.estimators.variance` has the
+    sums and their sensitivity. A release is clipped to [0, (upper - lower)^2/4], the possible
+    variances.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Ends of the interval to which records are clipped, lower < upper, in the unit of the data.
+        Choose them without looking at the data.
+    """
+
+    lower: ErrorBound = 0.0
+    upper: ErrorBound = 1.0
+    estimand: ClassVar[Estimand] = VARIANCE
+    bounded_in: ClassVar[None] = None
+    relations: ClassVar[tuple[Relation, ...]] = ("add_remove",)
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        width = self.upper - self.lower
+        mean = (sample.clipped_mean(self.lower, self.upper) - self.lower) / width
+        square = sample.clipped_square(self.lower, self.upper, self.lower) / width**2
+        sums = sample.size() * np.stack([1 - 2 * mean + square, 2 * (mean - square), square])
+        sensitivity: dict[Relation, float] = {"add_remove": 1.0}
+        low, middle, high = ledger.add_noise(sums.T, sensitivity, l1=sensitivity).T
+        size = np.maximum(low + middle + high, 1.0)
+        released = high / size - ((middle / 2 + high) / size) ** 2
+        exact = width**2 * np.maximum(square - mean**2, 0.0)
+        return Estimate(width**2 * np.clip(released, 0.0, 0.25), exact)
