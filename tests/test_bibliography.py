@@ -9,10 +9,10 @@ import pytest
 from dpbench.bibliography import Source, bibliography, sources_in, split_links
 from dpbench.estimators.catalogue import catalogue, search
 from dpbench.registry import ConfigError
-from dpbench.theory.theorems import BOUND, EXACT, THEOREMS, TRANSFER
+from dpbench.theory.theorems import BOUND, EXACT, TARGET, THEOREMS, TRANSFER
 
 # Sources of claims that are no publication.
-OWN = {EXACT, BOUND, TRANSFER, "central limit theorem"}
+OWN = {EXACT, BOUND, TARGET, TRANSFER, "central limit theorem"}
 # A place in a publication, or the statement that its number was not checked.
 PLACE = re.compile(
     r", (?:(?:Theorem|Lemma|Claim|Algorithm) \d|equations? \(|section \d|remark on"

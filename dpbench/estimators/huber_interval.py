@@ -38,10 +38,9 @@ from dpbench.estimators.assumptions import Assumption, MomentSpread
 from dpbench.estimators.base import Estimate, Estimator
 from dpbench.estimators.clipped import noisy_clipped_mean
 from dpbench.estimators.coinpress import rho_of, to_gdp
-from dpbench.estimators.gaussian import Positive
 from dpbench.estimators.gradient_descent import Steps
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger
-from dpbench.registry import Probability, validated
+from dpbench.registry import Deviation, Probability, validated
 from dpbench.samples import Sample
 from dpbench.samples.binned import MAX_WHOLE_RECORDS
 
@@ -71,7 +70,7 @@ class HuberInterval(Estimator):
         Number T of gradient steps; floor(ln n), at least 1, by default.
     """
 
-    scale: Positive
+    scale: Deviation
     beta: Probability = 0.1
     steps: Steps | None = None
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)

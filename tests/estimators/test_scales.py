@@ -50,6 +50,7 @@ CASES: list[tuple[Estimator, Budget, int]] = [
     (est.CoinPressMean(radius=20, sigma=1), RHO, 3),
     (est.FriendlyCoreMean(sigma=1), APPROX, 3),
     (est.BalloonMean(radius=20, sigma=1, inside=[0.5, 0.5]), RHO, 3),
+    (est.HuberInterval(scale=1), RHO, 0),
     (est.PublicRecordMean(sigma=1), PURE, 0),
     (est.PublicRecordMean(sigma=1, rounds=2), RHO, 3),
     (est.PlanMean(radius=20, sigma_low=0.1, sigma_high=10), RHO, 3),

@@ -138,7 +138,7 @@ def test_progress_is_reported_after_two_seconds_only(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(needed_records, "SECONDS_BETWEEN_LINES", 0.0)
     plan.next_report = 0.0
     plan.error_at(100)
-    assert re.fullmatch(r"\d s: 5% of 4,000 releases at n = 100", lines[0])
+    assert re.fullmatch(r"\d s: 50% of 4,000 releases at n = 100", lines[0])
 
 
 def test_numbers_of_records_are_rounded_up() -> None:

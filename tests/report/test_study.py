@@ -46,7 +46,7 @@ STUDIES: list[tuple[str, Any, str, list[str]]] = [
     ("parts.worst.n", [2e15], ".0: 2000000000000000.0: ", ["1000000000000000"]),
     ("parts.worst.n", {**GRID, "points": 10**6}, ".points: 1000000: ", ["10000"]),
     ("families.two_point.location", [*range(10_001)], ": more than 10000 entries", []),
-    ("claims.alpha.theorem", {}, ": {}: ", []),
+    ("claims.alpha.theorem", {}, ".source: this key is required", []),
     ("figures.x", {**FIGURE, "ylabel": r"$\frac$"}, r".ylabel: '$\\frac$': not valid", []),
     ("sample_complexity.a", {**REQUEST, "points": 10**4}, ".points: 10000: ", ["1000"]),
     ("sample_complexity.a", {**REQUEST, "trials": 10**8}, ".trials: 100000000: ", []),
