@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
@@ -290,16 +289,11 @@ def _used_kinds(entries: Mapping[str, Any]) -> list[str]:
 
 
 def _claims() -> str:
-    def number(value: float) -> str:
-        return "the claim's" if math.isnan(value) else f"{value:.3g}"
-
     rows = []
     for name, theorem in THEOREMS.items():
-        predicted = ", ".join(dict.fromkeys(number(theorem.predicted(k)) for k in (2, 3, 4)))
-        predicted = f"≤ {predicted}" if theorem.at_most else predicted
         cells = (
             f"``{theorem.variable}``",
-            predicted,
+            describe.predicted_number(theorem),
             f"``{theorem.metric}``",
             theorem.kind.replace("_", " "),
         )

@@ -20,6 +20,7 @@ from dpbench.cli.help import top_keys
 from dpbench.errors import ConfigError, choose_from
 from dpbench.jobs.sweep_files import find_sweeps
 from dpbench.package import conf_folder
+from dpbench.theory.theorems import THEOREMS
 
 __all__ = ["SCRIPTS", "complete", "completion_script"]
 
@@ -125,9 +126,11 @@ def _config_folders(words: Sequence[str]) -> list[Path]:
 def _topics(words: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
     """Return what may follow ``--help`` and some words."""
     if not words:
-        return ["sweep", "kind", "figure", *commands()]
+        return ["sweep", "kind", "figure", "theorem", *commands()]
     if words[0] == "sweep":
         return find_sweeps(folders)
+    if words[0] == "theorem":
+        return THEOREMS
     return (
         _kinds("figures") if words[0] == "figure" else _kinds("estimators", "families", "budgets")
     )

@@ -40,7 +40,7 @@ commands, each with a --help:
 {commands}
 
 flags:
-  --help TOPIC [NAME]  keys, types and defaults; TOPIC is sweep, kind or figure
+  --help TOPIC [NAME]  keys, types and defaults; TOPIC is sweep, kind, figure or theorem
   --version            the version
   --schema             all keys as a JSON schema, for editors
   --cfg job            print the configuration, and run nothing

@@ -16,6 +16,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import yaml
+from omegaconf import OmegaConf
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
@@ -29,12 +31,25 @@ from dpbench.estimators.catalogue import GROUPS, catalogue, keywords, search
 from dpbench.jobs.app import STUDY
 from dpbench.jobs.sweep_files import find_sweeps, read_texts
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
+from dpbench.report.labels import describe_number, metric_text
 from dpbench.report.study import Figure, Study
 from dpbench.runner.settings import Settings
+from dpbench.theory.theorems import THEOREMS, Theorem
 
-__all__ = ["KEYS", "collect_titles", "describe_topic", "keys_at", "kinds", "parameters", "schema"]
+__all__ = [
+    "KEYS",
+    "collect_titles",
+    "describe_topic",
+    "keys_at",
+    "kinds",
+    "parameters",
+    "predicted_number",
+    "schema",
+]
 
 Schema = dict[str, Any]
+# Keys of a theorem of one's own, by the kind of claim that tests it.
+OWN_NUMBERS = {"exponent": ("exponent",), "limit": ("constant", "limit")}
 MAX_REPEATED_LENGTH = 100  # characters of a meaning that `--help sweep` prints more than once
 
 # Classes of sweeps, by the key that only a sweep of this class has.
@@ -107,32 +122,30 @@ def kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
 
 
 def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str:
-    """Return the help text on a sweep, on a kind or on a figure.
+    """Return the help text on a sweep, on a kind, on a figure or on a theorem.
 
     A kind is the name of a class in configurations, for example of an estimator. The text on a kind
     or a figure lists its keys with types and defaults. The text on a sweep is the comment in its
-    file, which is searched in `folders`.
+    file, which is searched in `folders`. The text on a theorem states what a claim that names it
+    predicts, with a claim of a sweep in `folders` as an example.
 
-    `topic` is ``sweep``, ``kind`` or ``figure``; a name of a sweep, kind or figure may take its
-    place. For a kind, `name` may also be a search word. Without a name, the text describes the keys
-    of all sweeps, or lists all kinds or all figures. Raise ConfigError if there is no such topic or
+    `topic` is ``sweep``, ``kind``, ``figure`` or ``theorem``; a name may take its place. For a
+    kind, `name` may also be a search word. Without a name, the text describes the keys of all
+    sweeps, or lists all kinds, figures or theorems. Raise ConfigError if there is no such topic or
     name.
     """
     everywhere = [registry for section in SECTIONS.values() for registry in section]
     files = find_sweeps(folders)
     topics: dict[str, Mapping[str, Any]]
     topics = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
-    if topic not in topics and name is None:  # the name of a sweep, kind or figure alone
+    topics["theorem"] = THEOREMS
+    if topic not in topics and name is None:  # the name of a sweep, kind, figure or theorem alone
         topic, name = next((key for key in topics if topic in topics[key]), topic), topic
     if topic not in topics:
         raise ConfigError(f"--help: {topic!r}: {choose_from(topic, topics)}")
     names = topics[topic]
     if name is None:
-        if topic == "sweep":
-            said = dict[str, str]()
-            texts = [f"== {title}\n{_describe(kind, title, said)}" for title, kind in KEYS.items()]
-            return "\n\n".join(texts)
-        return _list_kinds(names) if topic == "kind" else _list_classes(names)
+        return _list_topic(topic, names)
     if name not in names:
         matches = [kind for kind in search(name) if kind in names] if topic == "kind" else []
         if not matches:
@@ -142,12 +155,30 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
             f"kinds that match {name!r}:\n{_list_classes({kind: names[kind] for kind in matches})}"
         )
     if topic == "sweep":
-        own = read_texts(names[name])
-        cost = f"on two cores: {own.cost}" if own.cost else ""
-        parts = (own.title, own.question, own.about, cost, f"file: {names[name]}")
-        return "\n\n".join(filter(None, parts))
+        return _describe_sweep(files[name])
+    if topic == "theorem":
+        return _describe_theorem(name, files)
     entry = catalogue().get(name) or keywords().get(name) if topic == "kind" else None
     return "\n".join([f"kind: {name}", _describe(names[name]), *(entry.lines() if entry else [])])
+
+
+def _list_topic(topic: str, names: Mapping[str, Any]) -> str:
+    """Return the text of ``--help TOPIC`` without a name."""
+    if topic == "sweep":
+        said = dict[str, str]()
+        texts = [f"== {title}\n{_describe(kind, title, said)}" for title, kind in KEYS.items()]
+        return "\n\n".join(texts)
+    if topic == "theorem":
+        return _list_theorems(THEOREMS)
+    return _list_kinds(names) if topic == "kind" else _list_classes(names)
+
+
+def _describe_sweep(path: Path) -> str:
+    """Return the texts in the comment of a sweep's file, its run time and the path of the file."""
+    own = read_texts(path)
+    cost = f"on two cores: {own.cost}" if own.cost else ""
+    parts = (own.title, own.question, own.about, cost, f"file: {path}")
+    return "\n\n".join(filter(None, parts))
 
 
 def _list_kinds(names: Mapping[str, type[Any]]) -> str:
@@ -184,6 +215,70 @@ def _list_classes(names: Mapping[str, type[Any]]) -> str:
                 textwrap.fill(details, 110, initial_indent=" " * 39, subsequent_indent=" " * 39)
             )
     return "\n".join(lines)
+
+
+def predicted_number(theorem: Theorem) -> str:
+    """Return the number that a claim predicts; at k = 2, 3 and 4 if it depends on the order k."""
+    if theorem.leaves_open:
+        numbers = ["the claim's"]
+    else:
+        numbers = [f"{theorem.predicted(k):.3g}" for k in (2, 3, 4)]
+    return ("≤ " if theorem.at_most else "") + ", ".join(dict.fromkeys(numbers))
+
+
+def _list_theorems(theorems: Mapping[str, Theorem]) -> str:
+    """Return a text with the predicted number of each theorem, its meaning and its source."""
+    lines = [
+        f"{name:24} {predicted_number(theorem):16} "
+        f"{describe_number(theorem.variable, theorem)}; {theorem.source}"
+        for name, theorem in theorems.items()
+    ]
+    hint = (
+        "Numbers that depend on the order k of the bounded moment are shown at k = 2, 3 and 4. "
+        '"the claim\'s": the key `predicted` of the claim gives the number.\n'
+        "more about one, with a claim as an example: --help theorem NAME"
+    )
+    return "\n".join([*lines, "", hint])
+
+
+def _describe_theorem(name: str, files: Mapping[str, Path]) -> str:
+    """Return what a claim on a theorem predicts, and the first such claim of the sweeps `files`."""
+    theorem = THEOREMS[name]
+    number = predicted_number(theorem)
+    if theorem.leaves_open:
+        number = "the claim gives it" + (", as an upper limit" if theorem.at_most else "")
+    elif "," in number:
+        number += " (for bounded moments of order k = 2, 3, 4)"
+    lines = [
+        f"theorem: {name}",
+        f"  number: {number}",
+        f"  of: {describe_number(theorem.variable, theorem)}",
+        f"  metric: {theorem.metric} ({metric_text(theorem.metric)})",
+        f"  source: {theorem.source}",
+        f"  kind of claim: {theorem.kind.replace('_', ' ')}",
+    ]
+    for sweep, path in files.items():
+        if claim := _find_claim(path, name):
+            example = textwrap.indent(_dump(claim), "    ")
+            return "\n".join([*lines, f"  example, from sweep={sweep}:", example])
+    return "\n".join([*lines, "  example: no sweep has such a claim"])
+
+
+def _dump(mapping: Schema) -> str:
+    """Return a mapping in YAML, with lines that a terminal of 80 columns need not break."""
+    return str(yaml.safe_dump(mapping, sort_keys=False, allow_unicode=True, width=66)).rstrip()
+
+
+def _find_claim(path: Path, theorem: str) -> Schema:
+    """Return the first claim on a theorem in the file of a sweep, by its label; empty if none."""
+    if f"theorem: {theorem}" not in path.read_text(encoding="utf-8"):  # most files need no parser
+        return {}
+    config: Any = OmegaConf.to_container(OmegaConf.load(path))
+    for part in (config, *(config.get("parts") or {}).values()):
+        for label, claim in ((part or {}).get("claims") or {}).items():
+            if isinstance(claim, dict) and claim.get("theorem") == theorem:
+                return {"claims": {label: claim}}
+    return {}
 
 
 def keys_at(config: Mapping[str, Any], steps: Sequence[str]) -> list[str] | None:
@@ -321,7 +416,8 @@ def _field_schema(into: Schema, key: str, nested: Nested) -> Schema:
         for name, kind in nested.of.items():
             if nested.choice:
                 choice, values = nested.choice
-                names = {"anyOf": [{"enum": values.get(name, [])}, {"type": "object"}]}
+                own = [{"type": "object", "required": [key]} for key in OWN_NUMBERS.get(name, ())]
+                names = {"anyOf": [{"enum": values.get(name, [])}, *own]}
                 fixed = {choice: names} if name in values else {}
             references.append(_define(into, kind, f"{prefix}.{name}".rstrip("."), **fixed))
         entry_schema = {"oneOf": references} if len(references) > 1 else references[0]

@@ -16,7 +16,15 @@ from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.selection import BUDGET, Variant
 from dpbench.theory.theorems import Theorem
 
-__all__ = ["Labels", "axis_label", "exponent_text", "metric_text", "plain_text", "variant_text"]
+__all__ = [
+    "Labels",
+    "axis_label",
+    "describe_number",
+    "exponent_text",
+    "metric_text",
+    "plain_text",
+    "variant_text",
+]
 
 # Symbols of parameters in mathematical text; others are printed by name.
 LETTERS = {
@@ -78,6 +86,19 @@ def metric_text(column: str) -> str:
     return words.replace("\n", " ")
 
 
+# Descriptions of the measured number, by the theorem's variable, for claims without an exponent.
+MEASURED = {
+    "level": "measured ÷ exact, should be 1",
+    "best_value": "best parameter over the predicted one",
+    "factor": "error over the lower bound",
+    "ratio": "error over another estimator's",
+    "limit": "worst value",
+    "order": "rank correlation of errors",
+    "loss": "error over the smallest error",
+}
+SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
+
+
 def plain_text(text: str) -> str:
     """Return the words for a parameter or a metric, without LaTeX's special characters."""
     return PLAIN.get(text, display_name(text)).replace("%", " per cent")
@@ -92,6 +113,14 @@ def exponent_text(theorem: Theorem) -> tuple[str, str, str]:
     base = VARIABLES[theorem.variable].base
     error = theorem.of == "fixed_n" or base == "n"
     return ("error", base, "c") if error else ("n", base, "s")
+
+
+def describe_number(variable: str, theorem: Theorem | None) -> str:
+    """Describe the number that a claim predicts: by a power law for exponents, else in words."""
+    if theorem is None or variable not in VARIABLES:
+        return MEASURED.get(variable, variable)
+    quantity, base, sign = exponent_text(theorem)
+    return f"{sign} in {quantity} ~ {base}{SUPERSCRIPTS[sign]}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 from omegaconf import OmegaConf
 
@@ -25,6 +26,7 @@ from dpbench.libraries.sweep import HostileSettings, LibraryClaim, LibrarySettin
 from dpbench.package import conf_folder
 from dpbench.registry import labelled_entries, validated
 from dpbench.report.study import Study, StudyPart
+from dpbench.theory.theorems import THEOREMS
 
 SCHEMA = conf_folder() / "sweep.schema.json"
 VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))
@@ -282,10 +284,14 @@ def test_help_on_a_plugins_kind(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["nope"], "--help: 'nope': choose from sweep, kind, figure"),
+        (["nope"], "--help: 'nope': choose from sweep, kind, figure, theorem"),
         (["swep"], "--help: 'swep': did you mean 'sweep'? choose from sweep"),
         (["sweep", "zzz"], "--help sweep: 'zzz': no such sweep; choose from add_remove,"),
         (["figure", "nope"], "--help figure: 'nope': no such figure; choose from against_param"),
+        (
+            ["theorem", "heavy_tail_rh"],
+            "--help theorem: 'heavy_tail_rh': no such theorem; did you mean 'heavy_tail_rho'?",
+        ),
         (["kind", "mine", "plugins=[no_such]"], "plugins: 'no_such': ModuleNotFoundError"),
         (["sweep", "quick", "audit"], "--help: 'audit': give a topic and one name"),
         (["kind", "no", "such"], "--help kind: 'no such': no such kind; choose from "),
@@ -297,6 +303,48 @@ def test_help_on_nothing(capsys: pytest.CaptureFixture[str], words: list[str], l
     assert found.out == ""
     assert found.err.startswith(f"dpbench: {line}")
     assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "heavy_tail_alpha",
+            ["number: 2, 1.5, 1.33 (for", "of: s in n ~ (1/\u03b1)ˢ", "metric: q90 ("],
+        ),
+        ("heavy_tail_rho", ["number: 0.5", "of: s in n ~ (1/\u03c1)ˢ", "kind of claim: exponent"]),
+        ("shifted_dimension", ["of: c in error ~ dᶜ"]),
+        ("heavy_tail_private_part", ["number: ≤ 2, 1.5, 1.33 (", "metric: private_q90 ("]),
+        ("within", ["number: the claim gives it, as an upper limit", "kind of claim: factor"]),
+        ("exact_samples", ["number: 1", "kind of claim: level of n"]),
+    ],
+)
+def test_help_on_a_theorem_states_its_number(
+    name: str, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = _print_help(capsys, "theorem", name)
+    assert all(f"\n  {line}" in told for line in lines), told
+    source, example = told.partition("\n  source: ")[2].split("\n  example, from sweep=")
+    assert source.startswith(THEOREMS[name].source + "\n")
+    sweep, _, text = example.partition(":\n")
+    (label, claim), *others = yaml.safe_load(text)["claims"].items()
+    shipped = read(conf_folder() / "sweep" / f"{sweep}.yaml")
+    sections = [shipped, *shipped.get("parts", {}).values()]
+    assert not others
+    assert claim["theorem"] == name
+    assert any(claim == section.get("claims", {}).get(label) for section in sections)
+
+
+def test_help_lists_every_theorem(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _print_help(capsys, "theorem").split("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines if line[0] != " "] == list(THEOREMS)
+    assert "1.33" in lines[0]
+    assert lines[0].endswith("; KSU20, Theorem 3.5")
+
+
+def _print_help(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run(["--help", *words]) == 0
+    return capsys.readouterr().out
 
 
 def test_help_on_an_estimator_has_the_lines_of_the_catalogue(

@@ -19,7 +19,7 @@ from dpbench.analysis.factors import EXACT
 from dpbench.analysis.oracle import MAX_N
 from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
 from dpbench.registry import from_mapping
-from dpbench.report.labels import exponent_text, metric_text
+from dpbench.report.labels import describe_number, metric_text
 from dpbench.report.page_run import RunFolder, as_mapping, worst_tone
 from dpbench.report.page_tables import (
     Row,
@@ -32,21 +32,9 @@ from dpbench.report.page_tables import (
 )
 from dpbench.report.sections.base import Section, section
 from dpbench.report.study import gather_entries
-from dpbench.sweep.metrics import VARIABLES
-from dpbench.theory.theorems import THEOREMS, Theorem
+from dpbench.theory.theorems import THEOREMS
 
-# Descriptions of the measured number, by the theorem's variable, for claims without an exponent.
 SUBJECTS = {"code": "check of the code"}  # words of the page for the column `checks`
-MEASURED = {
-    "level": "measured ÷ exact, should be 1",
-    "best_value": "best parameter over the predicted one",
-    "factor": "error over the lower bound",
-    "ratio": "error over another estimator's",
-    "limit": "worst value",
-    "order": "rank correlation of errors",
-    "loss": "error over the smallest error",
-}
-SUPERSCRIPTS = {"c": "ᶜ", "s": "ˢ"}
 # Columns with the names of the best estimators and of the bounds.
 NAMED = ("estimator", "bound_name")
 CLAIMS_NOTE = (
@@ -140,7 +128,7 @@ def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **row,
         "budget": row_budget(row),
-        "what": _describe_number(row["variable"], theorem),
+        "what": describe_number(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
         "subject": SUBJECTS.get(row["checks"], row["checks"]),
         **{name: _format_stated(row[name], limit, tolerance) for name in ("theorem", "at_these_n")},
@@ -207,14 +195,6 @@ def _group_reasons(claims: Sequence[dict[str, Any]]) -> dict[str, str]:
     for claim in claims:
         labels_by_reason.setdefault(claim["reason"], {})[claim["claim"]] = None
     return {reason: ", ".join(labels) for reason, labels in labels_by_reason.items() if reason}
-
-
-def _describe_number(variable: str, theorem: Theorem | None) -> str:
-    """Describe the number that a claim predicts: by a power law for exponents, else in words."""
-    if theorem is None or variable not in VARIABLES:
-        return MEASURED.get(variable, variable)
-    quantity, base, sign = exponent_text(theorem)
-    return f"{sign} in {quantity} ~ {base}{SUPERSCRIPTS[sign]}"
 
 
 def _factor_table(rows: Sequence[Row]) -> dict[str, Any]:
