@@ -115,7 +115,7 @@ def test_claims_can_fail() -> None:
         sweep = shipped(name)["sweep"]
         orders = {k for one in sweep.get("families", {}).values() for k in _orders(one)}
         for label, claim in gather_entries(sweep, "claims").items():
-            theorem = THEOREMS.get(claim.get("theorem"))
+            theorem = THEOREMS.get(str(claim.get("theorem")))  # not those of its own
             if theorem is None:
                 continue
             assert not idle((name, label), claim, orders), (name, label)
