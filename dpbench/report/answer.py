@@ -3,9 +3,10 @@
 The answer follows from the verdicts of `dpbench.analysis.claims` on all numbers of theorems and
 targets. The first rule that applies decides:
 
-1. NO: a number is inconsistent.
-2. UNDECIDED: a number is inconclusive.
-3. YES: all others, which agree with the number that theory states, or with the exact number at the
+1. IN DOUBT: a check of the code is inconsistent, so that no measurement is to be trusted.
+2. NO: a number is inconsistent.
+3. UNDECIDED: a number is inconclusive.
+4. YES: all others, which agree with the number that theory states, or with the exact number at the
    n that were run.
 
 YES and NO answer a question that begins with "Do" or "Does"; such a question of a sweep asks
@@ -64,7 +65,10 @@ def _answer(
     checks = [word for row, word in judged if row["checks"] == CODE]
     found = {word for _, word in own}
     asks = study.question.startswith(("Do ", "Does "))
-    if "inconsistent" in found:
+    if "inconsistent" in checks:
+        failed = f"{checks.count('inconsistent')} of {len(checks)} checks of the code"
+        yield f"IN DOUBT. {failed} disagree with exact values, so that the code may be wrong."
+    elif "inconsistent" in found:
         lead = "NO." if asks else "DISAGREE."
         yield f"{lead} {_count(own, 'inconsistent')} disagree with the measurement."
     elif "inconclusive" in found:
