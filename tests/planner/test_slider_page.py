@@ -105,7 +105,9 @@ def test_the_browser_computes_what_the_planner_does(
         assert shown["wrong"] == ""
         best = json.loads(shown["best"]["clip"])
         width = other.clip[1] - other.clip[0]
-        assert best == pytest.approx(other.clip, abs=0.015 * width)
+        # the error is flat at the best clip of a known law, so that two searches end apart
+        slack = 1e-6 if "law" not in question else 0.015
+        assert best == pytest.approx(other.clip, abs=slack * width)
         clips = {"yours": other.error(low, high), "best": other.error(*best)}
         for row, error in clips.items():
             for part in ("q90", "sampling", "bias", "noise"):
