@@ -60,7 +60,6 @@ class _Variance(Estimand):
 
     name = "variance"
     degree = 2
-    shifted = False
 
     def empirical(self, sample: Sample) -> Floats:
         centre = sample.mean()[:, None]

@@ -46,7 +46,7 @@ class BinnedSample(Sample):
     - In means and clipped means, each record of a cell is replaced by the conditional mean of the
       (clipped) record given the cell. So the expectation is exact. The variance lacks the
       variances within cells (Jensen's inequality: no expectation of a convex function of the mean
-      is too large). Of a Gaussian mean it lacks less than 4e-5, of one clipped at 1 standard
+      is too large). Of a Gaussian mean it lacks less than 6e-5, of one clipped at 1 standard
       deviation 6e-5, at 0.1 standard deviations 2.7e-4, and inside a cell up to 8e-3.
     - Random votes of records are exact: given its cell, every record votes independently with the
       mean probability of the cell.

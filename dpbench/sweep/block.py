@@ -35,8 +35,8 @@ T = TypeVar("T")
 # machine; smaller blocks were no faster.
 BLOCK_NUMBERS = 3 << 20
 # Trials of a block, at most. With 2,000 in place of 200 a release on counted data (two points, the
-# local model) takes a sixth of the time, and a fifth more with 5,000. Fewer trials have blocks of
-# 200, so that both processes work, and few trials are drawn beyond those that are asked for.
+# local model) takes a sixth of the time, and with 5,000 a tenth. Fewer trials have blocks of 200,
+# so that both processes work, and few trials are drawn beyond those that are asked for.
 MANY_TRIALS, FEW_TRIALS = 2000, 200
 # Shares above this count as the whole budget, because conversions of budgets round.
 WHOLE_BUDGET = 1 - 1e-6
