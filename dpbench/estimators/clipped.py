@@ -219,20 +219,10 @@ def as_private_base(base: Any) -> Estimator:
 
 
 @validated
-class CoordinateWise(Estimator):
-    """Coordinate-wise mean: a one-dimensional estimator on each coordinate, with 1/d of the budget.
-
-    One replaced record may change all d coordinates, so the costs of the d releases add up
-    (composition). The sensitivities are those of the one-dimensional estimator.
-
-    Parameters
-    ----------
-    base : estimator of numbers, its registered name or its configuration
-        The private estimator that is run on each coordinate.
-    """
+class _OnNumbers(Estimator):
+    """Base class of estimators that run one private estimator of numbers."""
 
     base: Any
-    multivariate: ClassVar[bool] = True
     narrowed_by: ClassVar[tuple[str, ...]] = ("base",)
 
     @field_validator("base")
@@ -251,6 +241,22 @@ class CoordinateWise(Estimator):
     @property
     def most_records(self) -> int | None:
         return self.base.most_records  # type: ignore[no-any-return]
+
+
+@validated
+class CoordinateWise(_OnNumbers):
+    """Coordinate-wise mean: a one-dimensional estimator on each coordinate, with 1/d of the budget.
+
+    One replaced record may change all d coordinates, so the costs of the d releases add up
+    (composition). The sensitivities are those of the one-dimensional estimator.
+
+    Parameters
+    ----------
+    base : estimator of numbers, its registered name or its configuration
+        The private estimator that is run on each coordinate.
+    """
+
+    multivariate: ClassVar[bool] = True
 
     def least_records(self, d: int, budget: Budget) -> int:
         return self.base.least_records(1, budget.fraction(1 / d))  # type: ignore[no-any-return]

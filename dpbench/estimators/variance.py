@@ -20,13 +20,12 @@ To first order in the noises Z_i, with m the mean and s the mean square of the u
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from pydantic import field_validator
 
-from dpbench.estimators.base import Estimate, Estimator
-from dpbench.estimators.clipped import ErrorBound, _ClippingEstimator, as_private_base
+from dpbench.estimators.base import Estimate
+from dpbench.estimators.clipped import ErrorBound, _ClippingEstimator, _OnNumbers
 from dpbench.estimators.estimands import VARIANCE, Estimand
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.budgets import Relation
@@ -38,7 +37,7 @@ __all__ = ["BezierVariance", "PairVariance"]
 
 
 @validated
-class PairVariance(Estimator):
+class PairVariance(_OnNumbers):
     """Variance through half squared differences of disjoint pairs of records.
 
     The docstring of `dpbench.estimators.variance` has the privacy of pairs. The pairs are drawn at
@@ -51,19 +50,13 @@ class PairVariance(Estimator):
         an interval of width w have (X - Y)^2/2 in [0, w^2/2].
     """
 
-    base: Any
     estimand: ClassVar[Estimand] = VARIANCE
     bounded_in: ClassVar[None] = None
-    narrowed_by: ClassVar[tuple[str, ...]] = ("base",)
-
-    @field_validator("base")
-    @classmethod
-    def _check_base(cls, base: Any) -> Estimator:
-        return as_private_base(base)
 
     @property
-    def honoured(self) -> tuple[type[Budget], ...]:
-        return self.base.honoured  # type: ignore[no-any-return]
+    def most_records(self) -> int | None:
+        limit = self.base.most_records  # of pairs
+        return None if limit is None else 2 * limit + 1
 
     @property
     def most_at_once(self) -> int | None:
@@ -76,7 +69,7 @@ class PairVariance(Estimator):
         return 2 * self.base.working_records(1, budget)  # type: ignore[no-any-return]
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        release = self.base.estimate(sample.half_squared_differences(ledger.rng), ledger)
+        release = self.base.run(sample.half_squared_differences(ledger.rng), ledger)
         return Estimate(np.maximum(release.value, 0.0), release.before_noise)
 
 

@@ -69,4 +69,6 @@ def test_pairs_have_the_variance_as_their_mean() -> None:
     release = run(estimator, law.sample(rng(), 2000, 2000), PureDP(1e6))
     assert release.value.mean() == pytest.approx(0.01, rel=0.007)
     assert estimator.least_records(1, PureDP(1.0)) == 2
+    assert estimator.most_records is None
+    assert PairVariance(base="binary_minimax").most_records == 2001  # 1000 pairs, and one alone
     assert (run(estimator, np.zeros((50, 2)), PureDP(0.1)).value >= 0).all()
