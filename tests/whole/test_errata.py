@@ -160,7 +160,7 @@ def published_bins(counts: list[int], epsilon: float, runs: int) -> np.ndarray:
     noise = np.random.default_rng(1).laplace(0, 2 / (epsilon * medians), (runs, share.size))
     noisy = share + noise * (share > 0)
     noisy[noisy < 2 * np.log(2 / delta) / (epsilon * medians) + 1 / medians] = 0
-    return np.argmax(noisy, axis=1)
+    return np.asarray(np.argmax(noisy, axis=1))
 
 
 def test_a_bin_that_only_one_neighbour_has_is_not_gaussian_dp() -> None:
