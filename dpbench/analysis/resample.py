@@ -6,14 +6,14 @@ Therefore the replicates of a row do not depend on the other rows of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from dpbench.analysis.results import Results
-from dpbench.analysis.summary import order_statistic, quantile, sort_errors
+from dpbench.analysis.summary import order_statistic, sort_errors
 from dpbench.arrays import Floats
 from dpbench.seeds import stream
 from dpbench.sweep.metrics import METRICS, Metric
@@ -23,9 +23,10 @@ __all__ = [
     "JOINT_DRAWS",
     "Measurement",
     "interval",
+    "joint_replicates",
     "quantile_replicates",
     "replicates",
-    "resample_trials",
+    "resample_counts",
 ]
 
 DRAWS = 1000
@@ -60,21 +61,21 @@ def replicates(
     distribution. Replicates of a mean or a root mean square use a normal approximation. If `joint`
     is True and the per-trial values were kept, replicates of every statistic come from resampled
     trials. Rows whose estimators ran on the same data then draw the same trials, under all budgets
-    if `shared` is True; see `resample_trials`.
+    if `shared` is True; see `joint_replicates`.
     """
     table = results.summary
     measured = table[column].to_numpy(float)
     metric = METRICS[column]
     names = ["|".join(map(str, row)) for row in table[KEY].itertuples(index=False)]
     if joint and metric.of in results.values:
-        resamples = resample_trials(table, results.values[metric.of], shared=shared)
-        draws = np.stack([_compute_statistic(arrays[1:], metric) for arrays in resamples])
+        values = results.values[metric.of]
+        draws = joint_replicates(table, values, metric.statistic, metric.q, shared=shared)
     elif metric.statistic == "mean":
         noise = [stream("bootstrap", "mean", name).standard_normal(DRAWS) for name in names]
         draws = measured[:, None] + table[[f"{column}_se"]].to_numpy() * np.stack(noise)
     else:
-        values = zip(names, results.values[metric.of], strict=True)
-        draws = np.stack([_trial_replicates(*named, metric) for named in values])
+        named = zip(names, results.values[metric.of], strict=True)
+        draws = np.stack([_trial_replicates(*one, metric) for one in named])
     return np.concatenate([measured[:, None], draws], axis=1)
 
 
@@ -120,33 +121,74 @@ def quantile_replicates(
     return np.take_along_axis(ascending, places, axis=-1)
 
 
-def _compute_statistic(values: Floats, metric: Metric) -> Floats:
-    """Compute the statistic of a metric along the last axis of the values.
+def joint_replicates(
+    table: pd.DataFrame,
+    values: Sequence[Floats],
+    statistic: str,
+    q: float = 0.0,
+    *,
+    shared: bool,
+) -> Floats:
+    """Return replicates of a statistic for every row; rows on equal data draw the same trials.
 
-    The statistic is a mean, a rate, a root mean square or a quantile.
-    """
-    if metric.statistic in ("mean", "rate"):
-        return np.asarray(np.mean(values, axis=-1))
-    if metric.statistic == "rms":
-        return np.asarray(np.sqrt(np.mean(values**2, axis=-1)))
-    return quantile(values, metric.q)
-
-
-def resample_trials(
-    table: pd.DataFrame, values: Sequence[Floats], *, shared: bool
-) -> Iterator[Floats]:
-    """Resample the trials of every row of a summary, with equal indices for rows on equal data.
-
-    Errors on equal data are dependent. Equal indices keep this dependence in comparisons of rows.
+    Errors on equal data are dependent. Equal draws keep this dependence in comparisons of rows.
     If `shared` is True, rows of different budgets are on equal data.
 
-    Each row has a vector of per-trial values. For each row, yield an array of shape
-    (1 + JOINT_DRAWS, trials): its values, then 400 resamples of them. Values that are not finite
-    become +infinity.
+    Each row of the table has a vector of per-trial values. Values that are not finite count as
+    +infinity. The result has shape (rows, JOINT_DRAWS).
     """
-    data_columns = ["distribution", "n", *([] if shared else BUDGET)]
-    for row, vector in zip(table[data_columns].itertuples(index=False), values, strict=True):
-        rng = stream("bootstrap", "joint", "|".join(map(str, row)))
-        index = rng.integers(len(vector), size=(JOINT_DRAWS, len(vector)))
-        finite = np.where(np.isfinite(vector), vector, np.inf)
-        yield np.concatenate([finite[None], finite[index]])
+    data = table[["distribution", "n", *([] if shared else BUDGET)]].reset_index(drop=True)
+    data = data.assign(trials=[len(vector) for vector in values])
+    draws = np.empty((len(data), JOINT_DRAWS))
+    for rows in data.groupby([*data], dropna=False, sort=False).indices.values():
+        *names, trials = next(data.iloc[rows[:1]].itertuples(index=False))
+        counts = resample_counts("|".join(map(str, names)), trials)
+        for row in rows:
+            vector = np.where(np.isfinite(values[row]), values[row], np.inf)
+            draws[row] = (
+                _resampled_quantile(vector, counts, q)
+                if statistic == "quantile"
+                else _resampled_mean(vector, counts, statistic)
+            )
+    return draws
+
+
+def resample_counts(data: str, trials: int) -> Floats:
+    """Return how often each trial stands in each resample, of shape (trials, JOINT_DRAWS).
+
+    `data` names the data of the trials. It alone determines the random numbers.
+    """
+    index = stream("bootstrap", "joint", data).integers(trials, size=(JOINT_DRAWS, trials))
+    index += trials * np.arange(JOINT_DRAWS)[:, None]
+    counts = np.bincount(index.ravel(), minlength=JOINT_DRAWS * trials)
+    return counts.reshape(JOINT_DRAWS, trials).T.astype(np.float32, order="C")  # exact below 2^24
+
+
+def _resampled_mean(values: Floats, counts: Floats, statistic: str) -> Floats:
+    """Return the mean of each resample, or the root of the mean square for ``rms``."""
+    powers = values**2 if statistic == "rms" else values
+    finite = np.isfinite(powers)
+    means = np.where(finite, powers, 0) @ counts / len(values)
+    means = np.where(~finite @ counts > 0, np.inf, means)
+    return np.asarray(np.sqrt(means) if statistic == "rms" else means)
+
+
+def _resampled_quantile(values: Floats, counts: Floats, q: float) -> Floats:
+    """Return the sample quantile of level `q` of each resample, without sorting the resamples.
+
+    Let j be the rank of the quantile, and order the N trials by their values. A resample's quantile
+    is the value of the first trial up to which the resample has j trials. The number of resampled
+    trials among the first j has standard deviation sqrt(j (1 - j/N)). So the first such trial is
+    nearly always within eight standard deviations of j, and only these trials are looked at. If a
+    resample has its quantile elsewhere, all trials are.
+    """
+    trials = len(values)
+    rank, order = order_statistic(q, trials), np.argsort(values, kind="stable")
+    near = int(8 * np.sqrt(rank * (1 - rank / trials))) + 8
+    for low, high in ((max(0, rank - near), min(trials, rank + near)), (0, trials)):
+        window = counts[order[low:high]]
+        above = counts[order[high:]].sum(axis=0)
+        reached = trials - above - window.sum(axis=0) + np.cumsum(window, axis=0)
+        if reached[0].max() < rank <= reached[-1].min():
+            break
+    return np.asarray(values[order[low + np.argmax(reached >= rank, axis=0)]])

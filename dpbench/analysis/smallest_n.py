@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 from scipy.special import bdtr, bdtrc, chdtri
 
-from dpbench.analysis.resample import JOINT_DRAWS, interval, resample_trials
+from dpbench.analysis.resample import JOINT_DRAWS, interval, joint_replicates
 from dpbench.analysis.results import CURVE, Results, worst_case
 from dpbench.analysis.summary import quantile
 from dpbench.arrays import Floats
@@ -105,10 +105,11 @@ def smallest_n(
     shared = sweep.shares_data(table["family"].unique())
     # Ids are unique, because `results` holds the arrays.
     keys = [(id(vector), beta, shared) for vector in errors]
-    new = np.array([key not in results.replicate_cache for key in keys])
-    fresh = resample_trials(table[new], [errors[i] for i in np.flatnonzero(new)], shared=shared)
-    for i, resamples in zip(np.flatnonzero(new), fresh, strict=True):
-        results.replicate_cache[keys[i]] = quantile(resamples, 1 - beta)
+    new = np.flatnonzero([key not in results.replicate_cache for key in keys])
+    values = [errors[i] for i in new]
+    fresh = joint_replicates(table.iloc[new], values, "quantile", 1 - beta, shared=shared)
+    for i, vector, replicated in zip(new, values, fresh, strict=True):
+        results.replicate_cache[keys[i]] = np.append(quantile(vector, 1 - beta), replicated)
     draws = np.stack([results.replicate_cache[key] for key in keys])
     points, worst = worst_case(table, draws)
     crossings, rows = [], list[Row]()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pandas as pd
@@ -21,11 +21,12 @@ from dpbench.output.run_folder import PAGE, only_writer
 from dpbench.output.terminal import replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import from_mapping
-from dpbench.report.drawing.style import PRINT, save, style
+from dpbench.report.drawing.style import PRINT, SCREEN, save, style
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.report.result import Result
 from dpbench.report.study import Study, SweepPlan
 from dpbench.runner.cost import Cost
+from dpbench.runner.execute import Runner, compute
 from dpbench.runner.origin import environment_digest
 from dpbench.runner.run import RunOptions, Say, run_cells
 from dpbench.runner.settings import Settings
@@ -162,21 +163,17 @@ class StudyJob(FolderJob):
         return Outcome(tables, result.scoreboard, partial(self._draw, result), code, failures)
 
     def _draw(self, result: Result, stamps: Stamps) -> None:
-        """Draw the figures of a result.
+        """Draw the figures of a result, on several processes.
 
         If `paper` is True, a LaTeX file for each figure, and the tables of `_write_tables`, are
         written, too.
         """
         if self.paper:
             self._write_tables(result, stamps)
-        figures, folder = self.plan.study.all_figures, self.folder / "figures"
-        save_figure = partial(save, kinds=PRINT) if self.paper or self.size != "page" else save
-        with style(self.size, self.font) if figures else contextlib.nullcontext():
-            for label, figure in figures.items():
-                canvas = figure.figure(result)
-                save_figure(canvas, folder, label, stamps=stamps)
-                if self.paper:
-                    write_snippet(figure, result, canvas, folder, label, stamps=stamps)
+        options, labels = self.options, list(self.plan.study.all_figures)
+        draw = partial(_draw_figure, result, self.folder, self.paper, self.size, self.font)
+        for _, drawn in compute(draw, labels, Runner(), options.n_jobs, options.origin):
+            stamps.update(drawn)
 
     def _write_tables(self, result: Result, stamps: Stamps) -> None:
         """Write a table of errors in LaTeX and in Markdown, and a table of the claims, if any."""
@@ -189,6 +186,20 @@ class StudyJob(FolderJob):
         for name, text in texts.items():
             with atomic(self.folder / name, stamps) as path:
                 path.write_text(text, encoding="utf-8")
+
+
+def _draw_figure(
+    result: Result, run_folder: Path, paper: bool, size: Width, font: Font, label: str
+) -> Stamps:
+    """Draw one figure of a result, and return the stamps of its files."""
+    figure, folder, stamps = result.study.all_figures[label], run_folder / "figures", Stamps()
+    kinds = PRINT if paper or size != "page" else SCREEN
+    with style(size, font):
+        canvas = figure.figure(result)
+        save(canvas, folder, label, kinds, stamps)
+        if paper:
+            write_snippet(figure, result, canvas, folder, label, stamps=stamps)
+    return stamps
 
 
 def _concatenate(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:

@@ -25,7 +25,7 @@ __all__ = ["embed", "find_finished_runs", "read_file", "read_run", "template", "
 
 # Rows of a table over all runs of a page. A page that is larger than MAX_BYTES has fewer rows, so
 # that browsers open it at once.
-MAX_ROWS = (6000, 4000, 3000, 2000, 1500, 1000, 500)
+MAX_ROWS = (6000, 2000, 1000, 500)
 MAX_BYTES = 2_000_000
 
 

@@ -12,9 +12,9 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -80,6 +80,11 @@ class Store:
         self._timer: threading.Timer | None = None  # writes them if no further block arrives
         self._next = -math.inf  # time of the next write, on the monotonic clock
         self._opened = lru_cache(MAX_OPEN_FILES)(_open_file)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy on another process reads the files, with the blocks that still wait to be written.
+        self.flush()
+        return partial(Store, finished=self._finished), (self.folder.parent, self._source)
 
     def key(self, task: BlockTask) -> str:
         """Return a digest of everything on which the numbers of the block of `task` depend."""

@@ -14,9 +14,10 @@ from dpbench.analysis.resample import (
     DRAWS,
     JOINT_DRAWS,
     interval,
+    joint_replicates,
     quantile_replicates,
     replicates,
-    resample_trials,
+    resample_counts,
 )
 from dpbench.analysis.results import Results
 from dpbench.analysis.summary import order_statistic
@@ -130,23 +131,57 @@ def test_replicates_of_a_row_do_not_depend_on_others(column: str) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_rows_on_the_same_data_resample_the_same_trials(shared: bool) -> None:
-    noise = np.random.default_rng(1).permutation(200).astype(float)
-    noise[0] = np.nan  # a failure stays one
-    drawn = np.stack(list(resample_trials(FOUR.keys, [noise] * 8, shared=shared)))
-    assert drawn.shape == (8, JOINT_DRAWS + 1, 200)
-    about = FOUR.keys[["n"] if shared else ["n", "epsilon"]]
-    names = list(about.itertuples(index=False, name=None))
+    ranks = np.random.default_rng(1).permutation(200).astype(float)
+    ranks[0] = np.nan  # a failure stays one
+    drawn = joint_replicates(FOUR.keys, [ranks] * 8, "quantile", 0.5, shared=shared)
+    names = list(
+        FOUR.keys[["n"] if shared else ["n", "epsilon"]].itertuples(index=False, name=None)
+    )
     for i, j in np.ndindex(8, 8):
-        assert np.array_equal(drawn[i, 1:], drawn[j, 1:]) == (names[i] == names[j])
-    assert np.all(drawn[:, 0] == np.where(np.isnan(noise), np.inf, noise))
-    # Every trial is drawn as often as any other; rows that share their draws count once.
-    once = drawn[[names.index(name) for name in sorted(set(names))], 1:]
-    _, counts = np.unique(once, return_counts=True)
-    assert_frequencies(counts, np.full(200, 1 / 200))
-    results = Results(FOUR.keys.assign(q50=0.0), {"error": [noise] * 8}, [])
+        assert np.array_equal(drawn[i], drawn[j]) == (names[i] == names[j])
+    results = Results(FOUR.keys.assign(q50=0.0), {"error": [ranks] * 8}, [])
     joint = replicates(results, "q50", joint=True, shared=shared)
-    wanted = np.quantile(drawn[:, 1:], 0.5, axis=2, method="inverted_cdf")
-    np.testing.assert_array_equal(joint[:, 1:], wanted)
+    np.testing.assert_array_equal(joint[:, 1:], drawn)
+
+
+def test_every_trial_is_drawn_as_often_as_any_other() -> None:
+    counts = resample_counts("data", 200)
+    assert np.all(counts.sum(axis=0) == 200)
+    assert_frequencies(counts.sum(axis=1).astype(int), np.full(200, 1 / 200))
+    # A count has variance 1 - 1/200, which 80,000 counts give within 0.6 per cent (one sigma).
+    assert counts.var() == pytest.approx(1 - 1 / 200, rel=0.04)
+    assert not np.array_equal(counts, resample_counts("other data", 200))
+
+
+@pytest.mark.parametrize("q", [0.0, 0.005, 0.5, 0.9, 0.999, 1.0])
+@pytest.mark.parametrize("kind", ["normal", "ties", "failures"])
+def test_joint_replicates_are_those_of_sorted_resamples(q: float, kind: str) -> None:
+    """Each resample is written out, and NumPy computes its statistic."""
+    values = np.random.default_rng(5).standard_normal(1500)
+    if kind == "ties":
+        values = np.round(values)
+    if kind == "failures":
+        values[:300] = np.nan
+    table = FOUR.keys.iloc[:1]
+    (data,) = table[["distribution", "n"]].itertuples(index=False)
+    counts = resample_counts("|".join(map(str, data)), 1500).T.astype(int)
+    resamples = np.stack([np.repeat(np.nan_to_num(values, nan=np.inf), row) for row in counts])
+    found = joint_replicates(table, [values], "quantile", q, shared=True)
+    wanted = np.quantile(resamples, q, axis=1, method="inverted_cdf")
+    np.testing.assert_array_equal(found, wanted[None])
+    means = joint_replicates(table, [values], "mean", shared=True)
+    np.testing.assert_allclose(means[0], resamples.mean(axis=1), rtol=1e-9, atol=1e-12)
+    roots = joint_replicates(table, [values], "rms", shared=True)
+    np.testing.assert_allclose(roots[0], np.sqrt((resamples**2).mean(axis=1)), rtol=1e-12)
+
+
+def test_a_resample_may_hold_one_trial_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then its quantile is that trial's value, far from the quantile of all trials."""
+    counts = np.zeros((1000, JOINT_DRAWS), np.float32)
+    counts[np.arange(JOINT_DRAWS), np.arange(JOINT_DRAWS)] = 1000
+    monkeypatch.setattr("dpbench.analysis.resample.resample_counts", lambda *_: counts)
+    found = joint_replicates(FOUR.keys.iloc[:1], [np.arange(1000.0)], "quantile", 0.9, shared=True)
+    np.testing.assert_array_equal(found[0], np.arange(JOINT_DRAWS))
 
 
 def test_the_interval_is_of_percentiles() -> None:
