@@ -2,6 +2,7 @@
 
 from dpbench.distributions.autoregressive import AutoregressiveGaussian
 from dpbench.distributions.base import Distribution, LocationScale
+from dpbench.distributions.beta import Beta
 from dpbench.distributions.continuous import (
     ContaminatedGaussian,
     Gaussian,
@@ -32,6 +33,7 @@ from dpbench.distributions.user_level_data import UserLevelData
 __all__ = [
     "AutoregressiveGaussian",
     "Bernoulli",
+    "Beta",
     "BoundedZipf",
     "ContaminatedGaussian",
     "Distribution",

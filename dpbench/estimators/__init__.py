@@ -63,7 +63,12 @@ from dpbench.estimators.tukey_median import TukeyMedian
 from dpbench.estimators.unbiased import UnbiasedMean
 from dpbench.estimators.unbounded import ApproximateBoundsMean, UniversalMean
 from dpbench.estimators.user_level import UserLevelMean
-from dpbench.estimators.variance import BezierVariance, PairVariance
+from dpbench.estimators.variance import (
+    BezierVariance,
+    ClippedVariance,
+    PairVariance,
+    ThreeSumsVariance,
+)
 
 __all__ = [
     "AdaSSP",
@@ -77,6 +82,7 @@ __all__ = [
     "BinaryMinimax",
     "BoundedContributionMean",
     "ClippedMean",
+    "ClippedVariance",
     "CoinPressCovariance",
     "CoinPressMean",
     "ColumnsClippedMean",
@@ -128,6 +134,7 @@ __all__ = [
     "SubsampleTest",
     "TableMean",
     "TableRelease",
+    "ThreeSumsVariance",
     "TransformedNoiseMean",
     "TrimmedMean",
     "TukeyMedian",

@@ -1,29 +1,42 @@
-"""The variance of numbers in a public interval: through pairs, and the Bezier mechanism.
+"""The variance of numbers in a public interval: directly, from noisy sums, and through pairs.
 
-**Pairs.** Var X = E (X - Y)^2/2 for independent X and Y of one distribution. On floor(n/2) disjoint
-pairs of records, one record moves one pair. So every private mean of the (X - Y)^2/2 is a private
-variance, with the same guarantee, from half as many records.
+Let u in [0, 1] be a scaled record, and n the number of records.
 
-**Bezier mechanism** (TLH25), for a private number of records. Let u in [0, 1] be a scaled record.
-Its contribution to the three sums
+**Directly.** The variance of the data is (1/n^2) times the sum of (u_i - u_j)^2 over i < j. A
+replaced record changes n - 1 of these squares, each by at most 1. So it moves the variance by at
+most (n - 1)/n^2, with equality if all others are equal and it moves from them to the far end.
+
+**Bezier mechanism** (TLH25), for a private number of records. The contribution of u to the sums
 
     B_0 = sum of (1 - u)^2,   B_1 = sum of 2 u (1 - u),   B_2 = sum of u^2
 
 is not negative and adds up to (1 - u + u)^2 = 1. So an added or removed record moves the vector of
-sums by 1 in l1, and by at most 1 in l2, with equality at u = 0 and 1. Each noisy sum has noise for
-the whole budget. The number of records is N = B_0 + B_1 + B_2, and the sum of the u is B_1/2 + B_2.
-The variance is B_2/N - ((B_1/2 + B_2)/N)^2.
+sums by 1 in l1, and by at most 1 in l2, with equality at u = 0 and 1. A replaced record moves it by
+at most 2 in l1 and sqrt(2) in l2, by the triangle inequality and because contributions have no
+negative product, with equality from u = 0 to 1. Each noisy sum has noise for the whole budget. The
+number of records is N = B_0 + B_1 + B_2, and the sum of the u is B_1/2 + B_2. The variance is
+B_2/N - ((B_1/2 + B_2)/N)^2.
 
 To first order in the noises Z_i, with m the mean and s the mean square of the u, the error is
 (Z_2 - 2 m (Z_1/2 + Z_2) + (2 m^2 - s)(Z_0 + Z_1 + Z_2))/n.
+
+**Three sums**, for a private number of records, with a third of the budget each: the number, and
+the sums of u - c and (u - c)^2. An added or removed record moves them by at most 1, 1 - c and
+(1 - c)^2, for c = 1/2 (WZLDSG20, G20) as for plain sums, c = 0.
+
+**Pairs.** Var X = E (X - Y)^2/2 for independent X and Y of one distribution. On floor(n/2) disjoint
+pairs of records, one record moves one pair. So every private mean of the (X - Y)^2/2 is a private
+variance, with the same guarantee, from half as many records.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
 
+from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate
 from dpbench.estimators.clipped import ErrorBound, _ClippingEstimator, _OnNumbers
 from dpbench.estimators.estimands import VARIANCE, Estimand
@@ -33,7 +46,7 @@ from dpbench.registry import validated
 from dpbench.samples import Sample
 from dpbench.samples.binned import MAX_WHOLE_RECORDS
 
-__all__ = ["BezierVariance", "PairVariance"]
+__all__ = ["BezierVariance", "ClippedVariance", "PairVariance", "ThreeSumsVariance"]
 
 
 @validated
@@ -74,7 +87,50 @@ class PairVariance(_OnNumbers):
 
 
 @validated
-class BezierVariance(_ClippingEstimator):
+class _MomentVariance(_ClippingEstimator):
+    """Base class of variances from the mean and the mean square of clipped records.
+
+    A release is clipped to [0, (upper - lower)^2/4], the possible variances.
+    """
+
+    lower: ErrorBound = 0.0
+    upper: ErrorBound = 1.0
+    estimand: ClassVar[Estimand] = VARIANCE
+    bounded_in: ClassVar[None] = None
+
+    @abstractmethod
+    def _release(self, size: int, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
+        """Release the variance of scaled records u in [0, 1] with this mean and mean square."""
+
+    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
+        width = self.upper - self.lower
+        mean = (sample.clipped_mean(self.lower, self.upper) - self.lower) / width
+        square = sample.clipped_square(self.lower, self.upper, self.lower) / width**2
+        released = self._release(sample.size(), mean, square, ledger)
+        exact = width**2 * np.maximum(square - mean**2, 0.0)
+        return Estimate(width**2 * np.clip(released, 0.0, 0.25), exact)
+
+
+@validated
+class ClippedVariance(_MomentVariance):
+    """Variance of records in an interval with noise, for a public n.
+
+    HT10, number of the theorem not checked; the docstring of `dpbench.estimators.variance` has the
+    sensitivity. A release is clipped to [0, (upper - lower)^2/4], the possible variances.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Ends of the interval to which records are clipped, lower < upper, in the unit of the data.
+        Choose them without looking at the data.
+    """
+
+    def _release(self, size: int, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
+        return ledger.add_noise(square - mean**2, (size - 1) / size**2)
+
+
+@validated
+class BezierVariance(_MomentVariance):
     """Bezier mechanism for the variance of records in an interval, with a private n (TLH25).
 
     TLH25, number of the theorem not checked; the docstring of `dpbench.estimators.variance` has the
@@ -88,20 +144,44 @@ class BezierVariance(_ClippingEstimator):
         Choose them without looking at the data.
     """
 
-    lower: ErrorBound = 0.0
-    upper: ErrorBound = 1.0
-    estimand: ClassVar[Estimand] = VARIANCE
-    bounded_in: ClassVar[None] = None
+    relations: ClassVar[tuple[Relation, ...]] = ("replace", "add_remove")
+
+    def _release(self, size: int, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
+        sums = size * np.stack([1 - 2 * mean + square, 2 * (mean - square), square])
+        l1: dict[Relation, float] = {"replace": 2.0, "add_remove": 1.0}
+        l2: dict[Relation, float] = {"replace": 2**0.5, "add_remove": 1.0}
+        low, middle, high = ledger.add_noise(sums.T, l2, l1=l1).T
+        noisy_size = np.maximum(low + middle + high, 1.0)
+        return np.asarray(high / noisy_size - ((middle / 2 + high) / noisy_size) ** 2)
+
+
+@validated
+class ThreeSumsVariance(_MomentVariance):
+    """Variance from three noisy sums, as libraries compute it, with a private n (WZLDSG20).
+
+    The number of records, the sum of the records and the sum of their squares get a third of the
+    budget each. The docstring of `dpbench.estimators.variance` has their sensitivities. A release
+    is clipped to [0, (upper - lower)^2/4], the possible variances.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Ends of the interval to which records are clipped, lower < upper, in the unit of the data.
+        Choose them without looking at the data.
+    centred : bool
+        Whether sums are of distances from the middle and their squares, which have one half and a
+        quarter of the noise, or plain.
+    """
+
+    centred: bool = True
     relations: ClassVar[tuple[Relation, ...]] = ("add_remove",)
 
-    def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        width = self.upper - self.lower
-        mean = (sample.clipped_mean(self.lower, self.upper) - self.lower) / width
-        square = sample.clipped_square(self.lower, self.upper, self.lower) / width**2
-        sums = sample.size() * np.stack([1 - 2 * mean + square, 2 * (mean - square), square])
-        sensitivity: dict[Relation, float] = {"add_remove": 1.0}
-        low, middle, high = ledger.add_noise(sums.T, sensitivity, l1=sensitivity).T
-        size = np.maximum(low + middle + high, 1.0)
-        released = high / size - ((middle / 2 + high) / size) ** 2
-        exact = width**2 * np.maximum(square - mean**2, 0.0)
-        return Estimate(width**2 * np.clip(released, 0.0, 0.25), exact)
+    def _release(self, size: int, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
+        centre = 0.5 if self.centred else 0.0
+        powers = [np.ones_like(mean), mean - centre, square - 2 * centre * mean + centre**2]
+        noisy = []
+        for degree, part in enumerate(ledger.split(1 / 3, 1 / 3, 1 / 3)):
+            sensitivity: dict[Relation, float] = {"add_remove": (1 - centre) ** degree}
+            noisy.append(part.add_noise(size * powers[degree], sensitivity))
+        noisy_size = np.maximum(noisy[0], 1.0)
+        return np.asarray(noisy[2] / noisy_size - (noisy[1] / noisy_size) ** 2)

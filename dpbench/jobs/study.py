@@ -21,7 +21,7 @@ from dpbench.output.run_folder import PAGE, only_writer
 from dpbench.output.terminal import replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import from_mapping
-from dpbench.report.drawing.style import PRINT, SCREEN, save, style
+from dpbench.report.drawing.style import PRINT, save, style
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.report.result import Result
 from dpbench.report.study import Study, SweepPlan
@@ -193,10 +193,10 @@ def _draw_figure(
 ) -> Stamps:
     """Draw one figure of a result, and return the stamps of its files."""
     figure, folder, stamps = result.study.all_figures[label], run_folder / "figures", Stamps()
-    kinds = PRINT if paper or size != "page" else SCREEN
+    save_figure = partial(save, kinds=PRINT) if paper or size != "page" else save
     with style(size, font):
         canvas = figure.figure(result)
-        save(canvas, folder, label, kinds, stamps)
+        save_figure(canvas, folder, label, stamps=stamps)
         if paper:
             write_snippet(figure, result, canvas, folder, label, stamps=stamps)
     return stamps

@@ -13,6 +13,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpbench.distributions import (
+    Beta,
     ContaminatedGaussian,
     Distribution,
     Gaussian,
@@ -65,6 +66,11 @@ CONTINUOUS = [
         ContaminatedGaussian(eta=0.1, gap=8.0, spread=0.5, location=2.0, scale=3.0),
         [(0.9, stats.norm(2, 3)), (0.1, stats.norm(26, 1.5))],
         [-40.0, 2.0, 4.4, 20.0, 26.0, 45.0],
+    ),
+    Oracle(
+        Beta(a=2.0, b=8.0, location=-1, scale=4),
+        [(1.0, stats.beta(2, 8, -1, 4))],
+        [-1.0, -0.2, 1.0, 3.0],
     ),
     Oracle(
         Hyperexponential(p=0.2, ratio=15.0, location=3.8 * 0.5 - 2, scale=0.5),

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
 import pytest
+import yaml
+from scipy import integrate, optimize
 
+from dpbench.arrays import Floats
 from dpbench.distributions import Bernoulli, Gaussian
-from dpbench.estimators import BezierVariance, ClippedMean, PairVariance
+from dpbench.estimators import (
+    BezierVariance,
+    ClippedMean,
+    ClippedVariance,
+    Estimator,
+    PairVariance,
+    ThreeSumsVariance,
+)
 from dpbench.estimators.estimands import VARIANCE
-from dpbench.privacy import PureDP
+from dpbench.package import conf_folder
+from dpbench.privacy import ZCDP, Budget, PureDP
 from dpbench.samples import CountedSample, DenseSample
 from tests.support import rng, run
 
@@ -72,3 +86,91 @@ def test_pairs_have_the_variance_as_their_mean() -> None:
     assert estimator.most_records is None
     assert PairVariance(base="binary_minimax").most_records == 2001  # 1000 pairs, and one alone
     assert (run(estimator, np.zeros((50, 2)), PureDP(0.1)).value >= 0).all()
+
+
+def _quantile(weights: list[float]) -> float:
+    """0.9 quantile of the size of a sum of Laplace variables, by its characteristic function."""
+    scales = np.abs([w for w in weights if abs(w) > 1e-12])
+
+    def tail(t: float) -> float:
+        def density(u: float) -> float:
+            return float(np.sin(u * t) / u / np.prod(1 + (scales * u) ** 2))
+
+        found = integrate.quad(density, 0, 100 / scales.min(), limit=2000, epsabs=1e-9)
+        return float(1 - 2 / np.pi * found[0])
+
+    return float(optimize.brentq(lambda t: tail(t) - 0.1, 0.01, 50))
+
+
+def test_the_sweep_states_the_noise_to_first_order() -> None:
+    """From mean and mean square: derivatives of the variance in the noises, at n epsilon = 3200."""
+    claims = yaml.safe_load((conf_folder() / "sweep" / "variance.yaml").read_text())["claims"]
+    moments = {"uniform": (0.5, 1 / 3), "skewed": (0.2, 0.2**2 + 0.16 / 11), "rare": (0.02, 0.02)}
+    wanted = {
+        "bezier_coin": np.log(5) / 2,
+        "direct_uniform": np.log(10),
+        "pairs_uniform": np.log(10),
+    }
+    for law, (m, s) in moments.items():
+        of_size = 2 * m**2 - s
+        wanted[f"bezier_{law}"] = _quantile([of_size, of_size - m, of_size - 2 * m + 1])
+        middle, spread = m - 0.5, s - m + 0.25
+        wanted[f"three_{law}"] = _quantile([3 * (2 * middle**2 - spread), 3 * middle, 0.75])
+        wanted[f"plain_{law}"] = _quantile([3 * of_size, 6 * m, 3.0])
+    stated = {label: claim["exact"] * 3200 for label, claim in claims.items() if "exact" in claim}
+    assert len(stated) == 10
+    assert stated == pytest.approx({label: wanted[label] for label in stated}, rel=5e-4)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_replaced_record_moves_a_variance_by_at_most_this(n: int) -> None:
+    """Enumerated over records on a grid of thirds, which holds the extreme datasets."""
+    grid = np.linspace(0, 1, 4)
+    others = np.array(list(itertools.product(grid, repeat=n - 1)))
+    variances = np.stack(
+        [np.column_stack([others, np.full(len(others), u)]).var(axis=1) for u in grid]
+    )
+    assert np.ptp(variances, axis=0).max() == pytest.approx((n - 1) / n**2)
+
+
+def _noise(estimator: Estimator, budget: Budget, n: int = 4000) -> Floats:
+    """Noise of 40,000 releases on uniform records: its size is known to 0.6 per cent (sigma)."""
+    u = (np.arange(400) + 0.5) / 400
+    release = run(estimator, CountedSample(u, np.full((40_000, 400), n // 400)), budget)
+    assert release.before_noise == pytest.approx(u.var())
+    return np.asarray(release.value - u.var())
+
+
+def test_the_noise_of_a_variance_for_a_public_n() -> None:
+    for budget, sd in ((PureDP(0.5), 2**0.5 / 0.5), (ZCDP(0.125), 1 / 0.25**0.5)):
+        found = _noise(ClippedVariance(lower=0, upper=1), budget).std()
+        assert found == pytest.approx(sd * 3999 / 4000**2, rel=0.04)
+
+
+@pytest.mark.parametrize(("kind", "ratio"), [(PureDP, 2.0), (ZCDP, 2**0.5)])
+def test_a_replaced_record_moves_the_sums_by_more(kind: Any, ratio: float) -> None:
+    by_relation = [
+        _noise(BezierVariance(), kind(0.1, neighbours=r)) for r in ("replace", "add_remove")
+    ]
+    replaced, added = (np.quantile(np.abs(noise), 0.9) for noise in by_relation)
+    assert replaced / added == pytest.approx(ratio, rel=0.06)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_three_sums_are_those_of_a_loop(centred: bool) -> None:
+    """Each sum has Laplace noise of a third of epsilon; 20,000 runs of each, as above."""
+    x, n, epsilon = rng().random(500), 500, 0.3
+    generator, errors, middle = np.random.default_rng(3), [], 0.5 if centred else 0.0
+    for _ in range(20_000):
+        scales = (1 - middle) ** np.arange(3) * 3 / epsilon
+        count, total, squares = np.array(
+            [n, (x - middle).sum(), ((x - middle) ** 2).sum()]
+        ) + generator.laplace(0, scales)
+        count = max(count, 1.0)
+        variance = squares / count - (total / count) ** 2
+        errors.append(abs(min(max(variance, 0.0), 0.25) - x.var()))
+    sample = np.broadcast_to(3 * x - 1, (20_000, n))  # records in [-1, 2]
+    estimator = ThreeSumsVariance(lower=-1, upper=2, centred=centred)
+    release = run(estimator, sample, PureDP(epsilon, neighbours="add_remove"))
+    found = np.quantile(np.abs(release.value - 9 * x.var()), 0.9)
+    assert found == pytest.approx(9 * np.quantile(errors, 0.9), rel=0.08)

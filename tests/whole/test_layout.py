@@ -18,6 +18,7 @@ ELSEWHERE = {
     "report/overview.py": "report/test_result.py",
     "tracking/command_init_ci.py": "tracking/test_pytest_plugin.py",
     "site/command.py": "docs/test_site.py",
+    "distributions/beta.py": "distributions/test_continuous.py",
     "distributions/hyperexponential.py": "distributions/test_continuous.py",
     "distributions/value_table.py": "distributions/test_real_column.py",
     "tracking/pytest_check.py": "tracking/test_pytest_plugin.py",
