@@ -120,8 +120,8 @@ def test_clipped_mean_of_any_records(row: list[float], lower: float, width: floa
 
 @pytest.mark.parametrize("n", [128, 129, 1000, 1031, 4099])
 def test_pieces_of_rows_change_no_bit(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = rng(6).standard_t(2, (3, n))
-    bounds = np.array([-40.0, -50.0, -60.0]), 1e9
+    values = rng(6).standard_t(2, (60, n))
+    bounds = np.linspace(-60.0, -40.0, 60), 1e9
     whole = DenseSample(values).clipped_mean(*bounds)
     monkeypatch.setattr(dense, "CACHED_NUMBERS", 128)
     np.testing.assert_array_equal(whole, DenseSample(values).clipped_mean(*bounds))
