@@ -127,7 +127,12 @@ def test_kill_9_loses_blocks_in_flight_only(bench: Bench, stuck: subprocess.Pope
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), pytest.param("SIGHUP", 129, marks=SLOW)]
+    ("name", "code"),
+    [
+        ("SIGINT", 130),
+        pytest.param("SIGTERM", 143, marks=SLOW),
+        pytest.param("SIGHUP", 129, marks=SLOW),
+    ],
 )
 def test_a_signal_keeps_what_is_finished(
     bench: Bench, stuck: subprocess.Popen[str], name: str, code: int

@@ -199,7 +199,7 @@ def test_a_local_entry_handles_records_as_its_base_does(tmp_path: Path) -> None:
     [
         ("looks_at_frames", "audit: looks_at_frames-Cheat under pure: refuted"),
         ("patches_the_package", "a promise is not kept: Cheat under pure"),
-        ("quiet_on_ordinary_data", "no score is stored"),
+        pytest.param("quiet_on_ordinary_data", "no score is stored", marks=pytest.mark.slow),
     ],
 )
 def test_the_command_refuses(
@@ -256,6 +256,7 @@ def honest(folder: Path, name: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ksu20_mean"])
 def test_an_honest_entry_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "RUNS", {True: 10})
