@@ -89,7 +89,8 @@ MomentScale = Annotated[
 # Largest n, which only datasets held as counts reach.
 MAX_RECORDS = 10**15
 Count = Annotated[int, Field(ge=1, le=MAX_RECORDS)]
-Trials = Annotated[int, Field(ge=1, le=10_000_000)]
+MAX_TRIALS = 10_000_000
+Trials = Annotated[int, Field(ge=1, le=MAX_TRIALS)]
 # Labels stand in tables, legends and file names, so they must be plain text.
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.=+-]{0,99}$"
 

@@ -22,6 +22,7 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
   sweep=NAME        what to run, see below
   seed=0            names every random stream
   trials=N          instead of the sweep's own number of trials
+  trials=auto       more and more trials, until the claims are decided
   n_jobs=-1         processes; -1 for all cores; changes no number
   out=DIR           the run's folder; by default results/<sweep>
   resume=false      compute finished blocks again

@@ -16,12 +16,14 @@ from dpbench.cli.help import help_text, unknown_command
 from dpbench.errors import ConfigError, ErrorCollector
 from dpbench.output.command_line import parse_flags
 from dpbench.output.help_page import help_page
-from dpbench.output.terminal import command_line
+from dpbench.output.run_folder import read_manifest
+from dpbench.output.terminal import TO_DECIDE, command_line
 from dpbench.package import __version__
 
 __all__ = ["run"]
 
 DONE, FAILED, UNUSABLE = 0, 1, 2
+AUTO, AUTO_SECONDS = "trials=auto", 600.0
 # Messages of exceptions without a text.
 NO_REASON: dict[type[BaseException], str] = {
     MemoryError: "use fewer processes (n_jobs=1), or raise the memory limit (ulimit -v)"
@@ -78,7 +80,8 @@ def _run(argv: Sequence[str]) -> int:
         flags = parse_flags(argv)
         text = _text_of_flags(flags)
         if text is None:
-            return _run_sweeps(argv, flags)
+            run_all = _run_until_decided if AUTO in flags.overrides else _run_sweeps
+            return run_all(argv, flags)
     if text:  # a shell completes files if nothing is printed
         print(text)
     return DONE
@@ -104,6 +107,37 @@ def _text_of_flags(flags: argparse.Namespace) -> str | None:
         text = help_text(flags, commands())
         return text if flags.schema else help_page(text)
     return None
+
+
+def _run_until_decided(argv: Sequence[str], flags: argparse.Namespace) -> int:
+    """Run a sweep with more and more trials, until its claims are decided; return the exit code.
+
+    The first run has the sweep's own trials. A run that would take longer than `AUTO_SECONDS` is
+    not started, but its command is the last line.
+    """
+    if flags.multirun:
+        raise ConfigError(f"{AUTO}: runs one sweep; leave out --multirun")
+    words = [word for word in argv if word != AUTO]
+    while True:
+        flags = parse_flags(words)
+        code = _run_sweeps(words, flags)
+        if flags.cfg is not None:
+            return code
+        from dpbench.jobs.composition import compose
+        from dpbench.jobs.prepare import make_job
+
+        record = read_manifest(
+            make_job(compose(flags.overrides, flags.config_dir), flags.config_dir).folder
+        )
+        description, added, _ = record["next"] or ("", [], None)
+        if description != TO_DECIDE:
+            return code
+        trials = int(added[0].partition("=")[2])
+        seconds = record["computed"]["seconds"] * trials / record["most_trials"]
+        if seconds > AUTO_SECONDS:
+            print(f"dpbench: {AUTO}: that would take about {seconds / 60:.0f} min", file=sys.stderr)
+            return code
+        words = [*(word for word in words if not word.startswith("trials=")), *added]
 
 
 def _run_sweeps(argv: Sequence[str], flags: argparse.Namespace) -> int:

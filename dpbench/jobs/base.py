@@ -53,7 +53,8 @@ class Outcome:
     ``scoreboard.txt``. `draw` writes the figures and their LaTeX files; to its argument, a mapping,
     it adds the size and time of each file. `exit_code` is that of the run. `failures` has one
     mapping per exception: the text of the ``failure``, the ``name`` of the failure, and the command
-    line that would ``replay`` the failure.
+    line that would ``replay`` the failure. `next` is the command that is suggested to the user, by
+    default that of the job.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -61,6 +62,7 @@ class Outcome:
     draw: Callable[[Stamps], None]
     exit_code: int
     failures: Sequence[Mapping[str, str]] = ()
+    next: Next | None = None
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ class FolderJob(Job):
             "most_trials": max(self.trials, default=0),
             "unit": self.unit,
             "results": [*self.results],
-            "next": self.next,
+            "next": self.next if outcome.next is None else outcome.next,
             "computed": computation,
             "sections": [*self.sections],
             "outputs": relative_stamps(self.folder, stamps),

@@ -18,9 +18,10 @@ from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.names import Font, Width
 from dpbench.output.run_folder import PAGE, only_writer
-from dpbench.output.terminal import replay_line
+from dpbench.output.terminal import TO_DECIDE, replay_line
 from dpbench.output.verdicts import CLAIMS, any_fails
-from dpbench.registry import from_mapping
+from dpbench.registry import MAX_TRIALS, from_mapping
+from dpbench.report.answer import trials_to_decide
 from dpbench.report.drawing.style import PRINT, save, style
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
 from dpbench.report.result import Result
@@ -160,7 +161,16 @@ class StudyJob(FolderJob):
         verdicts = [*result.claims["verdict"], *result.claims["theorem_verdict"].dropna()]
         gated = self.plan.study.fail_on_inconsistent and any_fails(CLAIMS, verdicts)
         code = int(bool(failures) or gated)
-        return Outcome(tables, result.scoreboard, partial(self._draw, result), code, failures)
+        needed = trials_to_decide(result.claims, result.summary)
+        to_decide = (TO_DECIDE, [f"trials={needed:.0f}"], ["trials=", "resume="])
+        return Outcome(
+            tables,
+            result.scoreboard,
+            partial(self._draw, result),
+            code,
+            failures,
+            to_decide if 0 < needed <= MAX_TRIALS else None,
+        )
 
     def _draw(self, result: Result, stamps: Stamps) -> None:
         """Draw the figures of a result, on several processes.

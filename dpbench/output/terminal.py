@@ -17,10 +17,12 @@ from dpbench.output.verdicts import AHEAD, BAD, GOOD, PRINTED, UNSURE, Tone
 from dpbench.package import command_in_use
 
 __all__ = [
-    "count_verdicts", "fit_columns", "format_count", "progress", "say", "shorten", "table",
+    "TO_DECIDE", "count_verdicts", "fit_columns", "format_count", "progress", "say", "shorten",
+    "table",
 ]  # fmt: skip
 
 
+TO_DECIDE = "to decide"  # what the next command of an undecided run is for
 WIDTH = 80  # characters per line of a table, on every terminal
 # Columns of words are aligned to the left, all others to the right. If a table is too wide, words
 # lose their middle, down to MIN_WORD_WIDTH characters.

@@ -28,7 +28,7 @@ from dpbench.output.verdicts import EARLY
 from dpbench.report.study import Study
 from dpbench.theory.theorems import CODE
 
-__all__ = ["format_answer", "format_digits"]
+__all__ = ["format_answer", "format_digits", "trials_to_decide"]
 
 AGREE = ("consistent", EARLY)
 
@@ -40,7 +40,8 @@ def format_answer(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> 
     """
     rows = claims.to_dict("records")
     words = [shown_verdicts(row)[0] for row in rows]
-    lines = [_first_line(study), *_answer(rows, words, summary, study)]
+    judged = list(zip(rows, words, strict=True))
+    lines = [_first_line(study), *_answer(judged, claims, summary, study)]
     yield "\n".join(fill(line) for line in lines if line)
     yield table("Theory against measurement", [*_claim_lines(claims, words, study)])
     seen = claims.loc[claims["checks"] != CODE, "visible"].dropna()
@@ -57,10 +58,12 @@ def _first_line(study: Study) -> str:
 
 
 def _answer(
-    rows: list[dict[Any, Any]], words: list[str], summary: pd.DataFrame, study: Study
+    judged: list[tuple[dict[Any, Any], str]],
+    claims: pd.DataFrame,
+    summary: pd.DataFrame,
+    study: Study,
 ) -> Iterator[str]:
     """Yield the lines of the answer: on theorems and targets, then on checks of the code."""
-    judged = list(zip(rows, words, strict=True))
     own = [(row, word) for row, word in judged if row["checks"] != CODE]
     checks = [word for row, word in judged if row["checks"] == CODE]
     found = {word for _, word in own}
@@ -73,7 +76,7 @@ def _answer(
         yield f"{lead} {_count(own, 'inconsistent')} disagree with the measurement."
     elif "inconclusive" in found:
         yield f"UNDECIDED: the intervals of {_count(own, 'inconclusive')} are too wide."
-        yield _advise([row for row, word in own if word == "inconclusive"], summary, study)
+        yield _advise(trials_to_decide(claims, summary), summary, study)
     elif own:
         lead = "YES." if asks else "AGREE."
         yield f"{lead} {_count(own, 'consistent')} agree with the measurement."
@@ -98,19 +101,32 @@ def _count(own: list[tuple[dict[Any, Any], str]], counted: str) -> str:
     return ", ".join(parts)
 
 
-def _advise(undecided: list[dict[Any, Any]], summary: pd.DataFrame, study: Study) -> str:
-    """Return how many trials decide each row with probability 0.95, if theory holds.
+def trials_to_decide(claims: pd.DataFrame, summary: pd.DataFrame) -> float:
+    """Return how many trials decide each undecided number with probability 0.95, if theory holds.
+
+    Checks of the code do not count. The result is 0 if all numbers are decided or a number is
+    inconsistent, and NaN if the width of an interval is unknown.
 
     Let h be the half-width of a 95% interval, and t the distance from the prediction to the edge of
     the tolerance. The estimate has the standard deviation h/1.96. If the prediction is true, the
     interval lies within the tolerance with probability P(|Z| <= 1.96 (t/h - 1)), which is 0.95 at
     h = t/2. The width falls like 1/sqrt(trials). For a limit, t is at least the tolerance.
     """
-    halves = [(row["high"] - row["low"]) / 2 / row["tolerance"] for row in undecided]
-    if np.isnan(halves).any():
+    rows = claims[claims["checks"] != CODE]
+    words = np.array([shown_verdicts(row)[0] for row in rows.to_dict("records")])
+    rows = rows[words == "inconclusive"]
+    if rows.empty or "inconsistent" in words:
+        return 0.0
+    halves = (rows["high"] - rows["low"]) / 2 / rows["tolerance"]
+    times = max(2.0, (2 * halves.max(skipna=False)) ** 2)
+    return float(f"{int(summary['trials'].max()) * times:.1g}")
+
+
+def _advise(needed: float, summary: pd.DataFrame, study: Study) -> str:
+    """Return a sentence on the trials that decide, and on those of the sweep if they are more."""
+    if np.isnan(needed):
         return f"A claim needs {MIN_TRIALS} trials or more, and finite errors."
     trials = int(summary["trials"].max())
-    needed = float(f"{trials * max(2.0, (2 * max(halves)) ** 2):.1g}")
     text = f"About {needed:,.0f} trials would decide each of them, if theory holds."
     most = max((part.trials for part in study.parts.values()), default=0)
     if most <= trials:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+import shutil
 
 import pytest
 
@@ -88,3 +90,23 @@ def test_of_many_runs_no_garbage_is_left() -> None:
         assert gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_trials_auto_runs_until_the_claims_are_decided(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 40 trials the exponents of k = 2 and 3 are open; a second run decides, or is named."""
+    bench.write(lambda spec: spec["claims"]["alpha"].update(tolerance=0.1))
+    first = bench.run("trials=40")
+    needed = re.search(r"to decide: .* trials=(\d+)", first.out + first.err)
+    assert needed
+    assert int(needed[1]) > 40
+    found = bench.run("trials=auto")
+    assert "to decide" not in (found.out + found.err).splitlines()[-1]
+    assert bench.manifest()["configuration"]["trials"] >= int(needed[1])
+    monkeypatch.setattr("dpbench.cli.main.AUTO_SECONDS", 0.0)
+    shutil.rmtree(bench.folder / "out")
+    refused = bench.run("trials=auto")
+    assert re.search(r"trials=auto: that would take about \d+ min", refused.err)
+    assert bench.manifest()["configuration"]["trials"] is None
+    assert "leave out --multirun" in bench.run("trials=auto", "--multirun", "seed=1,2").err
