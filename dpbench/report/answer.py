@@ -118,7 +118,7 @@ def trials_to_decide(claims: pd.DataFrame, summary: pd.DataFrame) -> float:
     if rows.empty or "inconsistent" in words:
         return 0.0
     halves = (rows["high"] - rows["low"]) / 2 / rows["tolerance"]
-    times = max(2.0, (2 * halves.max(skipna=False)) ** 2)
+    times = np.maximum(2.0, (2 * halves.max(skipna=False)) ** 2)  # NaN stays NaN
     return float(f"{int(summary['trials'].max()) * times:.1g}")
 
 

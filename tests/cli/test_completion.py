@@ -30,7 +30,7 @@ from tests.output.test_command_line import CASES
         ("--c", ["--cfg", "--config-dir", "--completion"]),
         ("--cfg ", ["job"]),
         ("--help ki", ["kind"]),
-        ("--help kind clip", ["clipped_mean"]),
+        ("--help kind clip", ["clipped_mean", "clipped_variance"]),
         ("help sweep qu", ["quick"]),
         ("--help figure error_against", ["error_against_n"]),
         ("--completion z", ["zsh"]),

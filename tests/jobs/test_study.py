@@ -176,7 +176,8 @@ def test_an_estimator_that_sometimes_releases_nothing(bench: Bench) -> None:
 def test_a_theorem_that_is_early_fails_no_gate_and_a_refuted_one_does(
     here: str, of_theorem: Any, code: int
 ) -> None:
-    claims = pd.DataFrame({"verdict": [here] * 2, "theorem_verdict": [math.nan, of_theorem]})
+    verdicts = {"verdict": [here] * 2, "theorem_verdict": [math.nan, of_theorem]}
+    claims = pd.DataFrame({**verdicts, "checks": "theorem"})
     tables = dict.fromkeys(("summary", "factors", "samples"), pd.DataFrame())
     result: Any = SimpleNamespace(claims=claims, failures=[], scoreboard="", **tables)
     for gate in (True, False):
