@@ -52,6 +52,7 @@ COLUMNS = [
 # With fewer trials the largest error lies below the 0.9 quantile with probability above 2.5%. Then
 # an order-statistics interval at level 95% for that quantile has no upper end.
 MIN_TRIALS = 36
+FINITE_TRIALS = "The tolerance covers the finite number of trials."
 # The reason that tables and pages print for claims without a measured number.
 UNKNOWN = (
     f"too few trials (under {MIN_TRIALS}, {2 * MIN_TRIALS} if half choose the worst), "
@@ -134,7 +135,8 @@ class Claim(Selection):
     tolerance : float > 0
         Largest accepted distance between the true number at finite n and the prediction.
     reason : str
-        Reason for the tolerance and for the range of n, a full sentence.
+        Reason for the tolerance and for the range of n, a full sentence. By default the tolerance
+        covers the finite number of trials alone.
     n_min, n_max : int
         Smallest and largest n at which the claim is tested. By default all n are used.
     predicted : float, optional
@@ -150,7 +152,7 @@ class Claim(Selection):
 
     theorem: str | OwnTheorem
     tolerance: Annotated[float, Field(gt=0)]
-    reason: Annotated[str, Field(min_length=1)]
+    reason: Annotated[str, Field(min_length=1)] = FINITE_TRIALS
     n_min: Annotated[int, Field(ge=1)] = 1
     n_max: Annotated[int, Field(ge=1)] | None = None
     predicted: float | None = None

@@ -91,7 +91,7 @@ def idle(where: tuple[str, str], claim: dict[str, Any], orders: set[float]) -> s
     Rivals are 0, 1/2, 1 and 2, and k/(k-1) of all k of the sweep.
     """
     theorem = THEOREMS[claim["theorem"]]
-    if "tests/" in claim["reason"]:
+    if "tests/" in claim.get("reason", ""):
         return "its reason points at a test"
     if theorem.kind == "limit" and theorem.at_most:
         held = WRONG.get(where, 0.0) <= theorem.predicted(2.0) + claim["tolerance"]
