@@ -17,13 +17,13 @@ venv=${DPBENCH_VENV:-$here/.venv}
 
 find_python() {
     local name
-    for name in ${PYTHON:-} python3.13 python3.12 python3.11 python3 python; do
-        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+    for name in ${PYTHON:-} python3.13 python3.12 python3.11 python3.14 python3 python; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             command -v "$name"
             return
         fi
     done
-    echo "dev.sh: Python 3.11, 3.12 or 3.13 is needed and none was found; set PYTHON=/path/to/one" >&2
+    echo "dev.sh: Python 3.11 or later is needed and none was found; set PYTHON=/path/to/one" >&2
     exit 2
 }
 

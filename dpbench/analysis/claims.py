@@ -46,8 +46,8 @@ POINT = ["family", "n", *BUDGET]
 
 COLUMNS = [
     "claim", "source", "estimator", "distribution", "variable", "metric", "predicted", "measured",
-    "low", "high", "tolerance", "verdict", *BUDGET, "n_low", "n_high", "visible",
-    "checks", "theorem", "at_these_n", "theorem_verdict", "asymptotic_from",
+    "low", "high", "tolerance", "verdict", *BUDGET, "n_low", "n_high", "detectable_deviation",
+    "checks", "theorem", "exact_at_run_n", "theorem_verdict", "asymptotic_from",
 ]  # fmt: skip
 # With fewer trials the largest error lies below the 0.9 quantile with probability above 2.5%. Then
 # an order-statistics interval at level 95% for that quantile has no upper end.
@@ -331,10 +331,10 @@ class Claim(Selection):
             **{name: first[name] if name in self._curve_columns else np.nan for name in BUDGET},
             "n_low": sizes.min(),
             "n_high": sizes.max(),
-            "visible": self.tolerance + 2 * _half_width(measured, theorem.floor),
+            "detectable_deviation": self.tolerance + 2 * _half_width(measured, theorem.floor),
             "checks": self.subject,
             "theorem": stated,
-            "at_these_n": exact,
+            "exact_at_run_n": exact,
             "theorem_verdict": np.nan if self.subject == CODE else verdict_on_theorem,
         }
 
@@ -390,10 +390,10 @@ def verdict(
     about 1 of 10,000 runs. Without stretching, this would happen in 1 of 20 runs.
 
     If the true number is far from the prediction, most runs give ``inconsistent``. The column
-    ``visible`` of ``claims.csv`` has the distance between true number and prediction at which half
-    of all runs give ``inconsistent``. This distance is the tolerance plus the width of the
-    interval. If the theorem states only an upper limit, the distance is instead the tolerance plus
-    2 (measured - low), where low is the lower end of the interval.
+    ``detectable_deviation`` of ``claims.csv`` has the distance between true number and prediction
+    at which half of all runs give ``inconsistent``. This distance is the tolerance plus the width
+    of the interval. If the theorem states only an upper limit, the distance is instead the
+    tolerance plus 2 (measured - low), where low is the lower end of the interval.
     """
     if not np.all(np.isfinite([*measured, predicted])):
         return "inconclusive"
@@ -467,7 +467,7 @@ def count_claim_verdicts(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
     for row in rows:
         by_subject[row["checks"]].append(row)
     stated = [*by_subject["theorem"], *by_subject["target"]]
-    exact = [row for row in stated if np.isfinite(float(row["at_these_n"] or "nan"))]
+    exact = [row for row in stated if np.isfinite(float(row["exact_at_run_n"] or "nan"))]
     lines = {
         "theorems": [row["theorem_verdict"] for row in by_subject["theorem"]],
         "targets": [row["theorem_verdict"] for row in by_subject["target"]],

@@ -33,7 +33,7 @@ FIGURES = {
 # Columns of the table with their LaTeX types; the number of runs is in the caption.
 COLUMNS = {
     "estimator": TEXT_COLUMN, "notion": TEXT_COLUMN, "delta": "r", "pair": TEXT_COLUMN,
-    "claimed": "r", "lower bound": "r", "visible": "r", "move over sensitivity": "r",
+    "claimed": "r", "lower bound": "r", "detectable": "r", "move over sensitivity": "r",
     "verdict": "l",
 }  # fmt: skip
 

@@ -144,7 +144,9 @@ def format_strongest(table: pd.DataFrame) -> list[dict[str, str]]:
             "runs a side": str(row["runs"]),
             "claimed": f"{row['claimed']:g}",
             "lower bound": f"{row['lower_bound']:.3f}",
-            "visible": "-" if pd.isna(row["visible"]) else f"x {row['visible']:g}",
+            "detectable": "-"
+            if pd.isna(row["detectable_noise"])
+            else f"x {row['detectable_noise']:g}",
             "move over sensitivity": _ratio(row["move_over_sensitivity"]),
             "verdict": row["verdict"],
         }

@@ -39,8 +39,8 @@ Way = Literal["runs", "replay"]
 
 COLUMNS = (
     *("estimator", "notion", "delta", "claimed", "pair", "pairs", "runs", "lower_bound"),
-    *("visible", "blind", "blind_additive", "move_over_sensitivity", "compared", "verdict"),
-    *("refuted_by_replay", "seconds"),
+    *("detectable_noise", "blind", "blind_additive", "move_over_sensitivity", "compared"),
+    *("verdict", "refuted_by_replay", "seconds"),
 )
 # Number of audited pairs; a short pilot chooses the most promising pairs.
 AUDITED_PAIRS = 2
@@ -268,7 +268,7 @@ def audit(task: AuditTask) -> list[dict[str, Any]]:
             "pairs": len(task.pairs),
             "runs": bound.runs,
             "lower_bound": bound.lower_bound,
-            "visible": visible,
+            "detectable_noise": visible,
             "blind": blind_reason,
             "blind_additive": additive_reason,
             "move_over_sensitivity": largest_ratio(replayed),

@@ -250,7 +250,7 @@ def _claim(name: str, claim: LibraryClaim, group: Sequence[RowWithErrors]) -> Ro
         "privacy": "pure" if neighbours == "replace" else f"pure_{neighbours}",
         "n_low": table["n"].min(),
         "n_high": table["n"].max(),
-        "visible": claim.tolerance + measured.high - measured.low,
+        "detectable_deviation": claim.tolerance + measured.high - measured.low,
         "checks": "code",
         "theorem": predicted,
     }

@@ -44,7 +44,7 @@ def format_answer(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> 
     lines = [_first_line(study), *_answer(judged, claims, summary, study)]
     yield "\n".join(fill(line) for line in lines if line)
     yield table("Theory against measurement", [*_claim_lines(claims, words, study)])
-    seen = claims.loc[claims["checks"] != CODE, "visible"].dropna()
+    seen = claims.loc[claims["checks"] != CODE, "detectable_deviation"].dropna()
     notes = ["agree: the 95% interval lies within the tolerance (+-) of the number"]
     if len(seen):
         lowest, highest = (f"{number:.2g}" for number in (seen.min(), seen.max()))

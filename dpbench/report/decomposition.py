@@ -55,7 +55,7 @@ class Decomposition(SelectingFigure):
     chosen: Choice
     n: Annotated[int, Field(ge=1)]
     PARTS: ClassVar[dict[str, str]] = {
-        "q90": "error", "bias_q90": "clipping bias", "noise_q90": "noise",
+        "q90": "error", "clipping_q90": "clipping bias", "noise_q90": "noise",
         "sampling_q90": "sampling",
     }  # fmt: skip
 
@@ -87,12 +87,12 @@ class Decomposition(SelectingFigure):
     def _draw_panel(self, family: str, rows: pd.DataFrame, words: Labels, ax: Axes) -> None:
         study, styles = words.study, line_styles(self.PARTS.values())
         worst = rows.groupby("threshold")[list(self.PARTS)].max()
-        unclipped = worst["bias_q90"] <= EXACT_RATIO * worst["sampling_q90"]
-        worst["bias_q90"] = worst["bias_q90"].mask(unclipped)
+        unclipped = worst["clipping_q90"] <= EXACT_RATIO * worst["sampling_q90"]
+        worst["clipping_q90"] = worst["clipping_q90"].mask(unclipped)
         for part, name in self.PARTS.items():
             draw_curve(ax, worst.index, worst[part], label=name, look=styles[name])
         if unclipped.any() and not unclipped.all():
-            colour = styles[self.PARTS["bias_q90"]]["color"]
+            colour = styles[self.PARTS["clipping_q90"]]["color"]
             at = (worst.index[unclipped][0], 0.03)
             ax.text(
                 *at, UNCLIPPED, color=colour, fontsize="small", transform=ax.get_xaxis_transform()

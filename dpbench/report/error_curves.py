@@ -218,6 +218,6 @@ def _draw_slopes(
         if shape.size:
             scale = np.exp(np.mean(np.log(shown[metric] / shape)))
             slope = "slowest slope by theory" if theorem.at_most else "slope by theory"
-            limit = bool(np.isnan(claim["at_these_n"]))
+            limit = bool(np.isnan(claim["exact_at_run_n"]))
             label, look = (slope, THEORY) if limit else ("exact slope at these n", THEORY_AT_N)
             draw_guide(ax, shown["x"], scale * shape, label=label, look=look)

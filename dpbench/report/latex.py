@@ -272,7 +272,7 @@ def claim_rows(
             [
                 rf"{title}, $\pm {row['tolerance']:g}${CODE if row['checks'] == 'code' else ''}",
                 *map(escape_latex, (*words.claim(row), words.budget(row))),
-                *(_format_stated(row[name], limit) for name in ("theorem", "at_these_n")),
+                *(_format_stated(row[name], limit) for name in ("theorem", "exact_at_run_n")),
                 "${}$ $[{}, {}]$".format(*map(_format_digits, numbers)) if is_known else "--",
                 _format_verdict(row),
             ]

@@ -65,10 +65,10 @@ def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, 
     rows: list[Mapping[str, str] | str] = []
     names = ("formula" if (claims["checks"] == CODE).all() else "theorem", "at these n")
     for label, group in claims.groupby("claim", sort=False):
-        first, visible = group.iloc[0], group["visible"]
+        first, seen = group.iloc[0], group["detectable_deviation"]
         rows.append(
             f"{label} ({first['source']}): +- {first['tolerance']:g}, "
-            f"visible {_format_range(visible.min(), visible.max(), '.2g')}"
+            f"detectable {_format_range(seen.min(), seen.max(), '.2g')}"
         )
         limit = "<= " if study.all_claims[str(label)].statement.at_most else ""
         records = group.to_dict("records")
@@ -78,7 +78,7 @@ def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, 
                 {
                     **_label_cells(row, "estimator", "distribution"),
                     names[0]: _format_stated(row["theorem"], limit),
-                    names[1]: _format_stated(row["at_these_n"], limit),
+                    names[1]: _format_stated(row["exact_at_run_n"], limit),
                     "measured (95%)": _format_interval(row),
                     "verdict": CLAIMS[word].text if word in CLAIMS else word,
                 }

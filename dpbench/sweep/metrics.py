@@ -66,9 +66,9 @@ METRICS = {
     ),
     "failure_rate": Metric("error", "failure rate", "rate", interval=JEFFREYS_INTERVAL, share=True),
     "sampling_q90": Metric("sampling", "sampling error\n(0.9 quantile)"),
-    "bias_q90": Metric("bias", "bias (0.9 quantile)"),
+    "clipping_q90": Metric("bias", "bias (0.9 quantile)"),
     "noise_q90": Metric("noise", "noise (0.9 quantile)"),
-    "private_q90": Metric("private", "bias + noise\n(0.9 quantile)"),
+    "privacy_cost_q90": Metric("private", "bias + noise\n(0.9 quantile)"),
     "width_q50": Metric("width", "interval width\n(median)", q=0.5),
     "miss_rate": Metric(
         "missed", "share of intervals\nthat miss", "rate", interval=JEFFREYS_INTERVAL, share=True

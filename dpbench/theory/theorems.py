@@ -128,7 +128,9 @@ THEOREMS = {
     "heavy_tail_epsilon": Theorem(KSU20, "epsilon", _is(1)),
     "heavy_tail_rho": Theorem("KSU20, Theorem 3.7", "rho", _is(1 / 2)),
     # Upper bound on the private part of the error under a single distribution.
-    "heavy_tail_private_part": Theorem(KSU20, "alpha", _rate, metric="private_q90", at_most=True),
+    "heavy_tail_private_part": Theorem(
+        KSU20, "alpha", _rate, metric="privacy_cost_q90", at_most=True
+    ),
     "heavy_tail_guarantee": Theorem(
         KSU20, "limit", _is(1), metric="error_over_guarantee_q90", at_most=True
     ),
@@ -149,12 +151,14 @@ THEOREMS = {
     "sampling_regime": Theorem("L15, binary mean estimation", "alpha", _is(2)),
     "private_regime": Theorem("L15, binary mean estimation", "alpha", _is(1)),
     "bounded_private_part": Theorem(
-        "L15, binary mean estimation", "alpha", _is(1), metric="private_q90"
+        "L15, binary mean estimation", "alpha", _is(1), metric="privacy_cost_q90"
     ),
     "bounded_epsilon": Theorem(
-        "L15, binary mean estimation", "epsilon", _is(1), metric="private_q90"
+        "L15, binary mean estimation", "epsilon", _is(1), metric="privacy_cost_q90"
     ),
-    "bounded_rho": Theorem("L15, binary mean estimation", "rho", _is(1 / 2), metric="private_q90"),
+    "bounded_rho": Theorem(
+        "L15, binary mean estimation", "rho", _is(1 / 2), metric="privacy_cost_q90"
+    ),
     # A clip that is too tight causes a bias that does not depend on n.
     "clipping_bias": Theorem("L15, handwritten notes", "n", _is(0)),
     # L15, Theorem 1: n ~ R/(alpha epsilon). L15, Theorem 2: the histogram needs n ~ ln(R)/epsilon.
@@ -167,7 +171,7 @@ THEOREMS = {
     ),
     # Above the threshold the error does not depend on R.
     "no_radius": Theorem("L15, Theorem 2", "radius", _is(0), of="fixed_n"),
-    "fine_alpha": Theorem("L15, Theorem 2", "alpha", _is(1), metric="private_q90"),
+    "fine_alpha": Theorem("L15, Theorem 2", "alpha", _is(1), metric="privacy_cost_q90"),
     # Intervals contain the mean with probability 1 - beta, beta = 0.1.
     "coverage": Theorem("L15, Claim 4", "limit", _is(0.1), "miss_rate", at_most=True),
     "interval_coverage": Theorem(
@@ -213,9 +217,9 @@ THEOREMS = {
     ),
     "noise_ratio": Theorem("HT10 (number not checked)", "ratio", _is(math.nan), "mean_error"),
     # L15, Theorem 5: n = d/alpha^2 + d/(alpha sqrt(rho)) + sqrt(d ln(R)/rho), term by term.
-    "ball_dimension": Theorem("L15, Theorem 5", "d", _is(1), "private_q90"),
+    "ball_dimension": Theorem("L15, Theorem 5", "d", _is(1), "privacy_cost_q90"),
     "sampling_dimension": Theorem("L15, Theorem 5", "d", _is(1), "sampling_q90"),
-    "naive_ball": Theorem("L15, Theorem 5", "radius", _is(1), "private_q90", "fixed_n"),
+    "naive_ball": Theorem("L15, Theorem 5", "radius", _is(1), "privacy_cost_q90", "fixed_n"),
     "shrinking_ball": Theorem("L15, Theorem 5", "radius", _is(0), "q90", "fixed_n"),
     # HLY21: error = diameter sqrt(d/rho)/n, where the diameter of Gaussian data is of the order of
     # sqrt(d) or |sigma|_2. PLAN: |sigma|_1 takes the place of sqrt(d) |sigma|_2.
@@ -242,9 +246,9 @@ THEOREMS = {
         "BDKU20, Theorem 3.3 (number not checked)", "alpha", _is(2), at_most=True, lowest=1.0
     ),
     # KSU20, Theorems 4.6 and 4.7: private term n = d/(alpha^(k/(k-1)) sqrt(rho)).
-    "heavy_ball_alpha": Theorem("KSU20, Theorem 4.6", "alpha", _rate, "private_q90"),
-    "heavy_ball_dimension": Theorem("KSU20, Theorem 4.6", "d", _is(1), "private_q90"),
-    "heavy_ball_rho": Theorem("KSU20, Theorem 4.6", "rho", _is(1 / 2), "private_q90"),
+    "heavy_ball_alpha": Theorem("KSU20, Theorem 4.6", "alpha", _rate, "privacy_cost_q90"),
+    "heavy_ball_dimension": Theorem("KSU20, Theorem 4.6", "d", _is(1), "privacy_cost_q90"),
+    "heavy_ball_rho": Theorem("KSU20, Theorem 4.6", "rho", _is(1 / 2), "privacy_cost_q90"),
     "discard_ratio": Theorem("KSU20, Lemma 4.3", "ratio", _is(math.nan), "mean_error"),
     "cover_alpha": Theorem("KSU20, Theorem 5.8", "alpha", _rate),
     # The error of the core does not depend on the location. A share eta of far outliers leaves
@@ -319,7 +323,7 @@ THEOREMS = {
     "entry_noise": Theorem("BDKU20 (number not checked)", "ratio", _is(math.nan), "noise_q90"),
     "minimax_risk": Theorem("GRS09, GS10, AV23 (numbers not checked)", "level", _is(1), "rmse"),
     "exact_noise": Theorem(EXACT, "level", _is(1), "noise_q90"),
-    "exact_private_part": Theorem(EXACT, "level", _is(1), "private_q90"),
+    "exact_private_part": Theorem(EXACT, "level", _is(1), "privacy_cost_q90"),
     "exact_samples": Theorem(EXACT, "level", _is(1), of="samples"),
     # The standard deviation tends to sqrt(pi/2) (e^epsilon + 1)/(e^epsilon - 1)/sqrt(n), the
     # smallest in the local model.

@@ -39,7 +39,7 @@ COLUMNS = (
     *KEY,
     "comparison",
     *(f"{metric}{end}" for metric in METRICS for end in ("", "_low", "_high")),
-    "smallest_visible",
+    "smallest_detectable",
     "verdict",
 )
 
@@ -93,8 +93,8 @@ def compare(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
         Columns `COLUMNS`, one row per row of either table. ``comparison`` is ``bits`` if the
         random streams and all errors are equal. Otherwise it is ``paired`` (compared trial by
         trial) or ``unpaired``. It is empty if only one table has the row.
-        ``smallest_visible`` is the change of the trimmed mean that would be found with probability
-        0.9. ``verdict`` is one of `dpbench.tracking.verdicts.TRACKING`.
+        ``smallest_detectable`` is the change of the trimmed mean that would be found with
+        probability 0.9. ``verdict`` is one of `dpbench.tracking.verdicts.TRACKING`.
     """
     from scipy.stats import binomtest
 
@@ -176,7 +176,7 @@ def _compare_row(
         spread = float(replicates.std(ddof=1))
         tests.append(_test_ratio(estimate, spread))
         if metric == METRICS[0]:
-            row["smallest_visible"] = spread
+            row["smallest_detectable"] = spread
     return row, tests
 
 
@@ -302,10 +302,10 @@ def _fill_verdicts(rows: list[dict[str, object]], tests: dict[int, list[_Test]])
             if rejected_sides
             else "changed-within-noise"
         )
-        spread = row.get("smallest_visible")
+        spread = row.get("smallest_detectable")
         if isinstance(spread, float):
             reach = sum(visible_reach(len(tests), len(row_tests)))
-            row["smallest_visible"] = float((1 + SMALLEST_CHANGE) * np.exp(reach * spread) - 1)
+            row["smallest_detectable"] = float((1 + SMALLEST_CHANGE) * np.exp(reach * spread) - 1)
 
 
 def visible_reach(rows: int, tests: int) -> tuple[float, float]:

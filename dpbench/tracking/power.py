@@ -63,9 +63,9 @@ def power(
     compared = shared["comparison"] != "bits"
     has_mean, independent = _spreads(old, new, shared)
     reach = visible_reach(max(1, int(compared.sum())), TESTS_PER_ROW)
-    spread = np.log((1 + shared["smallest_visible"].to_numpy(float)) / (1 + SMALLEST_CHANGE)) / sum(
-        reach
-    )
+    spread = np.log(
+        (1 + shared["smallest_detectable"].to_numpy(float)) / (1 + SMALLEST_CHANGE)
+    ) / sum(reach)
     as_compared = np.where(compared, spread, np.where(has_mean, 0.0, np.nan))
     all_rows_reach = visible_reach(len(shared), TESTS_PER_ROW)
     return pd.DataFrame(

@@ -91,7 +91,7 @@ def describe_visible_loss(table: pd.DataFrame) -> str:
     `table` is the comparison of errors with a baseline. A row is an estimator with a budget, on one
     distribution at one n.
     """
-    losses = table["smallest_visible"].dropna()
+    losses = table["smallest_detectable"].dropna()
     if losses.empty:
         return "rows were compared for identical bits only."
     return f"every row shows a loss of {losses.max():.1%}, with probability {POWER:g}."

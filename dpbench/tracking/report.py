@@ -93,7 +93,9 @@ def format_terminal(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
         {
             "row": row_name(row),
             **{name: "" if pd.isna(row[m]) else f"{row[m]:.3f}" for m, name in SHORT_NAMES.items()},
-            "visible": "" if pd.isna(row["smallest_visible"]) else f"{row['smallest_visible']:.1%}",
+            "detectable": ""
+            if pd.isna(row["smallest_detectable"])
+            else f"{row['smallest_detectable']:.1%}",
             "verdict": row["verdict"],
         }
         for row in _select_changed(table).to_dict("records")
@@ -107,11 +109,11 @@ def format_terminal(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
 
 
 def _markdown_rows(table: pd.DataFrame) -> list[str]:
-    headings = ["verdict", "row", *(METRIC_NAMES[m] for m in METRICS), "visible", "compared"]
+    headings = ["verdict", "row", *(METRIC_NAMES[m] for m in METRICS), "detectable", "compared"]
     lines = ["| " + " | ".join(headings) + " |", "|---" * len(headings) + "|"]
     for row in table.to_dict("records"):
         ratios = [ratio_text(row, metric) for metric in METRICS]
-        visible = row["smallest_visible"]
+        visible = row["smallest_detectable"]
         cells = [
             f"**{row['verdict']}**" if TRACKING[row["verdict"]].fails else row["verdict"],
             row_name(row),

@@ -159,7 +159,7 @@ def test_a_theorem_of_ones_own_is_checked(keys: dict[str, Any], message: str) ->
 
 def test_a_headline_counts_theorems_numbers_at_their_n_and_code_apart() -> None:
     def row(of_theorem: Any, here: str, exact: float, checks: str = "theorem") -> dict[str, Any]:
-        names = ("theorem_verdict", "verdict", "at_these_n", "checks")
+        names = ("theorem_verdict", "verdict", "exact_at_run_n", "checks")
         return dict(zip(names, (of_theorem, here, exact, checks), strict=True))
 
     good, alone = "consistent", row("inconclusive", "inconclusive", math.nan)

@@ -364,15 +364,15 @@ def test_a_finite_exponent_is_that_of_exact_values() -> None:
         assert row["measured"] == pytest.approx(-1 / slope, abs=1e-9)
         assert row["predicted"] == pytest.approx(-1 / slope if finite else 1.0, abs=1e-9)
         assert row["verdict"] == expected
-        assert row["visible"] == pytest.approx(0.05 + row["high"] - row["low"])
+        assert row["detectable_deviation"] == pytest.approx(0.05 + row["high"] - row["low"])
         assert (row["theorem"], row["checks"]) == (1.0, "theorem")
-        assert math.isnan(row["at_these_n"]) != finite
+        assert math.isnan(row["exact_at_run_n"]) != finite
         early = "not yet asymptotic" if finite else "inconsistent"
         assert row["theorem_verdict"] == early
         # -1/slope of 1/n + 10/n^2 at n, 10 n, 100 n is 0.920 at n = 20, 0.954 at 40
         assert row["asymptotic_from"] == pytest.approx(40 if finite else math.nan, nan_ok=True)
     given = one.judge("private_regime", lambda at: 1 / at.n + 10 / at.n**2, finite=0.87)
-    assert given["at_these_n"].tolist() == given["predicted"].tolist() == [0.87]
+    assert given["exact_at_run_n"].tolist() == given["predicted"].tolist() == [0.87]
     # against the oracle's number alone nothing is early
     off = one.judge("private_regime", lambda at: at.n**-1.6, finite=True).iloc[0]
     assert (off["verdict"], off["theorem_verdict"]) == ("inconsistent", "inconsistent")
@@ -451,7 +451,7 @@ def test_a_limit_that_is_just_kept_is_not_found_broken() -> None:
                budgets=pure_budgets(*(1 + i / 100 for i in range(runs))))  # fmt: skip
     found = one.judge("coverage", lambda at: rng.random(400) < 0.1, tolerance=0.01)
     # Broken is what lies above the limit with twice of what its interval has below it.
-    assert found["visible"].tolist() == pytest.approx(
+    assert found["detectable_deviation"].tolist() == pytest.approx(
         (0.01 + 2 * (found["measured"] - found["low"])).tolist()
     )
     broken = int((found["verdict"] == "inconsistent").sum())

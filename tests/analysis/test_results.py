@@ -72,7 +72,7 @@ def test_rows_are_sorted_whatever_the_order_of_cells(results: Results) -> None:
         "upper",
     ]
     assert columns[-6:-3] == ["bias", "bias_se", "signed_sd"]
-    assert columns.index("lower_bound") == columns.index("private_q90") + 1
+    assert columns.index("lower_bound") == columns.index("privacy_cost_q90") + 1
     about = ["family", "distribution", "estimator", "privacy", "epsilon", "delta", "rho", "n"]
     pd.testing.assert_frame_equal(table, table.sort_values(about).reset_index(drop=True))
     order = np.random.default_rng(0).permutation(len(MADE.cells)).tolist()
@@ -100,7 +100,7 @@ def test_rows_hold_what_blocks_say_of_their_keys(results: Results) -> None:
             errors = results.values["error"][row]
             assert said["trials"] == cell.trials == len(errors)
             assert said["q90"] == np.quantile(errors, 0.9, method="inverted_cdf")
-            assert said["bias_q90"] == quantile(results.values["bias"][row], 0.9)
+            assert said["clipping_q90"] == quantile(results.values["bias"][row], 0.9)
             # A block without widths counts as infinite; NaN where there are none at all.
             width = results.values["width"][row]
             assert np.isnan(width[200:]).all()

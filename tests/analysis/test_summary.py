@@ -56,7 +56,7 @@ def test_failures_are_counted_and_never_improve_a_quantile(mark: float) -> None:
     errors = np.linspace(1, 2, 100)
     row = _row(np.where(np.arange(100) < 15, mark, errors))
     assert [row["failures"], row["failure_rate"]] == pytest.approx([15, 0.15])
-    assert np.isinf([row["q90"], row["trimmed_mean"], row["bias_q90"]]).all()
+    assert np.isinf([row["q90"], row["trimmed_mean"], row["clipping_q90"]]).all()
     assert row["q50"] == errors[64]
     assert row["mean_error"] == pytest.approx(errors[15:].mean())
     nothing = _row(np.full(100, mark))
@@ -64,8 +64,8 @@ def test_failures_are_counted_and_never_improve_a_quantile(mark: float) -> None:
     assert np.isinf(nothing["noise_q90"])
     # Of code that draws its own noise the error is known, bias and noise are not.
     row = _row(errors, bias=np.full(100, np.nan), noise=np.full(100, np.nan))
-    assert np.isnan([row["bias_q90"], row["noise_q90"]]).all()
-    assert row["private_q90"] == row["q90"] == errors[89]
+    assert np.isnan([row["clipping_q90"], row["noise_q90"]]).all()
+    assert row["privacy_cost_q90"] == row["q90"] == errors[89]
 
 
 @pytest.mark.parametrize(

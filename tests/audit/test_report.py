@@ -13,7 +13,9 @@ def test_what_is_printed_is_the_strongest_of_each() -> None:
     rows = [("a", 0.5), ("a", 0.9), ("a", np.nan), ("b", np.nan), ("b", 0.0)]
     table = pd.DataFrame(rows, columns=["estimator", "lower_bound"])
     table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair=list("vwxyz"))
-    table = table.assign(pairs=3, visible=[0.5, 0.5, 0.5, np.nan, np.nan], verdict="failed")
+    table = table.assign(
+        pairs=3, detectable_noise=[0.5, 0.5, 0.5, np.nan, np.nan], verdict="failed"
+    )
     table = table.assign(move_over_sensitivity=[np.nan, 2.0, 2.0, np.inf, np.inf])
     table = table.assign(refuted_by_replay=["", "it moves", "", "", ""])
     assert select_strongest(table)["pair"].tolist() == ["w", "z"]
@@ -37,7 +39,9 @@ def test_only_missed_controls_are_listed() -> None:
     rows = [("a", 0.5, "refuted"), ("b", 0.9, "refuted"), ("c", 0.1, "not refuted")]
     table = pd.DataFrame(rows, columns=["estimator", "lower_bound", "verdict"])
     table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair="p", pairs=1)
-    table = table.assign(visible=np.nan, move_over_sensitivity=np.nan, refuted_by_replay="")
+    table = table.assign(
+        detectable_noise=np.nan, move_over_sensitivity=np.nan, refuted_by_replay=""
+    )
     for missed, found in (([], "c"), (["a"], "ac")):
         printed = render(table, table, missed)
         assert "2 of 3 controls caught" in printed
@@ -54,7 +58,7 @@ def test_blind_rows_are_named_by_their_reason() -> None:
     rows = [("a", 0.5, "x: one"), ("a", 0.9, "x: two"), ("b", 0.1, ""), ("c", 0.2, "x: more")]
     table = pd.DataFrame(rows, columns=["estimator", "lower_bound", "blind"])
     table = table.assign(notion="pure", delta=np.nan, claimed=1.0, runs=9, pair="p", pairs=3)
-    table = table.assign(visible=np.nan, verdict="not refuted")
+    table = table.assign(detectable_noise=np.nan, verdict="not refuted")
     table = table.assign(move_over_sensitivity=np.nan, refuted_by_replay="")
     table = table.assign(blind_additive=pd.Series(["", "", np.nan, "y: z"]))
     wanted = [

@@ -72,7 +72,7 @@ def test_audits_in_threads_do_not_share_their_noise() -> None:
     tasks = [replace(task, seed=seed) for seed in range(4)]
 
     def bounds(rows: list[dict[str, Any]]) -> list[Any]:
-        return [(row["pair"], row["lower_bound"], row["visible"]) for row in rows]
+        return [(row["pair"], row["lower_bound"], row["detectable_noise"]) for row in rows]
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(audit, tasks))
@@ -132,10 +132,10 @@ def test_what_one_of_the_pairs_shows_is_visible(monkeypatch: pytest.MonkeyPatch)
     far = only(catalogue(20), "ends_of_the_clip")
     monkeypatch.setattr(AuditTask, "expected_bound", lambda *_: 0.0)
     for pairs in ([inside, *far], [*far, inside]):
-        assert {row["visible"] for row in rows_of(CLIPPED, PURE, pairs)} == {
-            rows_of(CLIPPED, PURE, far)[0]["visible"]
+        assert {row["detectable_noise"] for row in rows_of(CLIPPED, PURE, pairs)} == {
+            rows_of(CLIPPED, PURE, far)[0]["detectable_noise"]
         }
-    assert np.isnan(rows_of(CLIPPED, PURE, [inside])[0]["visible"])
+    assert np.isnan(rows_of(CLIPPED, PURE, [inside])[0]["detectable_noise"])
 
 
 def test_noise_that_is_drawn_elsewhere_is_not_known_to_be_visible() -> None:
@@ -145,7 +145,7 @@ def test_noise_that_is_drawn_elsewhere_is_not_known_to_be_visible() -> None:
             return float(np.clip(x, -1, 1).mean() + rng.laplace(0, 2 / len(x)))
 
     (row,) = rows_of(Outside(), PURE, only(catalogue(20), "two_clusters"), runs=100)
-    assert np.isnan(row["visible"])
+    assert np.isnan(row["detectable_noise"])
 
 
 def test_a_task_s_name_tells_all_of_it() -> None:

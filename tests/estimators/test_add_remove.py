@@ -108,7 +108,7 @@ def test_the_exact_error_is_measured(
 
 def test_what_has_no_exact_error() -> None:
     law, budget = Bernoulli(p=0.5), PureDP(1.0, **AR)
-    for metric in ("noise_q90", "private_q90", "q50"):
+    for metric in ("noise_q90", "privacy_cost_q90", "q50"):
         assert np.isnan(exact(metric, BOTH[0], law, 100, budget))
     assert np.isnan(exact("rmse", BOTH[1], law, 20, budget))  # the count may be below 1
     assert np.isnan(exact("rmse", BOTH[1], law, 100, PureDP(1.0, "staircase", **AR)))

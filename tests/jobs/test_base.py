@@ -17,7 +17,7 @@ from tests.bench import Bench
 SUMMARY = (
     "distribution family k estimator privacy epsilon delta rho n d trials failures failure_rate "
     "mean_error mean_error_se rmse q50 q90 q90_low q90_high trimmed_mean trimmed_mean_se "
-    "sampling_q90 bias_q90 noise_q90 private_q90 lower_bound"
+    "sampling_q90 clipping_q90 noise_q90 privacy_cost_q90 lower_bound"
 )
 # of estimators that release an interval, a scale or a promised accuracy
 EXTRAS = (
@@ -28,8 +28,8 @@ EXTRAS = (
 )
 CLAIMS = (
     "claim source estimator distribution variable metric predicted measured low high tolerance "
-    "verdict privacy epsilon delta rho mu n_low n_high visible checks theorem at_these_n "
-    "theorem_verdict asymptotic_from"
+    "verdict privacy epsilon delta rho mu n_low n_high detectable_deviation checks theorem "
+    "exact_at_run_n theorem_verdict asymptotic_from"
 )
 MANIFEST = (
     "blocks_corrupt blocks_done blocks_reused cells_done cells_reused command commit computed "

@@ -314,7 +314,7 @@ def test_help_on_nothing(capsys: pytest.CaptureFixture[str], words: list[str], l
         ),
         ("heavy_tail_rho", ["number: 0.5", "of: s in n ~ (1/\u03c1)ˢ", "kind of claim: exponent"]),
         ("shifted_dimension", ["of: c in error ~ dᶜ"]),
-        ("heavy_tail_private_part", ["number: ≤ 2, 1.5, 1.33 (", "metric: private_q90 ("]),
+        ("heavy_tail_private_part", ["number: ≤ 2, 1.5, 1.33 (", "metric: privacy_cost_q90 ("]),
         ("within", ["number: the claim gives it, as an upper limit", "kind of claim: factor"]),
         ("exact_samples", ["number: 1", "kind of claim: level of n"]),
     ],

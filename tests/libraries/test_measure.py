@@ -80,7 +80,7 @@ def test_a_claim_by_hand(name: str, predicted: float) -> None:
     assert row["predicted"] == row["theorem"] == pytest.approx(predicted)
     assert row["measured"] == pytest.approx(values.mean())
     assert (row["low"], row["high"]) == pytest.approx((values.mean() - half, values.mean() + half))
-    assert row["visible"] == pytest.approx(0.5 + 2 * half)
+    assert row["detectable_deviation"] == pytest.approx(0.5 + 2 * half)
     assert row["verdict"] == "consistent"
     assert (row["n_low"], row["n_high"], row["privacy"]) == (10, 90, "pure_add_remove")
     few = [({**group[0][0], "trials": 99}, errors[:99])]

@@ -23,12 +23,12 @@ CLAIM = {
     "claim": "rate", "source": "KSU20", "estimator": "minimax", "distribution": "two_point",
     "variable": "alpha", "metric": "q90", "predicted": 2.0, "measured": 1.99, "low": 1.98,
     "high": 2.01, "tolerance": 0.02, "verdict": "consistent", "privacy": "pure",
-    "epsilon": 0.01, "checks": "theorem", "theorem": 2.0, "at_these_n": "",
+    "epsilon": 0.01, "checks": "theorem", "theorem": 2.0, "exact_at_run_n": "",
     "theorem_verdict": "consistent", "asymptotic_from": "",
 }  # fmt: skip
 PAIR = {
     "estimator": "clipped", "notion": "pure", "delta": "", "claimed": 1.0, "pair": "edge",
-    "pairs": 9, "runs": 1000, "lower_bound": 0.5, "visible": "",
+    "pairs": 9, "runs": 1000, "lower_bound": 0.5, "detectable_noise": "",
     "move_over_sensitivity": "", "verdict": "not refuted", "refuted_by_replay": "", "seconds": 1.5,
 }  # fmt: skip
 MANIFEST: dict[str, Any] = {
@@ -145,7 +145,7 @@ def write_run(
     write_table(folder / "sample_complexity.csv", [sample])
     pair = PAIR | {"pair": f"edge{label}"}
     refuted = pair | {"lower_bound": 1.5, "verdict": "refuted", "notion": "approx", "delta": 0.01}
-    strongest = pair | {"lower_bound": 0.9, "pair": f"far{label}", "visible": 0.5}
+    strongest = pair | {"lower_bound": 0.9, "pair": f"far{label}", "detectable_noise": 0.5}
     weaker = refuted | {"lower_bound": "", "verdict": "failed", "delta": 1e-6}
     refuted |= {"move_over_sensitivity": 2.0, "refuted_by_replay": "add_noise moves by 2"}
     write_table(folder / "audit.csv", [pair, strongest, refuted, weaker])

@@ -22,7 +22,7 @@ def test_parts_of_the_error_against_the_threshold(numbers: Result) -> None:
         about = {"family": f"pair_k{k}", "n": 10**6, "privacy": "pure", "epsilon": 1}
         at = rows(numbers, **about)
         worst = at[at["threshold"].notna()].groupby("threshold").max(numeric_only=True)
-        parts = {"error": "q90", "clipping bias": "bias_q90", "noise": "noise_q90",
+        parts = {"error": "q90", "clipping bias": "clipping_q90", "noise": "noise_q90",
                  "sampling": "sampling_q90"}  # fmt: skip
         wanted = {label: ([3, 30, 300], worst[column].tolist()) for label, column in parts.items()}
         label, (sizes, bias_curve) = "clipping bias", wanted["clipping bias"]
@@ -44,7 +44,7 @@ def test_parts_of_the_error_against_the_threshold(numbers: Result) -> None:
 
 def test_the_bias_ends_where_no_record_is_clipped(numbers: Result) -> None:
     summary = numbers.summary.copy()
-    summary.loc[summary["threshold"] == 300, "bias_q90"] = 1e-20  # a rounding error
+    summary.loc[summary["threshold"] == 300, "clipping_q90"] = 1e-20  # a rounding error
     for ax in drawn(dataclasses.replace(numbers, summary=summary), CLIP):
         assert np.isnan(curves(ax)["clipping bias"][1]).tolist() == [False, False, True]
         (mark,) = (text for text in ax.texts if text.get_text() == UNCLIPPED)

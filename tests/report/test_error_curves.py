@@ -36,7 +36,7 @@ def test_the_frame_ends_below_what_depends_on_data() -> None:
     assert framed((1.0, 2.0), (1.0, 1e-7))["floor"].isna().all()
     # Where nothing depends on data, the bound is the scale; a metric without one has the sampling.
     assert set(framed((0.0, 1e-300))["floor"]) == {0.25}
-    assert set(framed((0.0, 1e-300), metric="private_q90")["floor"]) == {0.05}
+    assert set(framed((0.0, 1e-300), metric="privacy_cost_q90")["floor"]) == {0.05}
 
 
 def test_an_answer_without_data_is_no_point_of_the_figure(numbers: Result) -> None:

@@ -255,7 +255,7 @@ def test_slopes_go_through_the_geometric_mean(
     "spec",
     [
         CUBE,  # the claim is about the mean error
-        {**CUBE, "metrics": ["private_q90"]},  # this claim's exponent is n's, not the error's
+        {**CUBE, "metrics": ["privacy_cost_q90"]},  # this claim's exponent is n's, not the error's
         {**CUBE, **MEAN, "budgets": {"approx": {"delta": 1e-6}}},
         {**NORM, "estimators": "friendly_low"},  # it is not `friendly`
     ],
@@ -433,7 +433,7 @@ def test_intervals_are_those_of_the_statistic(numbers: Result) -> None:
     for found, share in ((low, 0.025), (high, 0.975)):  # Jeffreys: Beta(hits + 1/2, misses + 1/2)
         wanted = beta.ppf(share, missed + 0.5, TRIALS - missed + 0.5)
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
-    (ax,) = drawn(numbers, {**spec, "metric": "private_q90"})
+    (ax,) = drawn(numbers, {**spec, "metric": "privacy_cost_q90"})
     assert not bands(ax)
 
 
@@ -454,14 +454,14 @@ def test_a_limit_that_claims_state_is_drawn(numbers: Result) -> None:
     assert not lines(ax, "limit by theory")
 
 
-@pytest.mark.parametrize(("by", "metric"), [("k", "q90"), ("family", "private_q90")])
+@pytest.mark.parametrize(("by", "metric"), [("k", "q90"), ("family", "privacy_cost_q90")])
 def test_errors_up_to_1e300_leave_the_frame(
     numbers: Result, by: str, metric: str, tmp_path: Path
 ) -> None:
     """A search that went astray, failures, and an exact answer beside them."""
     summary = numbers.summary.copy()
     at = summary.index[summary["estimator"].isin(["histogram_radius1e+30", "minimax"])]
-    summary.loc[at[::2], ["q90", "q90_high", "private_q90"]] = 1e300
+    summary.loc[at[::2], ["q90", "q90_high", "privacy_cost_q90"]] = 1e300
     failed = summary.index[summary["estimator"] == "histogram_radius1e+30"][1::4]
     summary.loc[failed, ["q90", "q90_high"]] = np.inf
     summary.loc[summary.index[summary["estimator"] == "mean"][0], ["q90", "q90_low"]] = 0.0
@@ -502,7 +502,7 @@ def test_where_sampling_overtakes_privacy(regimes: Result) -> None:
     assert coin.get_xlim() == rare.get_xlim()
     early = dataclasses.replace(regimes, summary=regimes.summary.query("n < 1e6"))
     assert not lines(drawn(early, {"kind": "error_against_n"})[0], "sampling overtakes privacy")
-    few = {"budgets": "pure", "metric": "private_q90"}  # of which the bound says nothing
+    few = {"budgets": "pure", "metric": "privacy_cost_q90"}  # of which the bound says nothing
     assert not lines(drawn(regimes, {"kind": "error_against_n", **few})[0], BOUND_LABEL)
 
 

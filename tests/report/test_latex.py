@@ -252,7 +252,7 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
     assert limit[0].endswith(r"$, $\pm 1$")
     assert limit[4:7] == [r"$\leq 2.000$", "", r"$1.5 \times 10^{-5}$ $[0.000, -0.250]$"]
     assert [row[6:] for row in unknown] == [["--", "inconclusive"]] * 2
-    early = {"theorem_verdict": EARLY, "at_these_n": 1.8, "verdict": "consistent"}
+    early = {"theorem_verdict": EARLY, "exact_at_run_n": 1.8, "verdict": "consistent"}
     for name, value in early.items():
         claims[name] = claims[name].where(claims["claim"] != "limit", value)
     (row,) = claim_rows(dataclasses.replace(numbers, claims=claims), ["limit"])

@@ -137,8 +137,8 @@ def _row(of_theorem: Any, here: str, **more: Any) -> dict[str, Any]:
         "claim": "c", "source": "HLY21", "estimator": "instance_optimal_mean",
         "distribution": "multivariate_gaussian", "privacy": "zcdp", "rho": 0.5, "mu": math.nan,
         "epsilon": math.nan, "delta": math.nan, "measured": 0.87, "low": 0.86, "high": 0.88,
-        "tolerance": 0.06, "visible": 0.1, "checks": "theorem", "theorem": 1.0,
-        "at_these_n": math.nan, "asymptotic_from": math.nan, "predicted": 1.0,
+        "tolerance": 0.06, "detectable_deviation": 0.1, "checks": "theorem", "theorem": 1.0,
+        "exact_at_run_n": math.nan, "asymptotic_from": math.nan, "predicted": 1.0,
     }  # fmt: skip
     return row | {"theorem_verdict": of_theorem, "verdict": here} | more
 
@@ -215,7 +215,7 @@ def test_an_undecided_answer_says_how_many_trials_decide() -> None:
 @pytest.mark.parametrize("since", [4e9, math.nan])
 def test_rows_that_are_not_confirmed_are_listed(since: float) -> None:
     """In 80 columns; a line says when a theorem's number is early."""
-    early = {"at_these_n": 0.86, "asymptotic_from": since, "claim": "d"}
+    early = {"exact_at_run_n": 0.86, "asymptotic_from": since, "claim": "d"}
     rows = [
         _row("inconclusive", "inconclusive"),
         _row("not yet asymptotic", "consistent", **early),
@@ -254,7 +254,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_the_distances_that_would_be_noticed_are_a_range() -> None:
-    rows = [_row("consistent", "consistent", visible=v) for v in (0.2, 0.1, 0.15)]
+    rows = [_row("consistent", "consistent", detectable_deviation=v) for v in (0.2, 0.1, 0.15)]
     note = "A truth off by 0.1 to 0.2, row by row, would be noticed in half of all runs."
     assert _told(rows, _study())[2].splitlines()[1] == note
 

@@ -118,7 +118,7 @@ def test_dates_that_pandas_cannot_hold_are_labels() -> None:
 
 UNKNOWN = [
     None, np.nan, np.float32("nan"), Decimal("NaN"), Decimal("sNaN"), pd.NA, pd.NaT, np.ma.masked,
-    np.datetime64("NaT"), ("a", None), ("a", np.nan),
+    np.datetime64("NaT", "ns"), ("a", None), ("a", np.nan),
 ]  # fmt: skip
 
 

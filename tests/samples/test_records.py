@@ -112,7 +112,7 @@ NUMBERS: dict[str, Maker] = {
     "signalling NaN": missing_as(Decimal("sNaN")),
     "NA": missing_as(pd.NA),
     "NaT": missing_as(pd.NaT),
-    "NaT of numpy": missing_as(np.datetime64("NaT")),
+    "NaT of numpy": missing_as(np.datetime64("NaT", "ns")),
     "no time of numpy": missing_as(np.timedelta64("NaT")),
     "masked": missing_as(np.ma.masked),
 }

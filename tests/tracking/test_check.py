@@ -186,7 +186,7 @@ def test_a_removed_estimator_is_gone_and_an_added_one_is_new(bench: Bench) -> No
     assert "This run has seed 7" in checked.out
     others = table(bench, "other").drop("all")
     assert set(others["comparison"]) == {"unpaired"}
-    assert others["smallest_visible"].notna().any()
+    assert others["smallest_detectable"].notna().any()
 
 
 def test_what_cannot_be_tracked(bench: Bench) -> None:

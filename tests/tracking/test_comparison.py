@@ -53,7 +53,7 @@ def test_equal_bits_are_the_same_and_nothing_is_computed() -> None:
     errors[3] = NAN
     found = compare(table(errors), table(errors.copy()))
     assert (found["comparison"][0], found["verdict"][0]) == ("bits", "same")
-    assert found.loc[0, ["trimmed_mean", "q50", "q90", "smallest_visible"]].isna().all()
+    assert found.loc[0, ["trimmed_mean", "q50", "q90", "smallest_detectable"]].isna().all()
     # Of streams without a name equal errors are a coincidence.
     found = compare(table(errors, ""), table(errors.copy(), ""))
     assert (found["comparison"][0], found["verdict"][0]) == ("unpaired", "changed-within-noise")
@@ -78,7 +78,7 @@ def test_unpaired_trials_do_not_see_five_per_cent_and_say_what_they_see() -> Non
         found = compare(table(draws(0), old), table(1.05 * draws(1), new)).iloc[0]
         assert (found["comparison"], found["verdict"]) == ("unpaired", "changed-within-noise")
         # The trimmed mean of 400 half-normals is known to about 4%, the ratio of two to 5%.
-        assert 0.1 < found["smallest_visible"] < 0.5
+        assert 0.1 < found["smallest_detectable"] < 0.5
 
 
 def test_what_is_said_to_be_visible() -> None:
@@ -88,7 +88,7 @@ def test_what_is_said_to_be_visible() -> None:
     # 90% and 1 - 0.01/4/2 of a normal law; the interval has 2 * 1.96 deviations, about.
     reach = 1.2816 + 3.0233
     wanted = 1.02 * np.exp(reach * np.diff(ends)[0] / 3.92) - 1
-    assert found["smallest_visible"] == pytest.approx(wanted, rel=0.05)
+    assert found["smallest_detectable"] == pytest.approx(wanted, rel=0.05)
 
 
 def test_rows_that_come_and_go() -> None:
@@ -105,7 +105,7 @@ def test_few_trials_say_nothing_of_ratios() -> None:
     for trials in (1, MIN_BOOTSTRAP_TRIALS - 1):
         found = compare(table(draws(2, trials)), table(1.5 * draws(2, trials))).iloc[0]
         assert found["verdict"] == "changed-within-noise"
-        assert found[["trimmed_mean", "smallest_visible"]].isna().all()
+        assert found[["trimmed_mean", "smallest_detectable"]].isna().all()
     # Fewer are compared with the first of the others.
     assert verdict(draws(0), draws(0)[:100]) == verdict(draws(0)[:100], draws(0)) == "same"
 

@@ -325,7 +325,7 @@ def test_trials_show_a_loss_of_five_per_cent_without_a_seed(repository: pytest.P
     few_trials(2000)
     inline(repository, update=True).assert_outcomes(passed=3)
     rows = read_errors(Path(BASELINE)).rows
-    visible = compare(rows, rows.assign(stream=""))["smallest_visible"].to_numpy(float)
+    visible = compare(rows, rows.assign(stream=""))["smallest_detectable"].to_numpy(float)
     spread = np.log((1 + visible) / 1.02) * np.sqrt(2000 / 70000)
     assert (1.02 * np.exp(spread) - 1 < 0.05).all()
 

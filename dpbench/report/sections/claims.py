@@ -47,7 +47,7 @@ CLAIMS_NOTE = (
     "inconclusive; not yet asymptotic if the measurement agrees with the exact number at these n, "
     "which is not yet the theorem's. A check of the code compares measurements with the formula "
     "that the code computes; it tests no theorem. A true number that is off by the distance "
-    "“visible” would be called inconsistent in half of all runs."
+    "“detectable” would be called inconsistent in half of all runs."
 )
 LIMIT_NOTE = Markup(
     "A factor is the error of the best estimator (the 0.9 quantile, on the worst distribution of "
@@ -131,10 +131,13 @@ def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
         "what": describe_number(row["variable"], theorem),
         "metric": metric_text(row["metric"]),
         "subject": SUBJECTS.get(row["checks"], row["checks"]),
-        **{name: _format_stated(row[name], limit, tolerance) for name in ("theorem", "at_these_n")},
+        **{
+            name: _format_stated(row[name], limit, tolerance)
+            for name in ("theorem", "exact_at_run_n")
+        },
         "measured": format_digits(measured) or "-",
         "interval": " … ".join(filter(None, (format_digits(low), format_digits(high)))),
-        "visible": format_short(as_number(row.get("visible")), 2),
+        "detectable": format_short(as_number(row.get("detectable_deviation")), 2),
         "value": measured,
         "off": abs(measured - predicted) if floor is None else math.nan,
         "reason": spec.get("reason", ""),

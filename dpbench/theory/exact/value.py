@@ -56,7 +56,7 @@ from dpbench.theory.exact.vectors import ball_error
 __all__ = ["exact", "exact_miss"]
 
 MOMENTS = ("bias", "rmse")
-ERRORS = ("q90", "private_q90", "mean_error", *MOMENTS)
+ERRORS = ("q90", "privacy_cost_q90", "mean_error", *MOMENTS)
 INTERVALS = ("miss_rate", "width_ratio_q50")
 NAN = float("nan")
 
@@ -68,7 +68,7 @@ def exact(
 
     Parameters
     ----------
-    metric : {'noise_q90', 'q90', 'private_q90', 'mean_error', 'bias', 'rmse', \
+    metric : {'noise_q90', 'q90', 'privacy_cost_q90', 'mean_error', 'bias', 'rmse', \
     'miss_rate', 'width_ratio_q50', 'width_q50', 'error_over_guarantee_q90', 'tv_q90'}
         Column, see `dpbench.sweep.metrics.METRICS`; others give NaN.
     estimator : Estimator
@@ -193,7 +193,9 @@ def _scalar_error(
         return NAN
     # Rare misses of a private centre dominate means; `other` averages only a part of the records.
     means = metric == "mean_error" or metric in MOMENTS
-    if (step.centre is None and means) or (assumes_bin and metric in ("private_q90", *MOMENTS)):
+    if (step.centre is None and means) or (
+        assumes_bin and metric in ("privacy_cost_q90", *MOMENTS)
+    ):
         return NAN
     ends, (values, weights) = _clip_ends(estimator, law, setting, step), points
     if isinstance(estimator, est.SubsampleAggregate):  # bucket means of Gaussians are Gaussian
@@ -202,7 +204,7 @@ def _scalar_error(
             ends = None
     if ends is None:
         return NAN
-    reference = values if metric == "private_q90" else law.target
+    reference = values if metric == "privacy_cost_q90" else law.target
     errors = np.clip(values, *ends) - reference
     if metric in MOMENTS:
         return _moment(metric, errors, weights, step)
@@ -311,7 +313,7 @@ def _vector_error(
             or metric in ("mean_error", "rmse")
         ):
             return NAN
-        sampling = 0.0 if metric == "private_q90" else law.scale**2 / setting.n
+        sampling = 0.0 if metric == "privacy_cost_q90" else law.scale**2 / setting.n
         noise = Normal(float(np.sqrt(noise.variance + sampling)))
     elif not isinstance(law, dist.Hypercube) or step.centre != 0 or law.length > step.half_width:
         return NAN

@@ -31,7 +31,7 @@ MAX_COUNT_VARIANCE = 0.2  # times 1/d this is a tenth of the relative variance 2
 MIN_COVARIANCE_RATIO = 0.75
 MIN_WHITENED_RATIO = 0.15
 MAX_SLACK = 1.5
-AFFINE = ("q90", "noise_q90", "private_q90")  # known columns of the affine-invariant mean
+AFFINE = ("q90", "noise_q90", "privacy_cost_q90")  # known columns of the affine-invariant mean
 # Noise of an entry off the diagonal, relative to the diagonal, by the estimator's `entry_noise`.
 OFF_DIAGONAL = {"equal": 1.0, "frobenius": 2**-0.5}
 COVARIANCE_B = 0.1  # b of gamma for the covariance of a whitened mean, from the authors' code
@@ -56,8 +56,8 @@ def ball_error(
     2. By the central limit theorem the error is normal. Its mean is (s - 1) p tau in the first
        coordinate. Its variance in every coordinate is p tau^2 s^2/(f n) plus the variance of the
        noise.
-    3. ``private_q90`` compares the release with the mean of all records instead. Then p tau^2 ((s -
-       f)^2 + f (1-f))/(f n) replaces the term p tau^2 s^2/(f n).
+    3. ``privacy_cost_q90`` compares the release with the mean of all records instead. Then
+       p tau^2 ((s - f)^2 + f (1-f))/(f n) replaces the term p tau^2 s^2/(f n).
     4. So the norm of the error has a scaled non-central chi distribution if the noise is Gaussian.
        Other noise gives NaN.
     5. The number m of averaged rare vectors varies. Let h be their share of the total variance. The
@@ -66,7 +66,7 @@ def ball_error(
 
     Parameters
     ----------
-    metric : {'q90', 'private_q90'}
+    metric : {'q90', 'privacy_cost_q90'}
         Column.
     e : KSU20BallMean
         Only its parameters are read.
@@ -258,10 +258,10 @@ def _affine_error(
 ) -> float:
     """Return a 0.9 quantile of the affine-invariant mean on Gaussian records.
 
-    ``q90`` is a quantile of the error; ``noise_q90`` and ``private_q90`` are quantiles of the noise
-    alone. An error x is measured by |C^(-1/2) x|, where C is the covariance of the records over the
-    squared `scale` of their distribution. The estimator gives nearly all records the weight 1, so
-    every weight is treated as 1.
+    ``q90`` is a quantile of the error; ``noise_q90`` and ``privacy_cost_q90`` are quantiles of the
+    noise alone. An error x is measured by |C^(-1/2) x|, where C is the covariance of the records
+    over the squared `scale` of their distribution. The estimator gives nearly all records the
+    weight 1, so every weight is treated as 1.
 
     1. The estimator first tests privately that few records have a large leverage.
     2. The noise is Gaussian with the covariance sd^2 V. V is the scatter matrix, which is n times

@@ -52,7 +52,7 @@ def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path
 
 WRONG = {"verdict": "inconsistent", "theorem_verdict": "inconsistent", "measured": 2.5}
 EARLY = CLAIM | {
-    "verdict": "consistent", "checks": "theorem", "theorem": 2.0, "at_these_n": 1.6,
+    "verdict": "consistent", "checks": "theorem", "theorem": 2.0, "exact_at_run_n": 1.6,
     "predicted": 1.6, "theorem_verdict": "not yet asymptotic", "asymptotic_from": 4e9,
     "measured": 1.61, "low": 1.6, "high": 1.62,
 }  # fmt: skip
@@ -60,7 +60,7 @@ EARLY = CLAIM | {
 
 def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: Path) -> None:
     code = EARLY | {
-        "checks": "code", "theorem": 1.6, "at_these_n": "", "theorem_verdict": "",
+        "checks": "code", "theorem": 1.6, "exact_at_run_n": "", "theorem_verdict": "",
         "asymptotic_from": "",
     }  # fmt: skip
     never, both = EARLY | {"asymptotic_from": ""}, {"theorem_verdict": "consistent"}
