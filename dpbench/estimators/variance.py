@@ -99,7 +99,7 @@ class _MomentVariance(_ClippingEstimator):
     bounded_in: ClassVar[None] = None
 
     @abstractmethod
-    def _release(self, size: int, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
+    def _release(self, size: Floats, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
         """Release the variance of scaled records u in [0, 1] with this mean and mean square."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
@@ -125,7 +125,7 @@ class ClippedVariance(_MomentVariance):
         Choose them without looking at the data.
     """
 
-    def _release(self, size: int, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
+    def _release(self, size: Floats, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
         return ledger.add_noise(square - mean**2, (size - 1) / size**2)
 
 
@@ -146,7 +146,7 @@ class BezierVariance(_MomentVariance):
 
     relations: ClassVar[tuple[Relation, ...]] = ("replace", "add_remove")
 
-    def _release(self, size: int, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
+    def _release(self, size: Floats, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
         sums = size * np.stack([1 - 2 * mean + square, 2 * (mean - square), square])
         l1: dict[Relation, float] = {"replace": 2.0, "add_remove": 1.0}
         l2: dict[Relation, float] = {"replace": 2**0.5, "add_remove": 1.0}
@@ -176,7 +176,7 @@ class ThreeSumsVariance(_MomentVariance):
     centred: bool = True
     relations: ClassVar[tuple[Relation, ...]] = ("add_remove",)
 
-    def _release(self, size: int, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
+    def _release(self, size: Floats, mean: Floats, square: Floats, ledger: Ledger) -> Floats:
         centre = 0.5 if self.centred else 0.0
         powers = [np.ones_like(mean), mean - centre, square - 2 * centre * mean + centre**2]
         noisy = []
