@@ -257,6 +257,8 @@ def test_the_distances_that_would_be_noticed_are_a_range() -> None:
     rows = [_row("consistent", "consistent", detectable_deviation=v) for v in (0.2, 0.1, 0.15)]
     note = "A truth off by 0.1 to 0.2, row by row, would be noticed in half of all runs."
     assert _told(rows, _study())[2].splitlines()[1] == note
+    rows = [_row("inconclusive", "inconclusive", detectable_deviation=v) for v in (0.2, 0.1)]
+    assert "+- 0.06, detectable 0.1 .. 0.2\n" in _told(rows, _study())[3]
 
 
 def test_a_line_of_factors_has_the_largest_over_n() -> None:
