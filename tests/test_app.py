@@ -82,11 +82,11 @@ def test_a_start_imports_nothing_slow() -> None:
     ("config", "name"),
     [
         ({"sweep": {"audit": {}}, "track": "check"}, "audit"),
-        ({"sweep": {"libraries": {}}, "replay": "f0n1"}, "libraries"),
+        ({"sweep": {"libraries": {}}, "rerun": "f0n1"}, "libraries"),
         ({"sweep": {"audit": {}}, "report": "all", "track": "check"}, "site"),
-        ({"sweep": {}, "track": "check", "replay": "f0n1"}, "tracking"),
-        ({"sweep": {}, "replay": "f0n1"}, "jobs"),
-        ({"sweep": {}, "track": None, "replay": None, "report": None}, "jobs"),
+        ({"sweep": {}, "track": "check", "rerun": "f0n1"}, "tracking"),
+        ({"sweep": {}, "rerun": "f0n1"}, "jobs"),
+        ({"sweep": {}, "track": None, "rerun": None, "report": None}, "jobs"),
         ({"sweep": "odd"}, "jobs"),
     ],
 )

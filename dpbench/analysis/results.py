@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dpbench.analysis.summary import mean_and_se, quantile, statistics
 from dpbench.arrays import Bools, Floats
 from dpbench.output.names import natural_sort_key
-from dpbench.sweep.block import Block, replay_name
+from dpbench.sweep.block import Block, failure_name
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.sweep.plan import Cell, Sweep, key_table
 from dpbench.sweep.selection import BUDGET, KEY
@@ -34,7 +34,7 @@ class Failure(NamedTuple):
     """
 
     text: str
-    replay: str
+    rerun: str
 
 
 @dataclass
@@ -187,7 +187,7 @@ def _list_failures(cell: Cell, blocks: Sequence[Block]) -> list[Failure]:
         for key, text in block.failures.items():
             member, setting = keys[key]
             place = f"{setting.label} on {member} at n = {cell.n}, {setting.budget}, block {i}"
-            failures.append(Failure(f"{place}: {text}", replay_name(member, cell.n, setting, i)))
+            failures.append(Failure(f"{place}: {text}", failure_name(member, cell.n, setting, i)))
     return sorted(failures)
 
 

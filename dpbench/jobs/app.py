@@ -1,4 +1,4 @@
-"""Applications of the core: a study of errors, and the replay of a failure in one."""
+"""Applications of the core: a study of errors, and the rerun of a failure in one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["CORE", "STUDY"]
 
 
 class _Replay(App):
-    key = "replay"
-    noun = "a replay"
+    key = "rerun"
+    noun = "a rerun"
     always_runs = True
 
     def job(self) -> type[Any]:
-        from dpbench.jobs.replay import ReplayJob
+        from dpbench.jobs.rerun import RerunJob
 
-        return ReplayJob
+        return RerunJob
 
 
 class _Study(App):

@@ -53,7 +53,7 @@ class Outcome:
     ``scoreboard.txt``. `draw` writes the figures and their LaTeX files; to its argument, a mapping,
     it adds the size and time of each file. `exit_code` is that of the run. `failures` has one
     mapping per exception: the text of the ``failure``, the ``name`` of the failure, and the command
-    line that would ``replay`` the failure. `next` is the command that is suggested to the user, by
+    line that would ``rerun`` the failure. `next` is the command that is suggested to the user, by
     default that of the job.
     """
 

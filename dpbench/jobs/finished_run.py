@@ -16,7 +16,7 @@ from dpbench.output.run_folder import (
     read_manifest,
     write_manifest,
 )
-from dpbench.output.terminal import command_line, replay_line, say
+from dpbench.output.terminal import command_line, rerun_line, say
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import Origin, fingerprint
 from dpbench.seeds import digest
@@ -97,7 +97,7 @@ def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cos
     `record` is the manifest of the run, and `argv` has the words of the command line.
     """
     if failures := record["failures"]:
-        say(f"the first failure's traceback: {replay_line(argv, failures[0]['name'])}")
+        say(f"the first failure's traceback: {rerun_line(argv, failures[0]['name'])}")
     seconds, unit = time.monotonic() - cost.started, record["unit"]
     say(f"{cost.blocks_done} {unit} done, {cost.blocks_reused} reused, {seconds:.1f} s")
     say(f"results: {folder}/{', '.join(record['results'])}")

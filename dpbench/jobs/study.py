@@ -18,7 +18,7 @@ from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.names import Font, Width
 from dpbench.output.run_folder import PAGE, only_writer
-from dpbench.output.terminal import TO_DECIDE, replay_line
+from dpbench.output.terminal import TO_DECIDE, rerun_line
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import MAX_TRIALS, from_mapping
 from dpbench.report.answer import trials_to_decide
@@ -153,8 +153,8 @@ class StudyJob(FolderJob):
         failures = [
             {
                 "failure": failure.text,
-                "name": failure.replay,
-                "replay": "" if argv is None else replay_line(argv, failure.replay),
+                "name": failure.rerun,
+                "rerun": "" if argv is None else rerun_line(argv, failure.rerun),
             }
             for failure in result.failures
         ]

@@ -187,10 +187,10 @@ def command_line(words: Sequence[str]) -> str:
     return f"{command_in_use()} {shlex.join(words)}".strip()
 
 
-def replay_line(words: Sequence[str], name: str) -> str:
+def rerun_line(words: Sequence[str], name: str) -> str:
     """Return the shell command that runs a failed estimator again and shows the traceback.
 
-    `words` is the command line of the failed run, and `name` the value of the key ``replay``.
+    `words` is the command line of the failed run, and `name` the value of the key ``rerun``.
     """
-    kept_words = [word for word in words if not word.startswith(("track=", "replay="))]
-    return command_line([*kept_words, f"replay={name}"])
+    kept_words = [word for word in words if not word.startswith(("track=", "rerun="))]
+    return command_line([*kept_words, f"rerun={name}"])

@@ -33,7 +33,7 @@ from dpbench.sweep.selection import Choice
 
 __all__ = ["Source", "SweepSelection", "main", "make_jobs", "sources"]
 
-FIXED_OVERRIDES = ("-", "sweep=", "out=", "report=", "replay=", "track=")
+FIXED_OVERRIDES = ("-", "sweep=", "out=", "report=", "rerun=", "track=")
 
 
 @validated

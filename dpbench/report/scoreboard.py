@@ -351,7 +351,7 @@ def _format_failures(failures: Sequence[Failure]) -> str:
     If there are more than 12 such settings, the last line counts the rest.
     """
     lines = [
-        f"failed: {failure.text} (replay={failure.replay})" for failure in failures[:MAX_FAILING]
+        f"failed: {failure.text} (rerun={failure.rerun})" for failure in failures[:MAX_FAILING]
     ]
     hidden = len(failures) - MAX_FAILING
     return "\n".join([*lines, *([f"and {hidden} more: see manifest.json"] if hidden > 0 else [])])

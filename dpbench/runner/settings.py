@@ -87,7 +87,7 @@ class Settings:
         Choice of the processes that run blocks: processes of this machine, or a dask cluster.
     plugins : list of str
         Names of Python modules with the user's estimators or distributions.
-    replay : str, optional
+    rerun : str, optional
         Name of a failure in an earlier run. Only the estimator that failed is run again, to
         show the traceback.
     track : {'check', 'update'}, optional
@@ -121,7 +121,7 @@ class Settings:
         tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*$")], ...],
         BeforeValidator(_check_plugins),
     ] = ()
-    replay: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[1-9][0-9]{0,17}$")] | None = None
+    rerun: Annotated[str, Field(pattern=r"^f[0-9a-f]{10}n[1-9][0-9]{0,17}$")] | None = None
     track: Literal["check", "update"] | None = None
     baseline: PathText | None = None
     report: Literal["all"] | None = None

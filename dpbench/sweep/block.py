@@ -24,8 +24,15 @@ from dpbench.seeds import canonical, digest, stream
 from dpbench.sweep.metrics import ERRORS
 
 __all__ = [
-    "Block", "BlockTask", "Setting", "block_trials", "most_trials", "replay", "replay_name",
-    "run_block", "single_threaded_blas",
+    "Block",
+    "BlockTask",
+    "Setting",
+    "block_trials",
+    "failure_name",
+    "most_trials",
+    "rerun",
+    "run_block",
+    "single_threaded_blas",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -253,8 +260,8 @@ def _attempt(work: Callable[[], T]) -> tuple[T | None, str]:
         return None, to_one_line(f"{type(error).__name__}: {error}")
 
 
-def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
-    """Return a name by which `replay` can repeat the run of a setting on a member's data.
+def failure_name(member: str, n: int, setting: Setting, index: int) -> str:
+    """Return a name by which `rerun` can repeat the run of a setting on a member's data.
 
     The run covers one block, a batch of trials, whose number within its cell is `index`. `member`
     is the label of the member. The name consists of "f", ten hexadecimal digits of a digest, "n"
@@ -263,15 +270,15 @@ def replay_name(member: str, n: int, setting: Setting, index: int) -> str:
     return f"f{digest(member, n, setting.name, index)[:10]}n{n}"
 
 
-def replay(task: BlockTask, name: str) -> Estimate | None:
-    """Repeat the run that `replay_name` named, without catching its exceptions.
+def rerun(task: BlockTask, name: str) -> Estimate | None:
+    """Repeat the run that `failure_name` named, without catching its exceptions.
 
     The run is an estimator with a budget (a setting), on one distribution's data in one block of
     trials. The estimates of all trials are returned, or None if the block `task` holds no run of
     this name.
     """
     for label, law, setting in task.keys:
-        if replay_name(label, task.n, setting, task.index) == name:
+        if failure_name(label, task.n, setting, task.index) == name:
             with single_threaded_blas():
                 return _release_estimate(setting, _draw_sample(task, law), law, task)[0]
     return None

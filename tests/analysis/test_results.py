@@ -18,7 +18,7 @@ from dpbench.analysis.results import (
     worst_case,
 )
 from dpbench.analysis.summary import quantile, statistics
-from dpbench.sweep.block import Block, replay_name
+from dpbench.sweep.block import Block, failure_name
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.sweep.selection import BUDGET, KEY
 from tests.sweeps import CLIP, COIN, Made
@@ -146,7 +146,7 @@ def test_failures_say_where_and_how_to_see_them_again(results: Results) -> None:
     assert found.text == (
         f"{setting.label} on coin at n = {cell.n}, {setting.budget}, block 1: RuntimeError: {index}"
     )
-    assert found.replay == replay_name("coin", cell.n, setting, 1)
+    assert found.rerun == failure_name("coin", cell.n, setting, 1)
 
 
 # The worst.

@@ -49,7 +49,7 @@ COMMANDS = [
     ("~sweep", ["sweep: this key is required"]),
     ("out=file/x", ["out: 'file/x'"]),
     ("out=/proc/1/x", ["out: '/proc/1/x'"]),
-    ("replay=f0123456789n1000", ["replay: 'f0123456789n1000': no block"]),
+    ("rerun=f0123456789n1000", ["rerun: 'f0123456789n1000': no block"]),
 ]
 
 

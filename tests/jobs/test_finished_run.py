@@ -108,7 +108,7 @@ def test_a_run_from_python_is_a_finished_run_of_the_command(bench: Bench) -> Non
     [
         {"track": "check"},
         {"plugins": ["mine"]},
-        {"replay": "f0n7"},
+        {"rerun": "f0n7"},
         {"report": "x"},
         {"resume": False},
     ],

@@ -96,13 +96,13 @@ def test_a_failure_of_a_direct_search_can_be_replayed(bench: Bench) -> None:
     assert bench.run(MINE).code == 1
     failures = bench.manifest()["failures"]
     last = next(one for one in failures if "block 2:" in one["failure"])  # parts have one block
-    replayed = bench.raw(*shlex.split(last["replay"])[3:])
-    assert replayed.code == 1
-    assert "ArithmeticError: odd n" in replayed.err
+    repeated = bench.raw(*shlex.split(last["rerun"])[3:])
+    assert repeated.code == 1
+    assert "ArithmeticError: odd n" in repeated.err
 
 
 def test_an_estimator_that_raises(bench: Bench) -> None:
-    """Is rows and a line; the others do not notice; its claim says nothing; it can be replayed."""
+    """Is rows and a line; the others do not notice; its claim says nothing; it can be repeated."""
     bench.done("out=without")
 
     def change(spec: dict[str, Any]) -> None:
@@ -135,14 +135,14 @@ def test_an_estimator_that_raises(bench: Bench) -> None:
     assert (len(failures), len(lines)) == (25, 12)
     assert "and 13 more: see manifest.json" in result.out
     (printed,) = [one for one in result.out.splitlines() if "first failure's traceback: " in one]
-    assert printed.endswith(failures[0]["replay"])
-    assert f"(replay={failures[0]['name']})" in lines[0]
-    words = next(f["replay"] for f in failures if f["failure"].startswith("odd on tails"))
+    assert printed.endswith(failures[0]["rerun"])
+    assert f"(rerun={failures[0]['name']})" in lines[0]
+    words = next(f["rerun"] for f in failures if f["failure"].startswith("odd on tails"))
     command, before = shlex.split(words)[3:], bench.files()
-    replayed = bench.raw(*command)
-    assert replayed.code == 1
-    assert replayed.err.endswith(f"{told}\n")
-    assert 'mine.py", line' in replayed.err
+    repeated = bench.raw(*command)
+    assert repeated.code == 1
+    assert repeated.err.endswith(f"{told}\n")
+    assert 'mine.py", line' in repeated.err
     assert bench.files() == before
     bench.odd()
     assert bench.raw(*command)[:2] == (0, "released 100% of 200 trials\n")

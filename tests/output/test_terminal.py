@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.output.terminal import WIDTH, format_count, replay_line, say, table
+from dpbench.output.terminal import WIDTH, format_count, rerun_line, say, table
 from dpbench.report.scoreboard import _format_samples
 from tests.bench import Bench
 
@@ -76,6 +76,6 @@ def test_colours_are_for_terminals(
     assert coloured == plain + shown + plain
 
 
-def test_a_command_that_replays_compares_nothing_and_replays_once() -> None:
-    words = ["sweep=a", "track=check", "replay=old", "n_jobs=2"]
-    assert replay_line(words, "f0n7").endswith(" sweep=a n_jobs=2 replay=f0n7")
+def test_a_command_that_reruns_compares_nothing_and_reruns_once() -> None:
+    words = ["sweep=a", "track=check", "rerun=old", "n_jobs=2"]
+    assert rerun_line(words, "f0n7").endswith(" sweep=a n_jobs=2 rerun=f0n7")

@@ -152,7 +152,7 @@ def test_labels_are_text_and_nothing_else(example: Path, tmp_path: Path) -> None
         "outputs": MANIFEST["outputs"], "tracked": MANIFEST["tracked"],
         "sections": MANIFEST["sections"],
         "versions": {HOSTILE: HOSTILE}, "commit": HOSTILE,
-        "failures": [{"failure": HOSTILE, "replay": HOSTILE}],
+        "failures": [{"failure": HOSTILE, "rerun": HOSTILE}],
     }  # fmt: skip
     hostile = write_run(tmp_path / "hostile", manifest=manifest, label=HOSTILE)
     labelled = {"claim": f"rate{HOSTILE}", "source": HOSTILE, "verdict": HOSTILE}

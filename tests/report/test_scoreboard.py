@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import EXACT
-from dpbench.output.terminal import WIDTH, replay_line
+from dpbench.output.terminal import WIDTH, rerun_line
 from dpbench.output.verdicts import EARLY
 from dpbench.report.scoreboard import (
     _format_claims,
@@ -110,9 +110,9 @@ def test_a_failure_now_and_then_is_replayed_by_what_is_printed(bench: Bench) -> 
     for seed, command in enumerate(printed, 1):
         failed = len(bench.manifest(f"out-{seed}")["failures"])
         assert 0 < failed < len(bench.table(out=f"out-{seed}"))
-        replayed = bench.raw(*shlex.split(command)[3:])
-        assert (replayed.code, "no luck" in replayed.err) == (1, True)
-    assert replay_line(["a=1", "track=check"], "f").endswith("dpbench a=1 replay=f")
+        repeated = bench.raw(*shlex.split(command)[3:])
+        assert (repeated.code, "no luck" in repeated.err) == (1, True)
+    assert rerun_line(["a=1", "track=check"], "f").endswith("dpbench a=1 rerun=f")
 
 
 def test_fewer_trials_say_how_to_see_more_again(bench: Bench) -> None:

@@ -20,8 +20,8 @@ from dpbench.sweep import block
 from dpbench.sweep.block import (
     BlockTask,
     Setting,
-    replay,
-    replay_name,
+    failure_name,
+    rerun,
     run_block,
     single_threaded_blas,
 )
@@ -99,11 +99,11 @@ def test_failures_are_recorded_by_key_and_the_others_go_on() -> None:
     assert np.isfinite(result.values["error"][~failed]).all()
     # The failure alone, by its name, with its traceback; and what does not fail.
     with pytest.raises(RuntimeError, match="on purpose"):
-        replay(task, replay_name("far", 1000, breaks, 0))
-    found = replay(task, replay_name("far", 1000, CLIP, 0))
+        rerun(task, failure_name("far", 1000, breaks, 0))
+    found = rerun(task, failure_name("far", 1000, CLIP, 0))
     assert found is not None
     np.testing.assert_array_equal(np.abs(found.value - 50), result.values["error"][5])
-    assert replay(task, replay_name("far", 1000, CLIP, 1)) is None
+    assert rerun(task, failure_name("far", 1000, CLIP, 1)) is None
 
 
 @validated

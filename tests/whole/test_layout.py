@@ -23,7 +23,7 @@ ELSEWHERE = {
     "distributions/value_table.py": "distributions/test_real_column.py",
     "tracking/pytest_check.py": "tracking/test_pytest_plugin.py",
     "jobs/prepare.py": "conf/test_sweeps.py",
-    "jobs/replay.py": "jobs/test_study.py",
+    "jobs/rerun.py": "jobs/test_study.py",
     "tracking/job.py": "tracking/test_check.py",
     "estimators/public.py": "estimators/test_catalogue.py",
     "libraries/means/worker.py": "libraries/means/test_process.py",

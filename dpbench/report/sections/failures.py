@@ -11,14 +11,14 @@ from dpbench.report.sections.base import Section, section
 def build_failures(run: RunFolder) -> Section | None:
     """Build the section on settings that raised an error, with a command to run each again."""
     failures = run.manifest.get("failures") or []
-    replayable = [failure for failure in failures if {*failure} >= {"failure", "replay"}]
-    if not replayable:
+    rerunnable = [failure for failure in failures if {*failure} >= {"failure", "rerun"}]
+    if not rerunnable:
         return None
     return Section(
         text="Each command runs a failed setting again and shows the traceback.",
         look="commands",
-        data=replayable,
-        findings=[f"{count_noun(len(replayable), 'setting')} that raised an error"],
+        data=rerunnable,
+        findings=[f"{count_noun(len(rerunnable), 'setting')} that raised an error"],
         rank=4,
         tone="bad",
     )

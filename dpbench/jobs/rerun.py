@@ -1,4 +1,4 @@
-"""Job of ``replay=NAME``: run one failure of a study again, for its traceback."""
+"""Job of ``rerun=NAME``: run one failure of a study again, for its traceback."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dpbench.registry import ConfigError
 from dpbench.report.study import SweepPlan
 from dpbench.runner.run import RunOptions
 from dpbench.runner.settings import Settings
-from dpbench.sweep.block import replay
+from dpbench.sweep.block import rerun
 from dpbench.sweep.plan import cell_at
 
-__all__ = ["ReplayJob"]
+__all__ = ["RerunJob"]
 
 
 @dataclass(frozen=True)
-class ReplayJob(Job):
+class RerunJob(Job):
     """Job that runs the estimator of one failure again, and writes nothing.
 
     The options have the seed and folder of the run that had the failure `name`.
@@ -34,7 +34,7 @@ class ReplayJob(Job):
     @classmethod
     def prepare(cls, settings: Settings, options: RunOptions, config: Mapping[str, Any]) -> Self:
         plan = StudyJob.prepare(settings, options, config).plan
-        return cls(options, config, plan, str(settings.replay))
+        return cls(options, config, plan, str(settings.rerun))
 
     def run(self, argv: Sequence[str]) -> int:
         """Run the failure again, print the traceback and return 1.
@@ -49,7 +49,7 @@ class ReplayJob(Job):
             cell = cell_at(planned.family_label, planned.family, n, planned.settings, trials)
             for task in cell.tasks(self.options.seed):
                 try:
-                    estimate = replay(task, self.name)
+                    estimate = rerun(task, self.name)
                 except Exception:  # noqa: BLE001, plug-ins may raise any exception
                     traceback.print_exc()
                     return 1
@@ -58,5 +58,5 @@ class ReplayJob(Job):
                     print(f"released {share:.0%} of {len(estimate.value)} trials")
                     return 0
         raise ConfigError(
-            f"replay: {self.name!r}: no block of this sweep has a failure of that name"
+            f"rerun: {self.name!r}: no block of this sweep has a failure of that name"
         )
