@@ -105,4 +105,4 @@ def test_the_text_of_a_failure_is_text() -> None:
         "parts": {"all": {"n": [50], "trials": 3}},
     }
     told = str(dpbench.run(spec, n_jobs=1))
-    assert "ArithmeticError: [/x] :smile: ?[31m$\\frac$ =cmd (replay=" in told
+    assert "ArithmeticError: [/x] :smile: ?[31m$\\frac$ =cmd (rerun=" in told
