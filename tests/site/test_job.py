@@ -17,7 +17,7 @@ def test_all_runs_on_one_page(bench: Bench) -> None:
     assert bench.raw("report=all").code == 0
     assert bench.raw("report=all", "plugins=[nope]").code == 0  # nothing is loaded
     assert bench.read("report.html", "results") == page
-    for word in ("track=check", "trials=5", "replay=f0123456789n10"):
+    for word in ("track=check", "trials=5", "rerun=f0123456789n10"):
         unusable(bench.raw("report=all", word), word.partition("=")[0], "runs nothing")
     for content in (b"a,b\n1,2\n", b"claim\n\xff\n"):
         (bench.folder / "results" / "seed1" / "claims.csv").write_bytes(content)
