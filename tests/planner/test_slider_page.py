@@ -80,11 +80,14 @@ def enter(browser: Chrome, values: Mapping[str, float]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("settings", [1, pytest.param(23, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(q, marks=pytest.mark.slow) if q == "heavy" else q for q in QUESTIONS],
+)
 def test_the_browser_computes_what_the_planner_does(
     name: str, settings: int, browser: Chrome, tmp_path: Path
 ) -> None:
-    """To three digits, at random n, budgets and clips: 9 settings, or 207 with --slow."""
+    """To three digits, at random n, budgets and clips: 8 settings, or 216 with --slow."""
     rng = np.random.default_rng(list(QUESTIONS).index(name))
     planned = plan(**QUESTIONS[name])
     open_page(browser, planned, tmp_path)
