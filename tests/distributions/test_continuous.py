@@ -138,3 +138,8 @@ def test_distances_between_gaussians_against_quadrature() -> None:
         ends = law.distance_to_gaussian(np.array(mean), np.array(sd))
     np.testing.assert_allclose(ends, [0, 1, 1, 1, 1, np.nan, np.nan], rtol=1e-9)
     assert ends[0] == 0
+
+
+def test_the_target_of_a_beta_law_is_its_mean_and_not_its_lower_end() -> None:
+    law = Beta(a=2.0, b=8.0, location=-1, scale=4)
+    assert law.target == law.mean == pytest.approx(-0.2)

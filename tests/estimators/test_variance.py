@@ -39,6 +39,9 @@ def test_a_record_moves_the_sums_by_one() -> None:
     np.testing.assert_allclose(sums.sum(axis=0), 1.0, rtol=1e-12)
     norms = np.sqrt((sums**2).sum(axis=0))
     assert norms.max() == 1.0  # at both ends, and the l2 sensitivity
+    moves = sums[:, ::50, None] - sums[:, None, ::50]  # of a replaced record
+    assert np.abs(moves).sum(axis=0).max() == 2.0
+    assert np.sqrt((moves**2).sum(axis=0)).max() == pytest.approx(2**0.5, rel=1e-12)
 
 
 def test_the_mechanism_is_that_of_a_loop() -> None:
