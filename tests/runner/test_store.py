@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import pickle
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -196,6 +197,15 @@ def test_what_is_finished_is_soon_on_disk(tmp_path: Path) -> None:
         there = [Store(tmp_path, "source").find(one) is not None for one in TASKS]
     assert all(there)
     assert len(list((tmp_path / "blocks").iterdir())) == 1
+
+
+def test_a_copy_on_another_process_has_what_waits_to_be_written(tmp_path: Path) -> None:
+    blocks = Store(tmp_path, "source")
+    for task in TASKS:
+        blocks.write(task, _block(task))
+    copy = pickle.loads(pickle.dumps(blocks))
+    for task in TASKS:
+        _same(copy.read(task), _block(task))
 
 
 def test_a_slow_write_does_not_delay_the_next(
