@@ -26,13 +26,19 @@ from docs.leaderboard import (
     milliseconds,
 )
 from dpbench.analysis.factors import profile
+from dpbench.benchmark.compare import NOTES, WITHIN, profile_band, profile_figure
+from dpbench.benchmark.leaderboard import Standing, group_by_class, standings
+from dpbench.benchmark.problems import (
+    MEAN_BENCHMARK,
+    REAL_BENCHMARK,
+    Benchmark,
+    Problem,
+    read_benchmark,
+)
+from dpbench.benchmark.table import Scores, archive_path
 from dpbench.estimators import Estimator
 from dpbench.report.drawing.interactive import describe
 from dpbench.report.drawing.style import style
-from dpbench.suite.compare import NOTES, WITHIN, profile_band, profile_figure
-from dpbench.suite.leaderboard import Standing, group_by_class, standings
-from dpbench.suite.problems import REAL_SUITE, SUITE, Problem, Suite, read_suite
-from dpbench.suite.table import Scores, archive_path
 
 __all__ = ["write_archive"]
 
@@ -63,28 +69,28 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
         Parquet file of scores. Its entries are marked as the reader's own beside those of the
         checkout's archive, and replace entries of equal name.
     """
-    suite, home = read_suite(), archive_path(SUITE)
-    scores = Scores.read(home, suite)
+    benchmark, home = read_benchmark(), archive_path(MEAN_BENCHMARK)
+    scores = Scores.read(home, benchmark)
     own, remarks = list[str](), list[str]()
     if archive and archive.resolve() != home.resolve():
-        mine = Scores.read(archive, suite)
+        mine = Scores.read(archive, benchmark)
         scores, own = scores.add(mine), sorted(mine.cards)
         remarks = [text for text, applies in NOTES.items() if applies(mine)]
-    suite = suite.at_places(scores.about["seed"])
-    scores = _divide_by_bounds(scores, suite)
-    problems = {problem.id: problem for problem in suite.problems}
+    benchmark = benchmark.at_places(scores.about["seed"])
+    scores = _divide_by_bounds(scores, benchmark)
+    problems = {problem.id: problem for problem in benchmark.problems}
     divisions = {name: card.division for name, card in scores.cards.items()}
-    classes = standings(scores.ranked, suite.problems, divisions)
+    classes = standings(scores.ranked, benchmark.problems, divisions)
     groups = {"entries": sorted(scores.cards), "problems": list(problems)}
-    pages = {"index": _front(scores, suite, classes, own, remarks)}
-    real = read_suite(REAL_SUITE)
-    real_scores = Scores.read(archive_path(REAL_SUITE), real)
+    pages = {"index": _front(scores, benchmark, classes, own, remarks)}
+    real = read_benchmark(REAL_BENCHMARK)
+    real_scores = Scores.read(archive_path(REAL_BENCHMARK), real)
     real = real.at_places(real_scores.about["seed"])
     classes |= standings(
         real_scores.ranked, real.problems, dict.fromkeys(real_scores.cards, "declared")
     )
     groups["problems"] += [problem.id for problem in real.problems]
-    every_problem = (*suite.problems, *real.problems)
+    every_problem = (*benchmark.problems, *real.problems)
     pages["leaderboard"] = leaderboard(classes, group_by_class(every_problem), scores.cards, own)
     pages |= {f"{g}/index": page(g.title(), contents(names)) for g, names in groups.items()}
     pages |= {
@@ -92,7 +98,7 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
         for name in sorted(scores.cards)
     }
     pages |= {
-        f"problems/{problem.id}": _problem(problem, scores, own) for problem in suite.problems
+        f"problems/{problem.id}": _problem(problem, scores, own) for problem in benchmark.problems
     }
     pages |= {
         f"problems/{problem.id}": _problem(problem, real_scores, ()) for problem in real.problems
@@ -100,9 +106,9 @@ def write_archive(folder: Path, archive: Path | None = None) -> None:
     write(folder / "benchmark", pages)
 
 
-def _divide_by_bounds(scores: Scores, suite: Suite) -> Scores:
+def _divide_by_bounds(scores: Scores, benchmark: Benchmark) -> Scores:
     """Rescale scores to the current bounds, which may be higher than the bounds of the archive."""
-    bounds = {problem.id: problem.bound.value for problem in suite.problems}
+    bounds = {problem.id: problem.bound.value for problem in benchmark.problems}
     rows = scores.rows.assign(bound=scores.rows["problem"].map(bounds))
     fall = scores.rows["bound"] / rows["bound"]
     scaled = {name: rows[name] * fall for name in ("score", "score_low", "score_high", "draws")}
@@ -111,13 +117,13 @@ def _divide_by_bounds(scores: Scores, suite: Suite) -> Scores:
 
 def _front(
     scores: Scores,
-    suite: Suite,
+    benchmark: Benchmark,
     classes: Mapping[str, Sequence[Standing]],
     own: Sequence[str],
     remarks: Sequence[str],
 ) -> str:
     """Return the front page: leaders, the profile, the table of entries and that of problems."""
-    rows = [_summary(name, scores, len(suite.problems)) for name in scores.cards]
+    rows = [_summary(name, scores, len(benchmark.problems)) for name in scores.cards]
     rows.sort(key=lambda row: [-share for share in row[1]])
     best = list(dict.fromkeys([*own, *(name for name, _, _ in rows)]))[:COLOURED_ENTRIES]
     yours = f"Beside the archive: {', '.join(link_entry(name, own) for name in own)}."
@@ -125,10 +131,10 @@ def _front(
     return ":hide-toc:\n\n" + page(  # a table needs the room
         "Benchmark",
         OWN_ROLE,
-        f"``{suite.name}`` asks for the means of {len(suite.problems)} frozen problems. A score is "
-        "the worst 0.9 quantile of the error over a proven lower bound: a score of 1 equals the "
-        "bound. Scores do not depend on other entries. Each run draws the locations of the "
-        "distributions. :doc:`How to enter </howto/benchmark>`.",
+        f"``{benchmark.name}`` asks for the means of {len(benchmark.problems)} frozen problems. A "
+        "score is the worst 0.9 quantile of the error over a proven lower bound: a score of 1 "
+        "equals the bound. Scores do not depend on other entries. Each run draws the locations of "
+        "the distributions. :doc:`How to enter </howto/benchmark>`.",
         " ".join([yours, *(f"{text}." for text in remarks)]) if own else "",
         section(
             "Leaders",
@@ -139,7 +145,7 @@ def _front(
         ),
         section(
             "Profiles",
-            _profile(scores, suite.problems, best),
+            _profile(scores, benchmark.problems, best),
             "*Share of the problems (y) that an entry solves within a factor of the bound (x). "
             f"Coloured: {first}the entries with most problems within {WITHIN[0]:g}, "
             f"{COLOURED_ENTRIES} in all, with 95% bands. Grey: all {len(rows)} entries. Dashed: "
@@ -147,11 +153,11 @@ def _front(
         ),
         section(
             "Entries",
-            f"Shares of all {len(suite.problems)} problems; a problem without an answer counts as "
-            "not solved.",
+            f"Shares of all {len(benchmark.problems)} problems; a problem without an answer counts "
+            "as not solved.",
             _entry_table({name: cells for name, _, cells in rows}, own),
         ),
-        section("Problems", _problem_table(scores, suite, own)),
+        section("Problems", _problem_table(scores, benchmark, own)),
         *_notes(scores),
         contents(("leaderboard", "entries/index", "problems/index"), caption="Pages"),
     )
@@ -165,13 +171,13 @@ def _entry_table(cells: Mapping[str, Sequence[str]], own: Sequence[str]) -> str:
     return table(heads, rows, sortable=True)
 
 
-def _problem_table(scores: Scores, suite: Suite, own: Sequence[str]) -> str:
+def _problem_table(scores: Scores, benchmark: Benchmark, own: Sequence[str]) -> str:
     """Return the table of problems, with the best entry of each."""
     heads = ["problem", "n", "d", "privacy", "bound", "bound by", "best", "entry"]
     rows = [
         [link_page("problems", p.id), f"{p.n:,}", str(p.d), escape(_privacy(p)),
          f"{p.bound.value:.3g}", _proof(p.bound.by), *_leader(scores.ranked, p.id, own)]
-        for p in suite.problems
+        for p in benchmark.problems
     ]  # fmt: skip
     return table(heads, rows, sortable=True)
 

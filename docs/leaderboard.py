@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from docs.docstring_to_rst import escape, table
 from docs.generate import link_sources, page, section
-from dpbench.suite.entries import Card
-from dpbench.suite.leaderboard import Standing
-from dpbench.suite.problems import Problem
+from dpbench.benchmark.entries import Card
+from dpbench.benchmark.leaderboard import Standing
+from dpbench.benchmark.problems import Problem
 
 __all__ = [
     "OWN_ROLE", "entry_table", "format_score", "front_table", "leaderboard", "link_entry",
@@ -32,9 +32,9 @@ RECORDS = {
     "gaussian": "The records are Gaussian; the standard deviation of a coordinate is public.",
     "moments": "The records may have heavy tails: in each direction the centred moment of order k "
     "is at most 1, and k is public.",
-    "variance": "The records are tilted real columns (suite ``dpbench-real-v2``). A bound on the "
-    "standard deviation is public. A score is the error over the smallest error of the archive's "
-    "entries, because no lower bound fits a single distribution.",
+    "variance": "The records are tilted real columns (benchmark ``dpbench-real-v2``). A bound on "
+    "the standard deviation is public. A score is the error over the smallest error of the "
+    "archive's entries, because no lower bound fits a single distribution.",
 }
 
 
@@ -49,7 +49,7 @@ def leaderboard(
     Parameters
     ----------
     classes : mapping of str to sequence of Standing
-        Standings in each class, from `dpbench.suite.leaderboard.standings`.
+        Standings in each class, from `dpbench.benchmark.leaderboard.standings`.
     problems : mapping of str to sequence of Problem
         Problems of each class.
     cards : mapping of str to Card

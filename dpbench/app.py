@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 __all__ = ["BUILT_IN", "App", "Command", "applications", "commands", "load_kinds", "value_at"]
 
 # Names of the applications. The first one that accepts a configuration runs it.
-BUILT_IN = ("site", "audit", "libraries", "tracking", "planner", "suite", "paper", "starter")
+BUILT_IN = ("site", "audit", "libraries", "tracking", "planner", "benchmark", "paper", "starter")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 
 import dpbench
 from dpbench import package
+from dpbench.benchmark.table import archive_path
 from dpbench.libraries.means.process import folder
-from dpbench.suite.table import archive_path
 from dpbench.tracking.baseline import baseline_path
 
 ROOT = Path(__file__).parents[1]

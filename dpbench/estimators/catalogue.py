@@ -1,7 +1,7 @@
 """Reader of ``catalogue.yaml``, which describes estimators, distributions and other objects.
 
 An entry of the file belongs to a kind, which is the name of a class in configurations. The
-benchmark suite and the planner build estimators from the file. The planner suggests estimators for
+benchmark and the planner build estimators from the file. The planner suggests estimators for
 given records and a given budget. Help and documentation print the groups, sources and search words
 of the file. Results of sweeps do not depend on it.
 """
@@ -64,7 +64,7 @@ class Row:
 
 @validated
 class Use:
-    """Records and parameters with which the benchmark suite and the planner use an estimator.
+    """Records and parameters with which the benchmark and the planner use an estimator.
 
     The estimator applies to the classes of records in `numbers` if records are numbers, and in
     `vectors` if they are vectors. A class is a value of `Public.records`, such as ``bounded``. The
@@ -181,7 +181,7 @@ class Listing:
     assumes: Text
     # One row for each variant on the documentation page of estimators.
     rows: Annotated[tuple[Annotated[Row, nested_entry(Row)], ...], Field(min_length=1)]
-    # Uses by the benchmark suite and the planner, keyed by entry name.
+    # Uses by the benchmark and the planner, keyed by entry name.
     entries: Annotated[dict[Label, Use], labelled_entries(Use)] = Field(default_factory=dict)
     # Reason for having no entries; required if there are none, and not allowed otherwise.
     left_out: str = ""
@@ -207,7 +207,7 @@ class Listing:
             cells = {name: getattr(row, name) for name in Row.__dataclass_fields__}
             facts += [f"{name}: {text.replace('*', '')}" for name, text in cells.items() if text]
         used = ", ".join(self.entries) or f"no, because {self.left_out}"
-        return [*facts, *self.keywords.lines(), f"in the suite and in plans: {used}"]
+        return [*facts, *self.keywords.lines(), f"in the benchmark and in plans: {used}"]
 
 
 def _has_word_beginning(word: str, text: str) -> bool:
@@ -256,7 +256,7 @@ def keywords() -> dict[str, Keywords]:
 
 
 def uses() -> list[tuple[str, type[Any], Use]]:
-    """List the benchmark suite's estimators as tuples (entry name, class, use).
+    """List the benchmark's estimators as tuples (entry name, class, use).
 
     An entry is an estimator with parameters. Entries of the local model come last.
     """
@@ -274,7 +274,7 @@ def search(word: str) -> list[str]:
 
     The result holds their names in configurations. An object matches if a word of one of the
     following texts begins with `word`: its name, its search words, the names of its entries in the
-    benchmark suite, and the keys, authors and titles of its sources.
+    benchmark, and the keys, authors and titles of its sources.
     """
     names = {kind: [kind, *listing.entries] for kind, listing in catalogue().items()}
     return [

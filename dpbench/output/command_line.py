@@ -58,7 +58,7 @@ class NoKeys:
 
 
 class Task(NamedTuple):
-    """Task of a command, such as ``run`` of the command ``suite``.
+    """Task of a command, such as ``run`` of the command ``benchmark``.
 
     The function `run` performs the task on words without a key and on options, and returns the
     exit code. The text `places` names the words without a key; see `read_words`. The fields of the
@@ -90,7 +90,7 @@ def read_words(
 ) -> tuple[list[str], T]:
     """Parse the words after a command: words without a key, and options ``key=value``.
 
-    The usage text in messages has the command, followed by the task if any (``suite run``), and
+    The usage text in messages has the command, followed by the task if any (``benchmark run``), and
     `places`: the names of the words without a key, as in ``A B``, ``[DIR]`` or ``FILE ...``. The
     fields of the dataclass `options`, made by `dpbench.registry.validated`, are the allowed keys.
     The key `kind`, if given, names a class with parameters. If it is ``law``, the words are

@@ -1,8 +1,9 @@
 """Identity of the source, versions and machine behind stored numbers.
 
 Processes with equal `Origin` objects compute equal bits. Therefore stored blocks, rows of an audit,
-baselines and the suite's archive are reused if their origin is equal. All files of a finished run,
-tables and figures included, are reused as long as the `fingerprint` of the run does not change.
+baselines and the benchmark's archive are reused if their origin is equal. All files of a finished
+run, tables and figures included, are reused as long as the `fingerprint` of the run does not
+change.
 """
 
 from __future__ import annotations

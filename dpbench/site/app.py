@@ -14,7 +14,7 @@ problem: a folder of pages that are read from disk, with their search.
   python -m dpbench site
   python -m dpbench site archive=mine.parquet out=/tmp/site
 
-  archive=FILE  scores of your entries (suite run makes them), which are marked as yours beside
+  archive=FILE  scores of your entries (benchmark run makes them), which are marked as yours beside
                 the entries of results/archive; one of equal name is replaced
   out=DIR       by default site
 

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from dpbench.benchmark.problems import MEAN_BENCHMARK, read_benchmark
+from dpbench.benchmark.table import Scores, archive_path
 from dpbench.output.command_line import read_words
 from dpbench.output.files import check_writable
 from dpbench.output.terminal import say
 from dpbench.package import checkout
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.settings import PathText
-from dpbench.suite.problems import SUITE, read_suite
-from dpbench.suite.table import Scores, archive_path
 
 __all__ = ["main"]
 
@@ -54,12 +54,12 @@ def main(words: Sequence[str]) -> int:
         for name in ("sphinx", "numpydoc", "myst_parser", "furo", "latex2mathml")
     ):
         raise ConfigError("site: the extra docs is not installed: pip install -e '.[docs]'")
-    home = archive_path(SUITE)
+    home = archive_path(MEAN_BENCHMARK)
     archive = Path(options.archive) if options.archive else home
     for path in (archive, home):
         if not path.is_file():
-            raise ConfigError(f"archive: '{path}': no such file; suite run makes one")
-        Scores.read(path, read_suite())  # raises ConfigError before Sphinx starts
+            raise ConfigError(f"archive: '{path}': no such file; benchmark run makes one")
+        Scores.read(path, read_benchmark())  # raises ConfigError before Sphinx starts
     check_writable(out)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     command += ["-d", str(out / ".doctrees"), f"-Darchive={archive.absolute()}"]

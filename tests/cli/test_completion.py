@@ -34,8 +34,8 @@ from tests.output.test_command_line import CASES
         ("help sweep qu", ["quick"]),
         ("--help figure error_against", ["error_against_n"]),
         ("--completion z", ["zsh"]),
-        ("suite c", ["compare"]),
-        ("suite run mine.py q", ["quick="]),
+        ("benchmark c", ["compare"]),
+        ("benchmark run mine.py q", ["quick="]),
         ("plan law=ga", ["law=gaussian"]),
         ("plan neighbours=a", ["neighbours=add_remove"]),
         ("libraries o", ["opendp"]),
@@ -52,7 +52,7 @@ def test_every_command_and_sweep_and_key_of_a_command_is_completed() -> None:
     assert [f"sweep={name}" for name in find_sweeps([conf_folder()])] == complete(["sweep="])
     for name, case in CASES.items():
         keys = {f"{key}=" for key in case.keys.split() if "." not in key}
-        assert keys - {"config_dir="} <= {*complete([*name.split(), ""]), "problems=", "suite="}
+        assert keys - {"config_dir="} <= {*complete([*name.split(), ""]), "problems=", "benchmark="}
 
 
 def test_sweeps_of_a_folder_of_ones_own(tmp_path: Path) -> None:

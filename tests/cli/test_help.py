@@ -39,7 +39,7 @@ def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.endswith(": is a kind; write --help kind clipped_mean\n")
     assert cli.run(["nonsense"]) == 2
     assert capsys.readouterr().err.endswith(
-        "suite; write sweep=NAME to run a sweep, or --help for all\n"
+        "site; write sweep=NAME to run a sweep, or --help for all\n"
     )
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from docs import archive
 from docs.generate import link_sources
-from dpbench.suite.problems import SUITE, read_suite
-from dpbench.suite.table import Scores, archive_path
+from dpbench.benchmark.problems import MEAN_BENCHMARK, read_benchmark
+from dpbench.benchmark.table import Scores, archive_path
 
 PAPER = "A. Stranger, arXiv:2302.01855, v2"
 
@@ -18,8 +18,8 @@ PAPER = "A. Stranger, arXiv:2302.01855, v2"
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages with an entry that is better than all others, but for one problem."""
-    folder, suite = tmp_path_factory.mktemp("pages"), read_suite()
-    scores = Scores.read(archive_path(SUITE), suite)
+    folder, benchmark = tmp_path_factory.mktemp("pages"), read_benchmark()
+    scores = Scores.read(archive_path(MEAN_BENCHMARK), benchmark)
     mine = scores.rows[scores.rows["entry"] == "universal_mean"].assign(entry="mine")
     for name in ("score", "score_low", "score_high", "draws"):
         mine[name] = mine[name] * 1e-9

@@ -11,9 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from dpbench.benchmark.problems import MEAN_BENCHMARK, read_benchmark
+from dpbench.benchmark.table import Scores, archive_path
 from dpbench.cli.main import run
-from dpbench.suite.problems import SUITE, read_suite
-from dpbench.suite.table import Scores, archive_path
 
 ROOT = Path(__file__).parents[2]
 # Of texts that are seen, those that stand out from what is behind them by less than 4.5 to 1, the
@@ -99,7 +99,7 @@ def test_broken_links_are_seen(tmp_path: Path) -> None:
         (["archive=none.parquet"], "archive: 'none.parquet': no such file"),
         (["mine.parquet"], "site: 'mine.parquet': one word too many; expected: site"),
         (["folder=x"], "folder: no such key of site; choose from archive, out"),
-        ([f"archive={__file__}"], f"'{__file__}': no scores of a suite, or damaged"),
+        ([f"archive={__file__}"], f"'{__file__}': no scores of a benchmark, or damaged"),
     ],
 )
 def test_what_cannot_be_used(
@@ -142,9 +142,9 @@ def test_no_link_is_broken_and_nothing_is_fetched(site: Path) -> None:
 @pytest.mark.slow
 def test_the_front_page_says_what_the_archive_does(site: Path) -> None:
     """Shares and the best of each problem, recomputed from the file and today's bounds."""
-    suite = read_suite()
-    bounds = {one.id: one.bound.value for one in suite.problems}
-    rows = Scores.read(archive_path(SUITE), suite).rows.copy()
+    benchmark = read_benchmark()
+    bounds = {one.id: one.bound.value for one in benchmark.problems}
+    rows = Scores.read(archive_path(MEAN_BENCHMARK), benchmark).rows.copy()
     rows["score"] *= rows["bound"] / rows["problem"].map(bounds)
     text = (site / "benchmark" / "index.html").read_text("utf-8")
     assert "yours" not in text

@@ -39,10 +39,10 @@ CASES = {
     ),
     "new": Case("mine", "", "out", "word"),
     "site": Case("", "archive out", "seed"),
-    "suite list": Case("", "problems", "seed"),
-    "suite run": Case("mine.py", "problems quick out seed n_jobs", "archive"),
-    "suite compare": Case("mine.parquet", "problems out archive", "quick", ""),
-    "suite archive": Case("", "problems quick out seed n_jobs", "archive"),
+    "benchmark list": Case("", "problems", "seed"),
+    "benchmark run": Case("mine.py", "problems quick out seed n_jobs", "archive"),
+    "benchmark compare": Case("mine.parquet", "problems out archive", "quick", ""),
+    "benchmark archive": Case("", "problems quick out seed n_jobs", "archive"),
 }
 REFUSALS = [
     *((name, f"{one.words} {flag}", f"{name}: '{flag}': no such flag; ")
@@ -57,19 +57,19 @@ REFUSALS = [
       for name, one in CASES.items() if one.many),
     *((name, "", f"{name}: {one.split()[0]}: this word is required; expected: {name} {one}")
       for name, one in {"compare": "A B", "history add": "RUN", "history show": "FILE",
-                        "suite run": "FILE", "suite compare": "FILE ..."}.items()),
+                        "benchmark run": "FILE", "benchmark compare": "FILE ..."}.items()),
     ("compare", "a.parquet", "compare: B: this word is required; "),
     ("history", "", "history: no task given; choose from add, show\n"),
     *((name, task, f"{name}: '{task}': no such {what}; ")
-      for name in ("history", "suite")
+      for name in ("history", "benchmark")
       for task, what in (("nope", "task"), ("--foo", "flag"), ("out=x", "task"))),
-    ("suite", "comprae", "suite: 'comprae': no such task; did you mean 'compare'? choose from "),
-    ("suite run", "mine.py quik=1", "quik: no such key of suite run; did you mean 'quick'? "),
+    ("benchmark", "comprae", "benchmark: 'comprae': no such task; did you mean 'compare'? "),
+    ("benchmark run", "mine.py quik=1", "quik: no such key of benchmark run; did you mean 'quick'"),
     ("plan", "lower=0 law.scale=1", "law.scale: give law=NAME, too"),
     ("plan", "law=gaussian law.kind=pareto", "law.kind: no such key of plan; "),
-    ("suite run", "mine.py seed=-1", "seed: -1: "),
-    ("suite run", f"mine.py problem={200 * 'ab'}", "problem: no such key of suite run; did you"),
-    ("suite archive", "n_jobs=many", "n_jobs: 'many': "),
+    ("benchmark run", "mine.py seed=-1", "seed: -1: "),
+    ("benchmark run", f"mine.py problem={200 * 'ab'}", "problem: no such key of benchmark run"),
+    ("benchmark archive", "n_jobs=many", "n_jobs: 'many': "),
 ]  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def test_a_word_that_cannot_be_used(
     assert [path.name for path in folder.rglob("*")] == ["there"]
 
 
-@pytest.mark.parametrize("name", [*CASES, "history", "suite"])
+@pytest.mark.parametrize("name", [*CASES, "history", "benchmark"])
 def test_help_after_a_command_and_a_task(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     usage = commands()[name.partition(" ")[0]].usage
     for words in (["--help"], ["-h"], ["word", "-h"], ["--foo", "--help"]):

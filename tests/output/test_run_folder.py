@@ -70,7 +70,7 @@ def test_a_system_without_locks_releases_checks_and_plans(bench: Bench) -> None:
     """Without fcntl and resource, only what writes a run's folder is refused, in one line."""
     script = (
         "import sys; sys.modules['fcntl'] = sys.modules['resource'] = None\n"
-        "import dpbench.api, dpbench.suite.worker, dpbench.runner.cost\n"
+        "import dpbench.api, dpbench.benchmark.worker, dpbench.runner.cost\n"
         "import numpy as np\n"
         "from dpbench import PureDP, release\n"
         "from dpbench.estimators.clipped import ClippedMean\n"

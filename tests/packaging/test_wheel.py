@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.suite.problems import SUITE
+from dpbench.benchmark.problems import MEAN_BENCHMARK
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,9 +40,10 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
         "dpbench/tracking/templates/my_mean.txt",
     } < set(names)
     assert "dpbench/estimators/catalogue.yaml" in names
-    assert {f"dpbench/results/archive/{SUITE}.parquet", "dpbench/docs/howto/benchmark.md"} < set(
-        names
-    )
+    assert {
+        f"dpbench/results/archive/{MEAN_BENCHMARK}.parquet",
+        "dpbench/docs/howto/benchmark.md",
+    } < set(names)
     assert not [name for name in names if not name.startswith("dpbench")]
     target, work = tmp_path / "site", tmp_path / "work"
     work.mkdir()
@@ -52,10 +53,12 @@ def test_wheel_runs_by_module_and_by_script_from_another_folder(tmp_path: Path) 
     assert _do(sys.executable, "-c", find, cwd=work, path=str(target)).startswith(str(target))
     script = target / "bin" / "dpbench"
     assert "heavy_tail" in _do(script, "--help", cwd=work, path=str(target))
-    usage = " ".join(_do(script, "suite", "--help", cwd=work, path=str(target)).split())
+    usage = " ".join(_do(script, "benchmark", "--help", cwd=work, path=str(target)).split())
     page = usage.rpartition("How to write an entry: ")[2].partition(". ")[0]
     assert Path(page).is_file(), usage
-    archived = f"import dpbench.suite.table as t; print(t.archive_path('{SUITE}').is_file())"
+    archived = (
+        f"import dpbench.benchmark.table as t; print(t.archive_path('{MEAN_BENCHMARK}').is_file())"
+    )
     assert "True" in _do(sys.executable, "-c", archived, cwd=work, path=str(target))
     words = [f"~sweep.parts.{part}.figures" for part in ("worst_case", "two_regimes", "real_tails")]
     words += ["~sweep.figures", "trials=4", "n_jobs=1", "paper=true"]

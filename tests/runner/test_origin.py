@@ -16,12 +16,12 @@ import dpbench
 from dpbench.audit import noise_times
 from dpbench.audit.cases import AuditSettings, Case, control_tasks
 from dpbench.audit.job import AuditJob
+from dpbench.benchmark.checks import AUDIT_ROOMS
+from dpbench.benchmark.measure import SCORING_ROOMS
 from dpbench.jobs.study import StudyJob
 from dpbench.libraries import LibraryMean
 from dpbench.runner import imports, origin
 from dpbench.runner.origin import Origin
-from dpbench.suite.checks import AUDIT_ROOMS
-from dpbench.suite.measure import SCORING_ROOMS
 from tests.bench import MINE, Bench
 
 HERE = Path(dpbench.__file__).parent
@@ -105,8 +105,8 @@ def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> N
 
 @pytest.mark.parametrize(
     ("module", "rooms"),
-    [("audit.cases", AuditJob.rooms), ("audit.task", AUDIT_ROOMS), ("suite.scoring", SCORING_ROOMS),
-     ("suite.checks", SCORING_ROOMS)],
+    [("audit.cases", AuditJob.rooms), ("audit.task", AUDIT_ROOMS),
+     ("benchmark.scoring", SCORING_ROOMS), ("benchmark.checks", SCORING_ROOMS)],
 )  # fmt: skip
 def test_the_rooms_of_an_application_hold_all_that_it_loads(
     module: str, rooms: tuple[str, ...]

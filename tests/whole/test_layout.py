@@ -74,7 +74,7 @@ APART = {
     "report/sections/test_tracking.py": "tracking/section.py",
     "report/test_page_browser.py": "report/page.py",
     "report/test_page_interactive.py": "report/page.py",
-    "suite/test_cheats.py": "suite/scoring.py",
+    "benchmark/test_cheats.py": "benchmark/scoring.py",
     "starter/test_new.py": "starter/app.py",
 }
 

@@ -1,0 +1,50 @@
+"""Application and command ``benchmark``: a benchmark that is open to entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpbench.app import App, Command
+from dpbench.output.help_page import help_page
+
+USAGE = """\
+dpbench benchmark: score an estimator on frozen problems, over what no private estimator beats.
+
+  benchmark list                       the problems
+  benchmark new mine                   write mine.py, an entry to change
+  benchmark run mine.py [key=value ..] check and audit the entry of a file, and score it
+  benchmark compare mine.parquet ..    beside the archive: ranks, a profile, the best
+  benchmark archive [key=value ..]     score the entries of dpbench itself
+
+  problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
+  benchmark=NAME  dpbench-real-v2: real columns, scores over the archive's best
+  out=FILE        of run: by default mine.parquet; of compare: a folder
+
+of run and archive:
+  quick=true      fewer trials and audits: a few minutes
+  seed=NUMBER     repeats a run; by default drawn after the entry is loaded
+  n_jobs=-1       processes; -1 for all cores; changes no number
+
+of compare:
+  archive=FILE    by default the scores that dpbench comes with
+
+How to write an entry: docs/howto/benchmark.md. The site has a leaderboard with yours:
+site archive=mine.parquet."""
+
+
+def _main(words: Sequence[str]) -> int:
+    if not words or words[0] == "help":
+        print(help_page(USAGE))
+        return 0
+    from dpbench.benchmark.command import main
+
+    return main(words)
+
+
+class _Benchmark(App):
+    def commands(self) -> Sequence[Command]:
+        summary = "score an estimator on frozen problems, over certified lower bounds"
+        return (Command("benchmark TASK", summary, USAGE, _main),)
+
+
+APP = _Benchmark()
