@@ -54,6 +54,7 @@ __all__ = [
     "as_config_error",
     "check_label",
     "check_number",
+    "choose_kind",
     "from_mapping",
     "labelled_entries",
     "nested_entry",
@@ -386,6 +387,18 @@ def _require_validated(kind: type[T], where: str) -> type[T]:
     return kind
 
 
+def choose_kind(word: str, kinds: Mapping[str, type[Any]]) -> str:
+    """Return "did you mean X? choose from ..." for an unknown kind, as `choose_from` does.
+
+    A kind whose summary has the word in parentheses is meant: "Gaussian (normal) distribution".
+    """
+    summaries = {
+        name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in kinds.items()
+    }
+    named = (name for name, text in summaries.items() if f"({word})" in text.lower())
+    return choose_from(next(named, word), sorted(kinds))
+
+
 class Registered:
     """Base class of the classes that a configuration can name.
 
@@ -493,7 +506,7 @@ class Registered:
             raise ConfigError(f"{key}: this key is required; choose from {', '.join(choices)}")
         word = str(spec["kind"])
         search = f"; to search descriptions, type --help kind {word}" if word.isidentifier() else ""
-        raise ConfigError(f"{key}: {spec['kind']!r}: {choose_from(word, choices)}{search}")
+        raise ConfigError(f"{key}: {spec['kind']!r}: {choose_kind(word, cls.kinds())}{search}")
 
     @classmethod
     def build(cls, spec: Any, where: str) -> Self:

@@ -17,7 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
+from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 from yaml import YAMLError
 
 from dpbench.errors import ConfigError, ErrorCollector, choose_from
@@ -36,10 +36,11 @@ def expand_multirun(overrides: Sequence[str]) -> list[list[str]]:
 
     More than `MAX_RUNS` combinations are refused.
     """
-    try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-    except HydraException as error:
-        raise ConfigError(_composition_error(error)) from error
+    parsed, errors = list[Override](), ErrorCollector()
+    for override in overrides:
+        with errors.step(), _as_config_errors(override):
+            parsed += OverridesParser.create().parse_overrides([override])
+    errors.raise_all()
     runs = [list[str]()]
     for override in parsed:
         line = str(override.input_line)
@@ -81,6 +82,7 @@ def compose(
     try:
         with _as_config_errors(" ".join(overrides)):
             config = _merge_files(usable, folders, collector)
+            _check_references(config, collector)
             container = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             values = _to_json_values(container, "")
     except ConfigError as error:  # without these files nothing else can be checked
@@ -135,17 +137,62 @@ def _merge_files(
     """Merge the files that ``config.yaml`` and the overrides choose, and apply the overrides.
 
     If several folders have a file of one name, the file in the first of these folders is used.
-    Collect the errors of single overrides of keys, and go on with the others.
+    Collect the errors of single overrides of keys, and go on with the others. If files cannot be
+    merged, raise all errors.
     """
-    files = [one for one in overrides if _chooses_file(one, folders)]
-    words = [str(one.input_line) for one in files]
-    with _as_config_errors(" ".join(words)):
-        config = compose_files(words, folders)
+    files, keys = list[Override](), list[Override]()
     for override in overrides:
-        if override not in files:
+        with errors.step():
+            (files if _chooses_file(override, folders) else keys).append(override)
+    words = [str(one.input_line) for one in files]
+    wrong = list[Override]()  # choices of files that cannot be merged
+    try:
+        with _as_config_errors(" ".join(words)):
+            config = compose_files(words, folders)
+    except ConfigError:
+        wrong = _find_wrong_choices(files, folders, errors)
+        if not wrong:
+            raise
+        config = compose_files([str(one.input_line) for one in files if one not in wrong], folders)
+    hidden = tuple(f"{one.package or one.key_or_group}.".replace("/", ".") for one in wrong)
+    for override in keys:
+        if not override.key_or_group.startswith(hidden):
             with errors.step(), _as_config_errors(str(override.input_line)):
                 _apply(override, config)
+    if wrong:
+        errors.raise_all()
     return config
+
+
+def _find_wrong_choices(
+    choices: Sequence[Override], folders: Sequence[Path], errors: ErrorCollector
+) -> list[Override]:
+    """Return the choices of files that fail alone, because Hydra stops at the first; collect them.
+
+    A choice is an override ``group=name``.
+    """
+    wrong = []
+    for choice in choices:
+        try:
+            with _as_config_errors(str(choice.input_line)):
+                compose_files([str(choice.input_line)], folders)
+        except ConfigError as error:
+            wrong.append(choice)
+            with errors.step():
+                raise error
+    return wrong
+
+
+def _check_references(node: Any, errors: ErrorCollector) -> None:
+    """Collect the errors of all values in a configuration that name other keys, as ${sweep.name}.
+
+    Values ``???``, which a file demands from the command line, are errors, too.
+    """
+    for key in range(len(node)) if OmegaConf.is_list(node) else list(node):
+        with errors.step(), _as_config_errors(str(key)):
+            value = node[key]
+            if OmegaConf.is_config(value) and not OmegaConf.is_interpolation(node, key):
+                _check_references(value, errors)
 
 
 def _chooses_file(override: Override, folders: Sequence[Path]) -> bool:
@@ -248,11 +295,16 @@ def _composition_error(error: Exception) -> str:
         problem = "not in Hydra's grammar" if lines[0].startswith("Lexer") else lines[0]
         advice = quotes if "=" in str(error.override) else "write KEY=VALUE"
         return f"{error.override}: {problem}; {advice}"
+    text, key = " ".join(lines[:4]), getattr(error, "full_key", "")
     if isinstance(error, RecursionError):
-        return "defaults: a file includes itself, directly or through others; remove that entry"
-    if unknown := re.match(r"Could not override '([^']+)'", lines[0]):
-        return f"{unknown[1]}: no file is chosen there; to add one write +{unknown[1]}=..."
-    return " ".join(lines[:4])
+        text = "defaults: a file includes itself, directly or through others; remove that entry"
+    elif unknown := re.match(r"Could not override '([^']+)'", lines[0]):
+        text = f"{unknown[1]}: no file is chosen there; to add one write +{unknown[1]}=..."
+    elif isinstance(error, MissingMandatoryValue):
+        text = f"{key}: ???: a value is required; write {key}=VALUE"
+    elif key and isinstance(error, OmegaConfBaseException):
+        text = f"{key}: {lines[0][:1].lower()}{lines[0][1:]}"
+    return text
 
 
 def _find_file(group: str, name: str, options: Sequence[str]) -> str:
@@ -287,15 +339,14 @@ def _is_unset(key: str, config: DictConfig) -> bool:
     step = steps[place]
     keys = keys_at(values, steps[:place])
     add = f"to add one write +{key}=..."
-    similar = (
-        [] if place else sorted((p for p in _key_paths(values) if p.endswith(f".{step}")), key=len)
-    )
-    if similar:
-        suggestion = f"did you mean {'.'.join([similar[0], *steps[1:]])}?"
-        raise ConfigError(f"{key}: no such key; {suggestion} {choose_from('', keys or ())}")
     if keys is None:
         raise ConfigError(f"{key}: no such key here; {choose_from(step, map(str, value))}; {add}")
     if step not in keys:
+        parent = "".join(f"{one}." for one in steps[:place])
+        inner = (p for p in _key_paths(value, parent) if place < 2 and p.endswith(f".{step}"))
+        if similar := min(inner, key=len, default=None):
+            suggestion = f"did you mean {'.'.join([similar, *steps[place + 1 :]])}?"
+            raise ConfigError(f"{key}: no such key; {suggestion} {choose_from('', keys)}")
         raise ConfigError(f"{key}: no such key; {choose_from(step, keys)}")
     if place:
         return True

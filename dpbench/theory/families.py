@@ -18,9 +18,8 @@ from dpbench.distributions import (
     UserLevelData,
 )
 from dpbench.distributions.multivariate import Dimension
-from dpbench.errors import choose_from
 from dpbench.privacy import Budget
-from dpbench.registry import ConfigError, Label, MomentOrder, Registered, validated
+from dpbench.registry import ConfigError, Label, MomentOrder, Registered, choose_kind, validated
 from dpbench.theory.bounds.class_bound import (
     ErrorBound,
     class_bound,
@@ -427,6 +426,7 @@ def build_family(spec: Mapping[str, Any], where: str) -> Family:
     if isinstance(spec, Family) or (isinstance(spec, Mapping) and Family.find(spec, whole=False)):
         return Family.build(spec, where)
     if isinstance(spec, Mapping) and "kind" in spec and not Distribution.find(spec, whole=False):
-        kinds = sorted([*Distribution.kinds(), *Family.kinds()])
-        raise ConfigError(f"{where}.kind: {spec['kind']!r}: {choose_from(spec['kind'], kinds)}")
+        kinds = {**Distribution.kinds(), **Family.kinds()}
+        advice = choose_kind(str(spec["kind"]), kinds)
+        raise ConfigError(f"{where}.kind: {spec['kind']!r}: {advice}")
     return _Single(distribution=Distribution.build(spec, where))

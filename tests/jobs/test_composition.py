@@ -95,6 +95,8 @@ def _followed(word: str, message: str) -> str:
         ("sweep.budgets.pure.eps=1", ["sweep.budgets.pure.eps: no such key; did you mean 'epsi"]),
         ("epsilon=1", ["epsilon: no such key; did you mean sweep.budgets.pure.epsilon? choose"]),
         ("n=100", ["did you mean sweep.parts.worst.n? ", ".n: 100: expected a list: [100]"]),
+        ("sweep.trials=50", ["sweep.trials: no such key; did you mean sweep.parts.worst.trials? "]),
+        ("sweep.n=[9]", ["sweep.n: no such key; did you mean sweep.parts.worst.n? "]),
         ("estimators.minimax.k=2", ["did you mean sweep.estimators.minimax.k? "]),
         ("plugins=json", ["plugins: 'json': expected a list: [json]"]),
         ("sweep.estimators.odd.kind=median", ["minimax, rate, mean; to add one write +sweep"]),
@@ -201,6 +203,37 @@ def test_all_errors_are_told_at_once_with_a_line_each(bench: Bench) -> None:
     assert all(line.startswith("dpbench: ") for line in err.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (
+            ["sweep=nope", "runner=bar", "sweep.parts.x.n=3", "sed=1"],
+            ["sweep: 'nope': no such", "runner: 'bar': no such", "sed: no such key"],
+        ),
+        (
+            ["+estimator@sweep.estimators.a=medin", "estimator@sweep.estimators.b=median",
+             "sweep.estimators.a.n=1", "+estimator=median"],
+            ["estimator: an entry needs a label", "estimator: 'medin': no such",
+             "estimator@sweep.estimators.b: no file is chosen there"],
+        ),
+        (
+            ["trials=${nope}", "+sweep.names={rate: '${sweep.nope}'}", "n_jobs=???"],
+            ["trials: interpolation key 'nope' not found", "n_jobs: ???: a value is required",
+             "sweep.names.rate: interpolation key 'sweep.nope' not found"],
+        ),
+        (["--multirun", "seed=[1", "out=a=b"], ["seed=[1: no viable", "out=a=b: mismatched"]),
+    ],
+)  # fmt: skip
+def test_all_errors_of_a_composition_are_told_at_once(
+    bench: Bench, words: list[str], lines: list[str]
+) -> None:
+    """Keys below a file that is missing are not checked."""
+    code, _, err = bench.run(*words)
+    told = err.splitlines()
+    assert (code, len(told)) == (2, len(lines)), told
+    assert all(any(f"dpbench: {line}" in one for one in told) for line in lines), told
+
+
 def test_all_errors_of_a_file_are_told_at_once(bench: Bench) -> None:
     def break_all(spec: Spec) -> None:
         spec["families"]["tails"]["tail_indx"] = 3
@@ -254,6 +287,8 @@ def test_a_key_misspelt_is_not_told_as_missing(bench: Bench) -> None:
         ("plugins=[my-lab.py]", ["expected names of modules: [my_lab], after renaming the file"]),
         ("plugins=[mylba]", ["No module named 'mylba'; did you mean 'mylab'?"]),
         ("plugins=[nope]", ["it is searched in the working folder and in --config-dir DIR"]),
+        ("+sweep.families.x.kind=normal", ["'normal': did you mean 'gaussian'? choose from"]),
+        ("+sweep.families.x.kind=log_norml", ["did you mean 'log_normal'? choose from"]),
         ("seed=1,2", ["seed=1,2: several values; ", "--multirun runs each value"]),
         ("sweep=tfig", ["for ./sweep/tfig.yaml write sweep=tfig --config-dir ."]),
         ("sweep=./sweep/tfig.yaml", ["for ./sweep/tfig.yaml write sweep=tfig --config-dir ."]),
