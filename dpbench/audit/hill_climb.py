@@ -85,7 +85,11 @@ def _change(pair: Pair, first: int, rng: np.random.Generator) -> Pair | None:
 
 
 def _draw_value(records: Floats, rng: np.random.Generator) -> Floats:
-    """Return a new value of a record: of another record, between two, or of any size."""
+    """Return a new value of a record.
+
+    It is the value of another record, its negative, the middle of two records, or a random number
+    of any size, alone or added to a record.
+    """
     one, other = records[rng.integers(len(records), size=2)]
     size = rng.choice([-1.0, 1.0], one.shape) * 10 ** rng.uniform(SMALLEST, LARGEST)
     return np.asarray([one, (one + other) / 2, -one, one + size, size][rng.integers(5)])

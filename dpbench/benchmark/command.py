@@ -225,7 +225,7 @@ def _archive(_files: Sequence[str], options: ScoreOptions) -> int:
 def _scores_metadata(
     benchmark: str, seed: int, origin: Origin, options: ScoreOptions
 ) -> dict[str, Any]:
-    """Return facts stored with a file of scores: benchmark, seed, options, source, versions."""
+    """Return facts stored with scores: benchmark, seed, quick or not, source, machine, versions."""
     return {
         "benchmark": benchmark,
         "seed": seed,

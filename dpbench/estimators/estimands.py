@@ -15,7 +15,7 @@ __all__ = ["COVARIANCE", "MEAN", "REGRESSION", "TABLE", "VARIANCE", "Estimand", 
 
 
 class Estimand:
-    """The mean of a record, and the base class of all estimands."""
+    """Quantity to estimate: the mean of a record. Other estimands derive from this class."""
 
     name = "mean"  # in messages and on pages
     degree = 1  # the estimand of records c x is c^degree times the estimand of records x

@@ -58,8 +58,8 @@ class _SimulatedInterval(_ClippingEstimator):
         Known standard deviation of a record; the mean then has the whole budget. By default the
         standard deviation is estimated.
     beta : float in (0, 1)
-        Nominal probability that the interval misses the mean of Gaussian records. It is not a
-        bound: the docstring of the class has measured rates.
+        Nominal probability that the interval misses the mean of Gaussian records. The true
+        probability may be larger: the docstrings of the derived classes have measured rates.
     share : float in (0, 1)
         Share of the budget for the mean if the standard deviation is estimated; DFMBG20 found 0.8
         best.

@@ -36,23 +36,23 @@ def wrong_power_probability(
 ) -> float:
     """Return a bound on P(the released j has sigma^2 above 2^(j+2+spare) or below 2^(j-2)).
 
-    The histogram holds y/sigma^2 ~ chi2_1 for m = `pairs` independent y. Let F be the distribution
-    function of chi2_1. Let sigma^2 = u 2^i with u in [1, 2), and j = i + k.
+    The histogram has `number` bins [2^j, 2^(j+1)) and holds m = `pairs` independent y, each half a
+    squared difference of two records, so y/sigma^2 ~ chi2_1. The clip of y is widened by `spare`
+    >= 0 powers of two. `miss` is the probability that is acceptable to the caller, which may choose
+    the kind of histogram. Let F be the distribution function of chi2_1, sigma^2 = u 2^i with u in
+    [1, 2), and j = i + k.
 
     - The density of ln(y/sigma^2) rises up to 0 and falls from there. So the bin of k = 0, a window
       of width ln 2 around 0, is least likely at an end, u = 1: F(2) - F(1), `FULLEST`.
     - Low bins, k <= -2 - spare, are wrong. They are likeliest at u = 1, with the probability
-      F(2^(k+1)) - F(2^k). The lowest bin of all is left out: it is a failure that shows.
+      F(2^(k+1)) - F(2^k). The lowest bin of all does not count: if it is picked, the estimator
+      releases NaN.
     - High bins, k >= 3, are wrong. Their probability is at most 1 - F(2^(k-1)), the limit u = 2 for
       all larger y, so that this holds for the last bin, too.
 
     `overtaking_probability` bounds the probability that a wrong bin wins against k = 0, and the
     bounds add up. A stability-based histogram releases no empty bin, so that m times the
     probability of a wrong bin is a bound, too.
-
-    `number` is the number of bins, and y is half a squared difference. The clip of y is widened by
-    `spare` >= 0 powers of two. `miss` is the probability that is acceptable to the caller, which
-    may choose the kind of histogram.
     """
     k = np.arange(-2 - spare, -2 - spare - LISTED, -1)[: int(min(number, LISTED))]
     low = chdtr(1, np.exp2(k + 1.0)) - chdtr(1, np.exp2(k))

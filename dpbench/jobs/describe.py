@@ -112,7 +112,7 @@ KEYS = collect_titles()
 
 
 def kinds(*registries: type[Registered]) -> dict[str, type[Registered]]:
-    """Return the classes of the given registries, keyed by kind and sorted.
+    """Return the classes of the given registries without ``non_private``, keyed by kind, sorted.
 
     A kind is the name of a class in configurations.
     """

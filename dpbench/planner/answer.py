@@ -44,7 +44,11 @@ MAX_PRIVACY_AMOUNT = 1e4  # largest amount that `PlanNumbers.privacy` tries
 
 @dataclass(frozen=True)
 class PlanNumbers:
-    """Numbers and code of a `dpbench.planner.page.ReleasePlan`, which describes the fields."""
+    """Computed numbers of a plan, and the code that makes its release.
+
+    `dpbench.planner.page.ReleasePlan`, which derives from this class, describes the fields and
+    prints them.
+    """
 
     problem: Problem
     n: int

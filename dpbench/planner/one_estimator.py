@@ -61,7 +61,7 @@ class EntryWords:
     config_dir: Path | None = None
 
     def files(self, key: str) -> list[str]:
-        """Return the names of the configuration files of estimators or distributions."""
+        """Return the names of the files of estimators, or of distributions if `key` is ``law``."""
         folders = [conf_folder(), *([self.config_dir] if self.config_dir else [])]
         paths = (path for folder in folders for path in (folder / FOLDERS[key]).glob("*.yaml"))
         return sorted({path.stem for path in paths})

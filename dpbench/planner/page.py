@@ -101,7 +101,7 @@ def _explain_smaller(errors: Mapping[str, Error]) -> Iterator[str]:
 
 
 def _limit(plan: PlanNumbers) -> Iterator[str]:
-    """Yield lines with the lower bound for all private estimators, and what it is about."""
+    """Yield lines with the lower bound for all private estimators, and the class it holds for."""
     bound, words = plan.limit
     if math.isinf(bound.value):
         yield "Too few records at this budget: no private estimator beats a constant."

@@ -259,7 +259,7 @@ class BoundedMoment:
     combines the worst bias, the largest variance scale^2 and the noise. No single distribution
     attains all of them. The average of the clipped records is taken as normal. If the noise is far
     below the sampling error (for k = 2 from about epsilon = 20), the clip keeps rare records that
-    one dataset in ten contains. Errors may then exceed the bound by half.
+    one dataset in ten contains. Errors may then reach 1.6 times the bound.
     """
 
     k: float

@@ -17,8 +17,8 @@ proportional to (1 + z^2/d)^(-(d+1)/2).
    e^u), which is in [-1, d]. So the scaling costs at most d t.
 3. The total cost is epsilon = d t + s (d+1)/(2 sqrt(d)). BS19 has (d+1) t as the first term.
 
-For small t, the 0.9 quantiles of |Z|/s are smallest for d = 3 and 4: 2.72/epsilon and
-2.67/epsilon, compared with 2.30/epsilon for Laplace noise. A larger d pays more for t.
+For small t, the 0.9 quantile of |Z|/s is 2.72/epsilon at d = 3. The smallest is 2.66/epsilon, at
+d = 4, and Laplace noise has 2.30/epsilon. A larger d pays more for t.
 
 **PolyPlace noise** (`dpbench.privacy.polyplace`) is epsilon-DP, too, for every t < epsilon, and has
 smaller 0.9 quantiles than Student's t: 0.85 times at t = 0 and 0.44 times at t = epsilon/5. Its
@@ -27,7 +27,7 @@ proof is ours.
 **zCDP: Laplace log-normal noise**, Z = X e^(sigma Y), for a Laplace variable X of scale 1 and a
 standard normal variable Y. BS19 proves the cost rho = (t/sigma + e^(3 sigma^2/2) s)^2/2. The bound
 below is ours and gives less noise: at rho = 1/2 the standard deviation of Z/s is 1.42 in place of
-2.07 at t = 0.05, and 1.54 in place of 4.2 at t = 0.2. It is nearly tight for small rho: at
+2.06 at t = 0.05, and 1.54 in place of 4.2 at t = 0.2. It is nearly tight for small rho: at
 t = 0.3 sqrt(2 rho) the Renyi divergences of order a reach 0.94 rho a at rho = 0.005, and 0.65 rho a
 at rho = 1/2.
 

@@ -57,7 +57,7 @@ def check_sizes(rows: pd.DataFrame, sizes: Iterable[int], where: str) -> None:
 def add_interval(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Add the columns ``low`` and ``high``, the ends of the 95% interval of a metric in each row.
 
-    They are NaN for metrics without an interval.
+    An end is NaN if it is infinite, or if the metric has no interval.
     """
     low, high = metric_interval(rows, metric)
     # failures give infinite ends, which cannot be drawn

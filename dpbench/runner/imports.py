@@ -166,7 +166,7 @@ def line_here(line: str) -> str:
 
 @cache
 def _installed_version(name: str) -> str:
-    """Return the version of an installed distribution, read once per process; "" without one."""
+    """Return the version of an installed package, read once per process; "" if there is none."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

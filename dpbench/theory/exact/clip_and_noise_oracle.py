@@ -696,7 +696,8 @@ def _ball_step(e: est.KSU20BallMean, setting: ReleaseSetting) -> ClipAndNoise | 
     4. For ``tuned`` T minimises the sum of the squares of both terms, so T^k = sqrt(k-1) B/A.
     5. If the estimator sets alpha, the error sought, T makes the bias bound B T^-(k-1) equal to
        alpha instead.
-    6. For ``paper`` the radius is 4 sqrt(d) alpha^(-1/(k-1)) instead of sqrt(d) (1 + T).
+    6. For ``paper`` the radius is 4 sqrt(d) alpha^(-1/(k-1)) instead of sqrt(d) (1 + T). If the
+       estimator sets no alpha, alpha <= 1/16 follows from the noise.
     """
     if setting.n < 2:
         return None

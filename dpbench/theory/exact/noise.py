@@ -593,6 +593,7 @@ def box_noise(budget: Budget, d: int, side: float) -> Noise:
     Returns
     -------
     Noise
+        Noise of the vector, in the unit of `side`.
     """
     # Laplace noise of this l1 sensitivity has the variance of the noise of the cube.
     equivalent_l1 = side * float(np.sqrt((d + 1) * (d + 2) / 6))
