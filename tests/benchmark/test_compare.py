@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,6 +14,7 @@ from dpbench.benchmark.compare import (
     PANELS,
     _draw_profiles,
     describe_infinite,
+    describe_quick_audits,
     overview,
     problem_list,
     profile_band,
@@ -51,6 +54,16 @@ def test_infinite_scores_are_told_in_one_line() -> None:
         "releases are NaN or fail: 100% on gauss-n100-pure1"
     ]
     assert describe_infinite(rows[rows["entry"] == "ksu20_mean"]) == []
+
+
+def test_a_quick_run_says_on_how_many_runs_it_rests() -> None:
+    about: dict[str, Any] = {"quick": True, "audited": ["a", "c"]}
+    made_quickly = Scores(rows=pd.DataFrame({"entry": ["one"] * 5}), cards={}, about=about)
+    said = describe_quick_audits(made_quickly)
+    assert said.startswith("quick=true: 2 of 5 scores rest on audits of 100 runs a dataset: a, c;")
+    assert said.endswith("with up to 750 runs")
+    about["quick"] = False
+    assert describe_quick_audits(made_quickly) == ""
 
 
 FEW = read_benchmark().select("binary-n300-pure0.1,moments2-n300-pure1,local-binary-n3000-pure1")

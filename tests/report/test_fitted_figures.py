@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpbench.output.names import display_name
@@ -39,6 +40,26 @@ def test_exponents_of_several_budgets(numbers: Result) -> None:
             ends = [bar[:, 1] for bar in bars[2][0].get_segments()]
             moved = at["height"] - at["measured"]
             np.testing.assert_allclose(ends, at[["low", "high"]].add(moved, axis=0), atol=1e-12)
+
+
+def test_differences_lie_in_the_widest_band_around_their_orders(numbers: Result) -> None:
+    """Series are moved sideways by steps of equal length, which add up to 0."""
+    tolerances = 0.1 + 0.01 * np.arange(len(numbers.claims))
+    wider = dataclasses.replace(numbers, claims=numbers.claims.assign(tolerance=tolerances))
+    _, below = drawn(wider, "exponents")
+    shown = wider.claims.loc[wider.claims["claim"] == "rate", "tolerance"]
+    assert shown.min() < shown.max()
+    (band,) = below.patches
+    heights = band.get_path().transformed(band.get_patch_transform()).vertices[:, 1]
+    assert (heights.min(), heights.max()) == pytest.approx((-shown.max(), shown.max()))
+    moved = [
+        line.get_transform().transform((2, 0))[0] - below.transData.transform((2, 0))[0]
+        for line, _, _ in below.containers
+    ]
+    assert len(moved) == 3
+    assert np.diff(moved)[0] == pytest.approx(np.diff(moved)[1])
+    assert np.diff(moved)[0] > 0
+    assert sum(moved) == pytest.approx(0, abs=1e-9)
 
 
 # Sample complexities.
@@ -89,6 +110,16 @@ def test_thresholds_against_the_radius(numbers: Result, leave: Any, away: list[s
             np.testing.assert_array_equal(y, points["samples"])
         kept = table[~table["estimator"].isin(away)]  # what may leave the frame does not set it
         assert ax.get_ylim() == pytest.approx((0, 1.15 * kept[["samples", "high"]].max().max()))
+
+
+def test_thresholds_are_those_of_the_smallest_error(numbers: Result) -> None:
+    coarser = numbers.samples.assign(
+        alpha=2 * numbers.samples["alpha"], samples=numbers.samples["samples"] / 4
+    )
+    both = dataclasses.replace(numbers, samples=pd.concat([coarser, numbers.samples]))
+    for one, two in zip(drawn(numbers, THRESHOLD), drawn(both, THRESHOLD), strict=True):
+        np.testing.assert_equal(lines(two), lines(one))  # NaN are equal
+        assert one.get_ylabel() == two.get_ylabel()
 
 
 def test_thresholds_against_delta(numbers: Result) -> None:

@@ -105,6 +105,23 @@ def test_unknown_errors_are_nan() -> None:
     assert np.isnan(exact("bias", estimator, PLAIN, 1000, PureDP(1.0)))
 
 
+def test_errors_are_unknown_where_the_count_is_noise() -> None:
+    """Relative variances above 2e-4 are too large. For C = 1 and a cap of 10, a^3 = 2/(9 10^2).
+
+    The l1 sensitivity is 2 + 9a, and the count has Laplace noise of scale (2 + 9a)/(a epsilon).
+    """
+    estimator = BoundedContributionMean(lower=0, upper=1, cap=10, clip=0.5)
+    a = (2 / 900) ** (1 / 3)
+    noise_sd = 2**0.5 * (2 + 9 * a) / a
+    weight = ZIPF.table[1] @ np.minimum(ZIPF.table[0], 10)
+    least = noise_sd / (2e-4**0.5 * weight)
+    below, above = (
+        exact("rmse", estimator, PLAIN, int(least * x), PureDP(1.0)) for x in (0.99, 1.01)
+    )
+    assert np.isnan(below)
+    assert np.isfinite(above)
+
+
 @pytest.mark.parametrize("weights", ["records", "capped", "equal"])
 @pytest.mark.parametrize("clip", [None, 0.9])
 def test_the_moments_of_clipped_contributions_by_quadrature(weights: Any, clip: Any) -> None:
