@@ -161,7 +161,7 @@ class StudyJob(FolderJob):
         verdicts = [*result.claims["verdict"], *result.claims["theorem_verdict"].dropna()]
         gated = self.plan.study.fail_on_inconsistent and any_fails(CLAIMS, verdicts)
         code = int(bool(failures) or gated)
-        needed = trials_to_decide(result.claims, result.summary)
+        needed = trials_to_decide(result.claims, result.summary, self.plan.study)
         to_decide = (TO_DECIDE, [f"trials={needed:.0f}"], ["trials=", "resume="])
         return Outcome(
             tables,

@@ -31,6 +31,9 @@ from dpbench.theory.theorems import CODE
 __all__ = ["format_answer", "format_digits", "trials_to_decide"]
 
 AGREE = ("consistent", EARLY)
+# Tolerance over the half-width of a 95% interval at which an interval around a true prediction lies
+# within the tolerance with probability 0.95, on both sides and below an upper limit.
+BOTH_SIDES, ONE_SIDE = 2.0, 1.84
 
 
 def format_answer(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> Iterator[str]:
@@ -76,7 +79,7 @@ def _answer(
         yield f"{lead} {_count(own, 'inconsistent')} disagree with the measurement."
     elif "inconclusive" in found:
         yield f"UNDECIDED: the intervals of {_count(own, 'inconclusive')} are too wide."
-        yield _advise(trials_to_decide(claims, summary), summary, study)
+        yield _advise(trials_to_decide(claims, summary, study), summary, study)
     elif own:
         lead = "YES." if asks else "AGREE."
         yield f"{lead} {_count(own, 'consistent')} agree with the measurement."
@@ -101,7 +104,7 @@ def _count(own: list[tuple[dict[Any, Any], str]], counted: str) -> str:
     return ", ".join(parts)
 
 
-def trials_to_decide(claims: pd.DataFrame, summary: pd.DataFrame) -> float:
+def trials_to_decide(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> float:
     """Return how many trials decide each undecided number with probability 0.95, if theory holds.
 
     Checks of the code do not count. The result is 0 if all numbers are decided or a number is
@@ -110,15 +113,21 @@ def trials_to_decide(claims: pd.DataFrame, summary: pd.DataFrame) -> float:
     Let h be the half-width of a 95% interval, and t the distance from the prediction to the edge of
     the tolerance. The estimate has the standard deviation h/1.96. If the prediction is true, the
     interval lies within the tolerance with probability P(|Z| <= 1.96 (t/h - 1)), which is 0.95 at
-    h = t/2. The width falls like 1/sqrt(trials). For a limit, t is at least the tolerance.
+    h = t/2. The width falls like 1/sqrt(trials).
+
+    A prediction "at most" is decided by the upper end alone: h is the distance from the estimate to
+    that end. A true number at the limit, the worst case, passes with probability
+    P(Z <= 1.96 (t/h - 1)), which is 0.95 at h = t/1.84.
     """
     rows = claims[claims["checks"] != CODE]
     words = np.array([shown_verdicts(row)[0] for row in rows.to_dict("records")])
     rows = rows[words == "inconclusive"]
     if rows.empty or "inconsistent" in words:
         return 0.0
-    halves = (rows["high"] - rows["low"]) / 2 / rows["tolerance"]
-    times = np.maximum(2.0, (2 * halves.max(skipna=False)) ** 2)  # NaN stays NaN
+    at_most = [study.all_claims[label].statement.at_most for label in rows["claim"]]
+    both, above = BOTH_SIDES * (rows["high"] - rows["low"]) / 2, rows["high"] - rows["measured"]
+    ratios = both.where(~np.array(at_most), ONE_SIDE * above) / rows["tolerance"]
+    times = np.maximum(2.0, ratios.max(skipna=False) ** 2)  # NaN stays NaN
     return float(f"{int(summary['trials'].max()) * times:.1g}")
 
 

@@ -17,6 +17,7 @@ from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import EXACT
 from dpbench.output.terminal import WIDTH, rerun_line
 from dpbench.output.verdicts import EARLY
+from dpbench.report.answer import BOTH_SIDES, ONE_SIDE
 from dpbench.report.scoreboard import (
     _format_claims,
     _format_errors,
@@ -209,7 +210,21 @@ def test_an_undecided_answer_says_how_many_trials_decide() -> None:
     unknown = _row("inconclusive", "inconclusive", measured=math.nan, low=math.nan, high=math.nan)
     assert "A claim needs 36 trials" in _told([unknown], _study(DOES))[0]
     h, t = 0.5, 1.0
+    assert t / h == BOTH_SIDES
     assert 2 * norm.cdf(1.96 * (t / h - 1)) - 1 == pytest.approx(0.95, abs=1e-3)
+
+
+def test_the_upper_end_alone_decides_an_upper_limit() -> None:
+    """Its distance is 0.12, and the tolerance 0.06: 13.5 times 100 trials, whatever the lower end.
+
+    By the normal law, an interval of 1/1.84 of the tolerance decides 19 of 20 numbers at a limit.
+    """
+    study = _study(DOES)
+    study.all_claims["c"] = SimpleNamespace(statement=THEOREMS["near_optimal"])
+    for low in (0.1, 0.86):
+        row = _row("inconclusive", "inconclusive", low=low, high=0.99, checks="target")
+        assert "About 1,000 trials would decide each of them" in _told([row], study)[0]
+    assert norm.cdf(1.96 * (ONE_SIDE - 1)) == pytest.approx(0.95, abs=1e-3)
 
 
 @pytest.mark.parametrize("since", [4e9, math.nan])

@@ -17,6 +17,7 @@ def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) 
     assert rows[2] == "not refuted clipped pure far 9 1000 1.0 0.9000 x 0.5"
     assert any("must refute: 1 of 2 are" in p for p in page.texts("p"))
     assert rows[3].startswith("not refuted no_noise pure")  # the control that stood comes first
+    assert rows[4:] == rows[:1]  # a control that was caught is listed, too
     assert list(page.columns("run1-audit")) == [name for name in PAIR if name != "seconds"]
 
 
