@@ -47,14 +47,15 @@ COLOURED_ENTRIES = 6  # in the figure of the front page
 POINT = re.compile(r"^([ML] -?\d+\.\d\d)\d*( -?\d+\.\d\d)\d*", re.MULTILINE)
 # File in dpbench/theory/bounds/ with the proof, by the value of `bound_name`.
 PROOFS = {
-    "two laws": "numbers",
-    "coins": "bernoulli",
-    "several laws": "multi_hypothesis",
-    "information": "information",
+    "two-point": "numbers",
+    "Bernoulli chain": "bernoulli",
+    "multi-hypothesis": "multi_hypothesis",
+    "Fisher information": "information",
     "sampling": "class_bound",
-    "directions": "vectors",
-    "two laws of views": "local",
-    "two coins": "class_bound",
+    "packing": "vectors",
+    "fingerprinting": "fingerprinting",
+    "local two-point": "local",
+    "Bernoulli two-point": "class_bound",
 }
 
 

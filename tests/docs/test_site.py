@@ -225,7 +225,7 @@ def pages(site: Path, browser: Any) -> Iterator[Any]:
         ("karwa_vadhan_mean", "benchmark/entries/karwa_vadhan_mean.html"),
         ("ClippedMean", "api/dpbench.estimators.html#dpbench.estimators.ClippedMean"),
         ("gauss-n100-pure1", "benchmark/problems/gauss-n100-pure1.html"),
-        ("fingerprinting", "derivations/theory.bounds.rotations.html"),
+        ("fingerprinting", "derivations/theory.bounds.fingerprinting.html"),
     ],
 )
 def test_search_finds_from_disk(site: Path, pages: Any, words: str, page: str) -> None:

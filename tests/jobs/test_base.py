@@ -76,7 +76,7 @@ def test_summary_and_claims(done: Bench) -> None:
     assert set(summary.loc[~private, "estimator"]) == {"mean"}
     assert (summary["lower_bound"] > 0).all()
     assert set(summary.loc[~private, "bound_name"]) == {"sampling"}  # which binds the mean, too
-    assert set(summary.loc[private, "bound_name"]) == {"two laws"}
+    assert set(summary.loc[private, "bound_name"]) == {"two-point"}
 
     rows = done.rows()
     assert len(rows) == 200 * len(summary)

@@ -114,7 +114,7 @@ def test_the_printed_ranking_and_limit_by_hand() -> None:
         "c: 100 simulated releases (slow); others: 400.",
     ]
     for bound, below in ((0.24, False), (0.26, True)):
-        plan.limit = ErrorBound(bound, "two laws"), "laws"
+        plan.limit = ErrorBound(bound, "two-point"), "laws"
         told = " ".join(page_module._limit(plan))
         assert f"has a q90 below {bound:g} for all laws." in told
         assert ("Errors below it are possible here" in told) == below

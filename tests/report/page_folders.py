@@ -97,7 +97,7 @@ def factor_row(
         "distribution": law, "k": k, "privacy": "pure", "epsilon": 1e-6, "n": n,
         "estimator": "minimax", "factor": factor, "factor_low": factor - spread,
         "factor_high": factor + spread, "factor_by": "trials" if spread else "exact value",
-        "bound_name": "two laws", "verdict": verdict,
+        "bound_name": "two-point", "verdict": verdict,
     }  # fmt: skip
 
 

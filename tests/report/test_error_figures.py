@@ -541,7 +541,7 @@ def test_only_rates_and_shares_have_a_linear_axis() -> None:
 def test_the_bound_of_a_panel_is_the_least_of_those_that_hold() -> None:
     """Where families of a panel have bounds of their own, each line may be down to its own."""
     table = pd.DataFrame({"n": [10, 10, 100, 100], "lower_bound": [2.0, 1.0, 0.5, 0.7]})
-    table = table.assign(privacy="pure", bound_name="two laws")
+    table = table.assign(privacy="pure", bound_name="two-point")
     free = pd.DataFrame({"n": [10], "lower_bound": [0.1], "privacy": ["none"], "bound_name": [""]})
     canvas, ax = plt.subplots()
     ErrorAgainstN()._draw_bound(ax, pd.concat([table, free]), pd.Series([3.0]))

@@ -234,6 +234,6 @@ def test_an_answer_without_data_is_marked_and_never_best(numbers: Result) -> Non
 
 def test_the_bound_for_a_family_is_the_smallest_of_its_estimators() -> None:
     """Every estimator of a family must be above the number that stands in the table."""
-    row = {"family": "f", "budget": "b", "n": 100, "role": "private", "bound_name": "two laws"}
+    row = {"family": "f", "budget": "b", "n": 100, "role": "private", "bound_name": "two-point"}
     frame = pd.DataFrame([row | {"lower_bound": bound} for bound in (0.3, 0.1, np.nan, 0.2)])
     assert _bounds(frame)["value"].tolist() == [0.1]

@@ -16,7 +16,7 @@ FREE = {**dict.fromkeys(PURE, np.nan), "privacy": "none"}
 
 
 def row(family: str, law: str, estimator: str, q90: float, bound: float, **more: object) -> object:
-    fixed = {"k": np.nan, "n": 100, "d": 1, "bound_name": "two laws", **PURE}
+    fixed = {"k": np.nan, "n": 100, "d": 1, "bound_name": "two-point", **PURE}
     known = {"family": family, "distribution": law, "estimator": estimator, "q90": q90}
     return {**fixed, **known, "q90_high": 1.5 * q90, "lower_bound": bound, **more}
 

@@ -120,9 +120,9 @@ def test_the_model_of_an_estimator_says_which_bound_holds() -> None:
     bound, by = found["plane", "covariance"]
     assert np.isnan(bound)
     assert by == ""
-    assert found["plane", "mean"][1] == "two laws"
+    assert found["plane", "mean"][1] == "two-point"
     assert found["coin", "local"][0] > 2 * found["coin", "mean"][0]
-    assert found["coin", "local"][1] == "two laws of views"
+    assert found["coin", "local"][1] == "local two-point"
     alone = [lower_bound(made, row) for row in table.to_dict("records")]
     np.testing.assert_array_equal(alone, table["lower_bound"])
 

@@ -91,7 +91,7 @@ def test_a_coin_carries_what_sampling_costs() -> None:
     assert (law.location, law.p, law.mean) == (4.0, 0.5, 5.0)
     assert law.tau == pytest.approx(2, rel=1e-15)  # 4 and 6
     n = int(coin.crossing(budget))
-    for size, by in ((n - 1, "two laws"), (n, "sampling")):
+    for size, by in ((n - 1, "two-point"), (n, "sampling")):
         bounds = rare.lower_bound(size, budget).value, sampling_lower_bound(size, 3)
         assert coin.lower_bound(size, budget) == (max(bounds), by)
         assert bounds[by == "sampling"] == max(bounds)
@@ -110,7 +110,7 @@ def test_few_records_leave_what_members_there_are() -> None:
     assert {name: law.p for name, law in members.items()} == {
         "f/c=0": 0, "f/+p_star": 0.5, "f/-p_star": 0.5
     }  # fmt: skip
-    assert PAIR.lower_bound(100, budget) == (math.inf, "two laws")
+    assert PAIR.lower_bound(100, budget) == (math.inf, "two-point")
 
 
 @pytest.mark.parametrize(

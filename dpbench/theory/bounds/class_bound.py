@@ -16,7 +16,7 @@ separate bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from dpbench.theory.bounds.bernoulli import (
     bernoulli_chain_lower_bound,
     rare_bernoulli_chain_lower_bound,
 )
+from dpbench.theory.bounds.fingerprinting import fingerprinting_bound, gaussian_fingerprinting_bound
 from dpbench.theory.bounds.information import (
     bernoulli_information_bound,
     gaussian_information_bound,
@@ -45,7 +46,6 @@ from dpbench.theory.bounds.numbers import (
     sampling_lower_bound,
     two_point_lower_bound,
 )
-from dpbench.theory.bounds.rotations import gaussian_rotation_bound, rotation_bound
 from dpbench.theory.bounds.subsets import subset_lower_bound
 from dpbench.theory.bounds.vectors import gaussian_lower_bound as gaussian_vectors_lower_bound
 from dpbench.theory.bounds.vectors import moments_lower_bound
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 NAN = float("nan")
-LOCAL_BOUND_NAME = "two laws of views"  # value of `ErrorBound.by` for bounds on local privacy
+LOCAL_BOUND_NAME = "local two-point"  # value of `ErrorBound.by` for bounds on local privacy
 
 
 class ErrorBound(NamedTuple):
@@ -71,29 +71,28 @@ class ErrorBound(NamedTuple):
     value : float
         Error in the unit of the data; NaN if no bound is known.
     by : str
-        Name of the proof that gives the bound, such as ``two laws``; empty if no bound is known.
+        Name of the proof that gives the bound, such as ``two-point``; empty if no bound is known.
     """
 
     value: float = NAN
     by: str = ""
 
 
-def largest_bound(**values: float) -> ErrorBound:
+def largest_bound(bounds: Mapping[str, float]) -> ErrorBound:
     """Return the largest of several lower bounds on the error.
 
     Parameters
     ----------
-    **values : float
-        Bounds, keyed by the name of their proof with underscores for spaces. NaN and numbers that
-        are not positive are ignored.
+    bounds : mapping of str to float
+        Bounds, keyed by the name of their proof. NaN and numbers that are not positive are ignored.
 
     Returns
     -------
     ErrorBound
         The largest bound; NaN if none is known.
     """
-    bounds = [ErrorBound(value, by.replace("_", " ")) for by, value in values.items() if value > 0]
-    return max(bounds, default=ErrorBound())
+    known = [ErrorBound(value, by) for by, value in bounds.items() if value > 0]
+    return max(known, default=ErrorBound())
 
 
 @cache  # estimators and parts of a sweep have problems in common
@@ -126,15 +125,21 @@ def heavy_tail_bound(
     ErrorBound
         The largest known bound.
     """
-    return largest_bound(
-        two_laws=NAN if local else two_point_lower_bound(n, k, budget).alpha,
-        several_laws=NAN if local else multi_hypothesis_lower_bound(n, k, budget),
-        coins=rare_bernoulli_chain_lower_bound(n, k, budget, rare) if rare and not local else NAN,
-        directions=NAN if local or d == 1 else moments_lower_bound(n, d, k, budget).alpha,
-        rotations=NAN if local or d == 1 else rotation_bound(n, d, k, budget, rare=rare),
-        two_laws_of_views=local_lower_bound(n, k, budget).alpha if local else NAN,
-        sampling=_sampling_bound(n, k, d) if rare == 1 else NAN,
-    )
+    if local:
+        bounds = {LOCAL_BOUND_NAME: local_lower_bound(n, k, budget).alpha}
+    else:
+        bounds = {
+            "two-point": two_point_lower_bound(n, k, budget).alpha,
+            "multi-hypothesis": multi_hypothesis_lower_bound(n, k, budget),
+        }
+        if rare:
+            bounds["Bernoulli chain"] = rare_bernoulli_chain_lower_bound(n, k, budget, rare)
+        if d > 1:
+            bounds["packing"] = moments_lower_bound(n, d, k, budget).alpha
+            bounds["fingerprinting"] = fingerprinting_bound(n, d, k, budget, rare=rare)
+    if rare == 1:
+        bounds["sampling"] = _sampling_bound(n, k, d)
+    return largest_bound(bounds)
 
 
 def _sampling_bound(n: int, k: float, d: int) -> float:
@@ -191,10 +196,12 @@ def user_level_bound(n: int, m: int, k: float, budget: Budget, sampling: bool) -
     t, a = largest_untestable_tv(n, budget), (m + 1) // 2
     sampling_bound = sampling_lower_bound(n * m, k) if sampling else NAN
     if not t < 1:
-        return largest_bound(two_laws=np.inf if t == 1 else NAN, sampling=sampling_bound)
+        return largest_bound({"two-point": np.inf if t == 1 else NAN, "sampling": sampling_bound})
     p, h = -float(np.expm1(np.log1p(-t) / m)), 0.5 - float(betaincinv(a, a, (1 - t) / 2))
     rare, coins = p * dist.TwoPoint(p=p, k=k).tau, h * dist.TwoPoint(p=0.5 + h, k=k).tau
-    return largest_bound(two_laws=rare, two_coins=coins, sampling=sampling_bound)
+    return largest_bound(
+        {"two-point": rare, "Bernoulli two-point": coins, "sampling": sampling_bound}
+    )
 
 
 def _bernoulli_bound(_: dist.Bernoulli, n: int, budget: Budget, local: bool) -> ErrorBound:
@@ -220,13 +227,15 @@ def _cached_bernoulli_bound(n: int, budget: Budget, local: bool) -> ErrorBound:
         """
         return local_distance(n, budget, beta=beta)
 
-    return largest_bound(
-        two_laws=NAN if local else bernoulli_lower_bound(n, budget),
-        coins=NAN if local else bernoulli_chain_lower_bound(n, budget),
-        information=NAN if local else bernoulli_information_bound(n, budget),
-        two_laws_of_views=bernoulli_chain_half_step(distance) if local else NAN,
-        sampling=bernoulli_sampling_lower_bound(n),
-    )
+    if local:
+        bounds = {LOCAL_BOUND_NAME: bernoulli_chain_half_step(distance)}
+    else:
+        bounds = {
+            "two-point": bernoulli_lower_bound(n, budget),
+            "Bernoulli chain": bernoulli_chain_lower_bound(n, budget),
+            "Fisher information": bernoulli_information_bound(n, budget),
+        }
+    return largest_bound({**bounds, "sampling": bernoulli_sampling_lower_bound(n)})
 
 
 def _gaussian_bound(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> ErrorBound:
@@ -234,13 +243,16 @@ def _gaussian_bound(law: dist.Gaussian, n: int, budget: Budget, local: bool) -> 
 
     The standard deviation is that of `law`.
     """
-    local_tv = local_distance(n, budget, beta=BETA / 2)  # e = beta/2 in a long chain
-    unit_bound = largest_bound(
-        two_laws=NAN if local else gaussian_lower_bound(n, budget),
-        information=NAN if local else gaussian_information_bound(n, budget),
-        two_laws_of_views=float(ndtri((1 + local_tv) / 2)) if local else NAN,
-        sampling=float(-ndtri(BETA / 2) / np.sqrt(n)),
-    )
+    if local:
+        local_tv = local_distance(n, budget, beta=BETA / 2)  # e = beta/2 in a long chain
+        bounds = {LOCAL_BOUND_NAME: float(ndtri((1 + local_tv) / 2))}
+    else:
+        bounds = {
+            "two-point": gaussian_lower_bound(n, budget),
+            "Fisher information": gaussian_information_bound(n, budget),
+        }
+    sampling_bound = float(-ndtri(BETA / 2) / np.sqrt(n))
+    unit_bound = largest_bound({**bounds, "sampling": sampling_bound})
     return ErrorBound(law._scale * unit_bound.value, unit_bound.by)
 
 
@@ -253,18 +265,20 @@ def _gaussian_vector_bound(
     """
     if local or law.condition != 1 or law.matrix is not None:
         return ErrorBound()
-    unit_bound = largest_bound(
-        two_laws=gaussian_lower_bound(n, budget),
-        directions=gaussian_vectors_lower_bound(n, law.d, budget).alpha,
-        rotations=NAN if law.d == 1 else gaussian_rotation_bound(n, law.d, budget),
-        sampling=float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average is the best estimator
-    )
+    bounds = {
+        "two-point": gaussian_lower_bound(n, budget),
+        "packing": gaussian_vectors_lower_bound(n, law.d, budget).alpha,
+        "sampling": float(np.sqrt(chdtri(law.d, BETA) / n)),  # the average is the best estimator
+    }
+    if law.d > 1:
+        bounds["fingerprinting"] = gaussian_fingerprinting_bound(n, law.d, budget)
+    unit_bound = largest_bound(bounds)
     return ErrorBound(law.scale * unit_bound.value, unit_bound.by)
 
 
 def _subset_bound(law: dist.FixedDataset, n: int, budget: Budget, local: bool) -> ErrorBound:
     """Return the lower bound on the error for a fixed dataset and its large subsets."""
-    return largest_bound(subsets=NAN if local else subset_lower_bound(law.records(n), budget))
+    return largest_bound({} if local else {"subsets": subset_lower_bound(law.records(n), budget)})
 
 
 _CLASSES: dict[type[dist.Distribution], Callable[[Any, int, Budget, bool], ErrorBound]] = {

@@ -22,7 +22,7 @@ For every angle `hidden_directions` contains the best pair (L, S) of a grid.
 As d grows at a fixed theta, J/(d-1)^2 tends to (1 - beta)/tan(theta)^2: the best release is silent
 with probability beta.
 
-Proof: docs/theory/rotations.md, sections 1 and 2.
+Proof: docs/theory/fingerprinting.md, sections 1 and 2.
 """
 
 from __future__ import annotations

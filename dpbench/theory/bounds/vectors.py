@@ -1,4 +1,4 @@
-"""Lower bounds in many dimensions, from distributions whose means lie in an unknown direction.
+"""Packing bounds in many dimensions: distributions whose means lie in an unknown direction.
 
 Notation (name in code). There are n records of d coordinates. Each unit vector u has a distribution
 P_u of mean R u, at total-variation distance at most t from a distribution Q that does not depend on
@@ -71,13 +71,13 @@ class VectorBound(NamedTuple):
     alpha : float
         Error that is exceeded with probability at least beta (0.1 by default); NaN if no bound is
         known.
-    laws : str
-        ``pair``: two distributions with opposite means. ``directions``: a distribution for every
+    by : str
+        ``two-point``: two distributions with opposite means. ``packing``: a distribution for every
         direction of the mean. Empty if no bound is known.
     """
 
     alpha: float
-    laws: str
+    by: str
 
 
 def moments_lower_bound(
@@ -180,7 +180,7 @@ def _larger_bound(
     pair_distance = largest_untestable_tv(n, budget, beta)
     if np.isnan(pair_distance):
         return VectorBound(np.nan, "")
-    by_pair = VectorBound(float(pair_bound(np.asarray(pair_distance))), "pair")
+    by_pair = VectorBound(float(pair_bound(np.asarray(pair_distance))), "two-point")
     if d == 1:
         return by_pair
     log_share, radius = _answer_shares(d)
@@ -188,7 +188,7 @@ def _larger_bound(
     approximate_t = np.minimum(_needed_records(budget, log_share, beta) / n, 1.0)
     best = int(np.argmax(mean_norm(approximate_t) * radius))
     t = _largest_hidden_distance(n, budget, float(log_share[best]), beta, one_dataset)
-    return max(by_pair, VectorBound(float(mean_norm(np.asarray(t)) * radius[best]), "directions"))
+    return max(by_pair, VectorBound(float(mean_norm(np.asarray(t)) * radius[best]), "packing"))
 
 
 def _answer_shares(d: int) -> tuple[Floats, Floats]:

@@ -88,10 +88,10 @@ def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: P
 
 def test_factors_have_a_column_per_moment_order(example: Path) -> None:
     page = page_of(example)
-    rows = [row for row in page.texts("tr") if row.endswith("two laws")]
+    rows = [row for row in page.texts("tr") if row.endswith("two-point")]
     assert rows[:2] == [
-        "rare pure, ε = 1e-6 1.01 … 1.04 1.05 … 1.3 (95%) minimax two laws",
-        "coin pure, ε = 1e-6 0.9 minimax two laws",
+        "rare pure, ε = 1e-6 1.01 … 1.04 1.05 … 1.3 (95%) minimax two-point",
+        "coin pure, ε = 1e-6 0.9 minimax two-point",
     ]
     heads = "distributionbudget factor k = 2 k = 3 best estimatorbound by"
     assert heads in page.texts("tr")

@@ -41,8 +41,10 @@ T: dict[str, Any] = {"tail_index": 4.5}
 
 
 def test_the_largest_of_what_is_known() -> None:
-    assert largest_bound(one=1.0, the_other=2.0, unknown=math.nan) == ErrorBound(2.0, "the other")
-    none = largest_bound(unknown=math.nan)
+    assert largest_bound({"one": 1.0, "other": 2.0, "unknown": math.nan}) == ErrorBound(
+        2.0, "other"
+    )
+    none = largest_bound({"unknown": math.nan})
     assert math.isnan(none.value)
     assert none.by == ""
 
@@ -66,7 +68,7 @@ def test_numbers(budget: Budget) -> None:
     assert coin.by == "sampling"
     law = dist.StudentT(**T, standardised_moment=3)
     private = two_point_lower_bound(few, 3, budget).alpha
-    assert class_bound(law, few, budget) == (private, "two laws")
+    assert class_bound(law, few, budget) == (private, "two-point")
     assert class_bound(law, many * 1000, budget).by == "sampling"
     assert math.isnan(class_bound(dist.StudentT(**T), few, budget).value)
     assert class_bound(law, few, NonPrivate()) == (sampling_lower_bound(few, 3), "sampling")
@@ -75,12 +77,12 @@ def test_numbers(budget: Budget) -> None:
 def test_several_laws_and_directions() -> None:
     n, budget = 10**5, PureDP(0.01)
     several = multi_hypothesis_lower_bound(n, 6, budget)
-    assert heavy_tail_bound(n, 6, budget) == (several, "several laws")
+    assert heavy_tail_bound(n, 6, budget) == (several, "multi-hypothesis")
     assert several > two_point_lower_bound(n, 6, budget).alpha
     private = moments_lower_bound(10**4, 512, 3, PureDP(0.01))
-    assert heavy_tail_bound(10**4, 3, PureDP(0.01), d=512) == (private.alpha, "directions")
+    assert heavy_tail_bound(10**4, 3, PureDP(0.01), d=512) == (private.alpha, "packing")
     vectors = dist.MultivariateStudentT(d=512, **T, standardised_moment=3)
-    assert class_bound(vectors, 10**4, PureDP(0.01)) == (private.alpha, "directions")
+    assert class_bound(vectors, 10**4, PureDP(0.01)) == (private.alpha, "packing")
     # Of N(mean, s^2 I) with E|X|^3 = s^3 sqrt(8/pi) = 1.
     sampled = math.sqrt(chi2(512).ppf(0.9) / 10**6) * (8 / math.pi) ** (-1 / 6)
     found = class_bound(vectors, 10**6, PureDP(1.0))
@@ -107,7 +109,7 @@ def test_the_local_model() -> None:
     assert gaussian.value == pytest.approx(3 * norm.ppf((1 + t) / 2))
     assert gaussian.by == LOCAL_BOUND_NAME
     own = heavy_tail_bound(n, 3, budget, local=True)
-    assert own == (local_lower_bound(n, 3, budget).alpha, "two laws of views")
+    assert own == (local_lower_bound(n, 3, budget).alpha, "local two-point")
     assert own.value > 10 * heavy_tail_bound(n, 3, budget, rare=0).value
     assert math.isnan(class_bound(dist.MultivariateGaussian(d=8), n, budget, local=True).value)
 
@@ -121,7 +123,7 @@ def test_the_lower_bound_of_people() -> None:
     )
     for m in (1, 6, 7, 16, 4096):
         bound = user_level_bound(n, m, k, budget, False)
-        if bound.by == "two laws":
+        if bound.by == "two-point":
             p = 1 - (1 - t) ** (1 / m)
             assert bound.value == pytest.approx(p * TwoPoint(p=p, k=k).tau, rel=1e-9)
             continue
@@ -134,5 +136,5 @@ def test_the_lower_bound_of_people() -> None:
         j = np.arange(m + 1)
         apart = np.abs(stats.binom.pmf(j, m, 0.5 + h) - stats.binom.pmf(j, m, 0.5 - h)).sum() / 2
         assert apart == pytest.approx(t, rel=6e-3)
-    assert user_level_bound(n, 4096, k, budget, False).by == "two coins"
+    assert user_level_bound(n, 4096, k, budget, False).by == "Bernoulli two-point"
     assert user_level_bound(10, 4, k, budget, True).value == math.inf

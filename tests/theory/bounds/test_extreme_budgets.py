@@ -14,6 +14,12 @@ from scipy.stats import norm
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.theory.bounds.bernoulli import rare_bernoulli_chain_lower_bound
+from dpbench.theory.bounds.fingerprinting import (
+    _tilts,
+    fingerprinting_bound,
+    gaussian_fingerprinting_bound,
+    record_correlation,
+)
 from dpbench.theory.bounds.information import (
     bernoulli_information_bound,
     gaussian_information_bound,
@@ -22,12 +28,6 @@ from dpbench.theory.bounds.local import local_distance, local_lower_bound
 from dpbench.theory.bounds.multi_hypothesis import multi_hypothesis_lower_bound
 from dpbench.theory.bounds.numbers import largest_untestable_difference, two_point_lower_bound
 from dpbench.theory.bounds.record_information import record_information
-from dpbench.theory.bounds.rotations import (
-    _tilts,
-    gaussian_rotation_bound,
-    record_correlation,
-    rotation_bound,
-)
 from dpbench.theory.bounds.sphere import hidden_directions
 from dpbench.theory.bounds.vectors import moments_lower_bound
 
@@ -35,11 +35,11 @@ Bound = Callable[[int, Budget], float]
 # With n: bounds whose time grows like sqrt(n), because they sum over a binomial distribution.
 BOUNDS: list[tuple[str, Bound, int]] = [
     ("two_laws", lambda n, b: two_point_lower_bound(n, 2, b).alpha, 10**6),
-    ("directions", lambda n, b: moments_lower_bound(n, 16, 2, b).alpha, 10**6),
+    ("packing", lambda n, b: moments_lower_bound(n, 16, 2, b).alpha, 10**6),
     ("several_laws", lambda n, b: multi_hypothesis_lower_bound(n, 6, b), 10**15),
-    ("rotations", lambda n, b: rotation_bound(n, 16, 2, b), 10**15),
-    ("joint_rotations", lambda n, b: rotation_bound(n, 16, 2, b, rare=1.0), 10**15),
-    ("normal_rotations", lambda n, b: gaussian_rotation_bound(n, 16, b), 10**15),
+    ("fingerprinting", lambda n, b: fingerprinting_bound(n, 16, 2, b), 10**15),
+    ("joint_fingerprinting", lambda n, b: fingerprinting_bound(n, 16, 2, b, rare=1.0), 10**15),
+    ("normal_fingerprinting", lambda n, b: gaussian_fingerprinting_bound(n, 16, b), 10**15),
     ("bernoulli_information", bernoulli_information_bound, 10**15),
     ("normal_information", gaussian_information_bound, 10**15),
     ("subsets", lambda n, b: largest_untestable_difference(n, b) / n, 10**15),
@@ -90,7 +90,7 @@ def test_bounds_at_extreme_moments(k: float) -> None:
         lambda n, b: two_point_lower_bound(n, k, b).alpha,
         lambda n, b: moments_lower_bound(n, 16, k, b).alpha,
         lambda n, b: multi_hypothesis_lower_bound(n, k, b),
-        lambda n, b: rotation_bound(n, 16, k, b),
+        lambda n, b: fingerprinting_bound(n, 16, k, b),
         lambda n, b: local_lower_bound(n, k, b).alpha,
         lambda n, b: rare_bernoulli_chain_lower_bound(n, k, b, 0.01),
     ]
@@ -116,11 +116,11 @@ def test_scale_free_values_have_their_closed_form() -> None:
         share = largest_untestable_difference(n, PureDP(1000 / n)) / n
         assert share == pytest.approx(2 * math.log(5) / 1000, rel=1e-3)
         # As mu falls, Gaussian DP and zCDP have the information mu^2 and 2 rho.
-        rotations = rotation_bound(n, 16, 2, GDP(1000 / n), rare=1.0)
+        bound = fingerprinting_bound(n, 16, 2, GDP(1000 / n), rare=1.0)
         allowed = record_correlation(16, GDP(1000 / n)) * (n / 1000) ** 2
         assert allowed == pytest.approx(0.25, rel=2e-3)
-        assert rotations == pytest.approx(
-            rotation_bound(10**4, 16, 2, GDP(0.1), rare=1.0), rel=0.05
+        assert bound == pytest.approx(
+            fingerprinting_bound(10**4, 16, 2, GDP(0.1), rare=1.0), rel=0.05
         )
 
 
@@ -161,9 +161,9 @@ def test_information_and_local_bounds_at_all_budgets() -> None:
     "budget", [PureDP(40.0), GDP(9.0), ZCDP(40.0), ApproxDP(8.0, 1e-6)], ids=str
 )
 def test_one_record_has_no_smaller_bound_than_two(budget: Budget) -> None:
-    one, two = (rotation_bound(n, 16, 2, budget, rare=1.0) for n in (1, 2))
+    one, two = (fingerprinting_bound(n, 16, 2, budget, rare=1.0) for n in (1, 2))
     assert one >= two > 0.5
-    one, two = (gaussian_rotation_bound(n, 16, budget) for n in (1, 2))
+    one, two = (gaussian_fingerprinting_bound(n, 16, budget) for n in (1, 2))
     assert one >= two > 0.5
 
 
@@ -188,5 +188,5 @@ def test_the_best_probability_under_delta_by_a_grid(delta: float, rare: float) -
             spread = np.maximum(p * (tilts.along**2 - p * tilts.mean**2), p * tilts.across)
             error = p * tilts.mean / np.sqrt(spread) * np.sin(hidden.angle)[:, None]
             best = max(best, float(np.max(error * allowed)))
-    assert best <= rotation_bound(n, d, 2, budget, rare=rare) * (1 + 1e-9)
-    assert rotation_bound(n, d, 2, budget, rare=rare) == pytest.approx(best, rel=0.02)
+    assert best <= fingerprinting_bound(n, d, 2, budget, rare=rare) * (1 + 1e-9)
+    assert fingerprinting_bound(n, d, 2, budget, rare=rare) == pytest.approx(best, rel=0.02)

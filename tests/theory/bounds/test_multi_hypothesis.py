@@ -1,4 +1,4 @@
-"""The bound by several laws against programs over all mechanisms, and its numbers again."""
+"""The multi-hypothesis bound against programs over all mechanisms, and its numbers again."""
 
 from __future__ import annotations
 

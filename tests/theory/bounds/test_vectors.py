@@ -193,10 +193,10 @@ def test_the_laws_are_in_the_class(k: float) -> None:
         far = 2 * norm.ppf((1 + t) / 2)  # of N(R u, I) from N(0, I)
         gaussian.append(min(far, 1) * radius)
     bound = moments_lower_bound(n, d, k, budget)
-    assert bound.laws == "directions"
+    assert bound.by == "packing"
     assert max(found) * 0.99 <= bound.alpha <= max(found) * 1.01
     bound = gaussian_lower_bound(n, d, budget)
-    assert bound.laws == "directions"
+    assert bound.by == "packing"
     assert max(gaussian) * 0.99 <= bound.alpha <= max(gaussian) * 1.01
 
 
@@ -228,9 +228,9 @@ def test_no_bound_is_above_what_mechanisms_reach(budget: Budget, d: int) -> None
 
 def test_where_nothing_can_be_told() -> None:
     few: dict[str, Any] = {"n": 3, "d": 10, "budget": PureDP(0.01)}
-    assert moments_lower_bound(k=3, **few) == (1.0, "pair")
-    assert gaussian_lower_bound(**few) == (1.0, "pair")
-    assert ball_lower_bound(**few) == (1.0, "pair")
+    assert moments_lower_bound(k=3, **few) == (1.0, "two-point")
+    assert gaussian_lower_bound(**few) == (1.0, "two-point")
+    assert ball_lower_bound(**few) == (1.0, "two-point")
     unknown = ball_lower_bound(100, 5, NonPrivate())
     assert math.isnan(unknown.alpha)
-    assert unknown.laws == ""
+    assert unknown.by == ""

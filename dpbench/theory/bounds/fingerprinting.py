@@ -36,11 +36,12 @@ variance 1, and otherwise c = 0 and tau makes an upper bound on all moments 1. G
 with P = 1, s = R times the part of X orthogonal to u, lambda = R^2, and R <= 1.
 
 For large d the bound for moments of order 2 is near 0.52 sqrt(d/n) ((1 - beta)/j)^(1/4) if
-sampling costs nothing. It grows like sqrt(d), and the bound from directions in
+sampling costs nothing. It grows like sqrt(d), and the packing bound in
 `dpbench.theory.bounds.vectors` only like d^(1/4), except under pure DP.
 
-Proof: docs/theory/rotations.md. Fingerprinting for approximate DP is due to Bun, Ullman and Vadhan
-(2014), and for heavy tails to Kamath, Mouzakis and Singhal (2022); the constants are proved here.
+Proof: docs/theory/fingerprinting.md. Fingerprinting for approximate DP is due to Bun, Ullman and
+Vadhan (2014), and for heavy tails to Kamath, Mouzakis and Singhal (2022); the constants are proved
+here.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from dpbench.theory.bounds.numbers import BETA, legendre_rule
 from dpbench.theory.bounds.record_information import MAX_EPSILON, record_information
 from dpbench.theory.bounds.sphere import HiddenDirections, hidden_directions
 
-__all__ = ["gaussian_rotation_bound", "record_correlation", "rotation_bound"]
+__all__ = ["fingerprinting_bound", "gaussian_fingerprinting_bound", "record_correlation"]
 
 TILTS = np.geomspace(0.05, 6, 50)  # b/sqrt(d)
 FLATTENINGS = (0.0, 0.1, 0.2, 0.33, 0.5)  # c/d; the last four for k = 2 only
@@ -139,7 +140,7 @@ def _tilt(
 
 
 @cache
-def rotation_bound(
+def fingerprinting_bound(
     n: int, d: int, k: float, budget: Budget, *, rare: float = 0.0, beta: float = BETA
 ) -> float:
     """Return the lower bound on the l2 error for central k-th moments of at most 1.
@@ -239,7 +240,7 @@ def _largest_tau(probability: Floats, tilts: _Tilts, k: float) -> Floats:
 
 
 @cache
-def gaussian_rotation_bound(n: int, d: int, budget: Budget, *, beta: float = BETA) -> float:
+def gaussian_fingerprinting_bound(n: int, d: int, budget: Budget, *, beta: float = BETA) -> float:
     """Return the lower bound on the l2 error for N(mean, I) with an unknown mean.
 
     Parameters

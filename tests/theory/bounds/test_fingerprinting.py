@@ -16,18 +16,18 @@ import dpbench.estimators as est
 from dpbench.arrays import Floats
 from dpbench.distributions import MultivariateGaussian
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
-from dpbench.theory.bounds import rotations
+from dpbench.theory.bounds import fingerprinting
 from dpbench.theory.bounds.class_bound import class_bound, heavy_tail_bound
-from dpbench.theory.bounds.numbers import two_point_lower_bound
-from dpbench.theory.bounds.record_information import record_information
-from dpbench.theory.bounds.rotations import (
+from dpbench.theory.bounds.fingerprinting import (
     _largest_tau,
     _probability,
     _tilts,
-    gaussian_rotation_bound,
+    fingerprinting_bound,
+    gaussian_fingerprinting_bound,
     record_correlation,
-    rotation_bound,
 )
+from dpbench.theory.bounds.numbers import two_point_lower_bound
+from dpbench.theory.bounds.record_information import record_information
 from dpbench.theory.bounds.sphere import HiddenDirections, hidden_directions
 from dpbench.theory.bounds.vectors import gaussian_lower_bound, moments_lower_bound
 from dpbench.theory.exact.value import exact
@@ -130,7 +130,7 @@ def test_no_bound_is_above_the_error_of_an_estimator(d: int, budget: Budget) -> 
         exact("q90", ball, law, n, budget) for law in family.members("", n, budget).values()
     )
     bound = family.lower_bound(n, budget)
-    assert bound.by == "rotations"
+    assert bound.by == "fingerprinting"
     assert bound.value <= worst <= (4 if isinstance(budget, ApproxDP) else 3) * bound.value
 
 
@@ -146,7 +146,7 @@ def test_gaussian_records_and_the_gaussian_mechanism(d: int, budget: Budget) -> 
         else 2 * reach / n * float(budget.noise_quantile(0.1) / 1.645)
     )
     error = math.sqrt(chdtri(d, 0.1) * (noise**2 + 1 / n))
-    bound = gaussian_rotation_bound(n, d, budget)
+    bound = gaussian_fingerprinting_bound(n, d, budget)
     assert bound <= error
     if d > 2 and not isinstance(budget, ApproxDP):
         assert bound >= error / 3
@@ -156,31 +156,36 @@ def test_gaussian_records_and_the_gaussian_mechanism(d: int, budget: Budget) -> 
 def test_how_much_is_gained_over_directions(d: int, gain: float) -> None:
     budget = ZCDP(0.5)
     old = moments_lower_bound(10**5, d, 2, budget).alpha
-    assert rotation_bound(10**5, d, 2, budget) > gain * old
+    assert fingerprinting_bound(10**5, d, 2, budget) > gain * old
     limit = math.sqrt(d / 1e5) * (0.9 / record_correlation(d, budget)) ** 0.25
-    assert rotation_bound(10**5, d, 2, budget) == pytest.approx(0.54 * limit, rel=0.08)
-    assert heavy_tail_bound(10**5, 2, budget, d=d, rare=0).by == "rotations"
+    assert fingerprinting_bound(10**5, d, 2, budget) == pytest.approx(0.54 * limit, rel=0.08)
+    assert heavy_tail_bound(10**5, 2, budget, d=d, rare=0).by == "fingerprinting"
 
 
 def test_where_other_bounds_are_larger() -> None:
     """In two dimensions the pair, and for a large epsilon the directions."""
     n = 10**5
     for budget in (PureDP(1.0), ZCDP(0.5)):
-        assert rotation_bound(n, 2, 2, budget) < two_point_lower_bound(n, 2, budget).alpha
-        assert heavy_tail_bound(n, 2, budget, d=2, rare=0).by in ("two laws", "directions")
-    assert rotation_bound(n, 64, 2, PureDP(8.0)) < moments_lower_bound(n, 64, 2, PureDP(8.0)).alpha
+        assert fingerprinting_bound(n, 2, 2, budget) < two_point_lower_bound(n, 2, budget).alpha
+        assert heavy_tail_bound(n, 2, budget, d=2, rare=0).by in ("two-point", "packing")
+    assert (
+        fingerprinting_bound(n, 64, 2, PureDP(8.0))
+        < moments_lower_bound(n, 64, 2, PureDP(8.0)).alpha
+    )
 
 
 def test_what_delta_costs() -> None:
     """A tiny delta costs nothing, and under a large one the bound falls like (n delta)^-1/2."""
     n, d = 10**6, 64
-    bounds = [rotation_bound(n, d, 2, ApproxDP(0.1, delta)) for delta in (1e-15, 1e-9, 1e-5, 1e-2)]
+    bounds = [
+        fingerprinting_bound(n, d, 2, ApproxDP(0.1, delta)) for delta in (1e-15, 1e-9, 1e-5, 1e-2)
+    ]
     assert all(a >= b for a, b in itertools.pairwise(bounds))
     assert bounds[0] == pytest.approx(bounds[1], rel=0.01)
-    large = [rotation_bound(10**9, d, 2, ApproxDP(1e-5, delta)) for delta in (1e-4, 1e-2)]
+    large = [fingerprinting_bound(10**9, d, 2, ApproxDP(1e-5, delta)) for delta in (1e-4, 1e-2)]
     assert large[1] / large[0] == pytest.approx(0.1, rel=0.02)
-    assert bounds[0] <= rotation_bound(n, d, 2, PureDP(0.1)) <= 1.2 * bounds[0]
-    normal = [gaussian_rotation_bound(10**8, d, ApproxDP(0.1, x)) for x in (1e-15, 1e-9, 0.5)]
+    assert bounds[0] <= fingerprinting_bound(n, d, 2, PureDP(0.1)) <= 1.2 * bounds[0]
+    normal = [gaussian_fingerprinting_bound(10**8, d, ApproxDP(0.1, x)) for x in (1e-15, 1e-9, 0.5)]
     assert normal[0] >= normal[1] > 0
     assert 0 < normal[2] < 1e-3 * normal[1]
     # E|v_1| of a unit vector in d - 1 dimensions: 1, 2/pi, 1/2 and nearly sqrt(2/(pi (d-1))).
@@ -192,26 +197,26 @@ def test_what_delta_costs() -> None:
 def test_sampling_adds_to_the_cost() -> None:
     """Both costs at once are at most twice the larger; the probability of a record caps them."""
     n, d, budget = 10**5, 16, ZCDP(0.5)
-    private, joint = (rotation_bound(n, d, 2, budget, rare=rare) for rare in (0.0, 1.0))
-    sampled = rotation_bound(n, d, 2, ZCDP(900.0), rare=1.0)
+    private, joint = (fingerprinting_bound(n, d, 2, budget, rare=rare) for rare in (0.0, 1.0))
+    sampled = fingerprinting_bound(n, d, 2, ZCDP(900.0), rare=1.0)
     assert max(private, sampled) < joint < 2 * max(private, sampled)
-    assert private <= rotation_bound(n, d, 2, budget, rare=1e-4) < joint
+    assert private <= fingerprinting_bound(n, d, 2, budget, rare=1e-4) < joint
     assert sampled <= math.sqrt(chdtri(d, 0.1) / n)
 
 
 def test_where_nothing_is_known() -> None:
-    assert math.isnan(rotation_bound(100, 5, 2, NonPrivate()))
-    assert math.isnan(gaussian_rotation_bound(100, 5, NonPrivate()))
-    assert rotation_bound(100, 5, 2, PureDP(1e6), rare=1.0) > 0
-    assert gaussian_rotation_bound(100, 5, ApproxDP(1e6, 1e-6)) == 0
+    assert math.isnan(fingerprinting_bound(100, 5, 2, NonPrivate()))
+    assert math.isnan(gaussian_fingerprinting_bound(100, 5, NonPrivate()))
+    assert fingerprinting_bound(100, 5, 2, PureDP(1e6), rare=1.0) > 0
+    assert gaussian_fingerprinting_bound(100, 5, ApproxDP(1e6, 1e-6)) == 0
     assert math.isnan(record_information(NonPrivate()))
-    assert gaussian_rotation_bound(3, 5, ZCDP(1e-9)) <= 1
-    assert gaussian_lower_bound(10**6, 256, ZCDP(1e-3)).alpha < gaussian_rotation_bound(
+    assert gaussian_fingerprinting_bound(3, 5, ZCDP(1e-9)) <= 1
+    assert gaussian_lower_bound(10**6, 256, ZCDP(1e-3)).alpha < gaussian_fingerprinting_bound(
         10**6, 256, ZCDP(1e-3)
     )
     law = MultivariateGaussian(d=256, scale=2.0)
     found = class_bound(law, 10**4, ZCDP(1e-4))
-    assert found == (2 * gaussian_rotation_bound(10**4, 256, ZCDP(1e-4)), "rotations")
+    assert found == (2 * gaussian_fingerprinting_bound(10**4, 256, ZCDP(1e-4)), "fingerprinting")
 
 
 def test_normal_records_from_the_sign_of_a_score() -> None:
@@ -227,7 +232,7 @@ def test_normal_records_from_the_sign_of_a_score() -> None:
     largest = np.sqrt(hidden.information / (n**2 * attained))
     assert 0.005 < largest[np.argmax(largest * np.sin(hidden.angle))] < 1
     wanted = np.max(np.minimum(largest, 1) * np.sin(hidden.angle))
-    found = gaussian_rotation_bound(n, d, ApproxDP(epsilon, 1e-300))
+    found = gaussian_fingerprinting_bound(n, d, ApproxDP(epsilon, 1e-300))
     assert found == pytest.approx(wanted, rel=0.01)
 
 
@@ -268,8 +273,8 @@ def test_the_leak_doubles_if_sampling_counts(delta: float) -> None:
                 lambda p, c=private, s=sampled, y=leak, a=allowed: p * p / (c + s * p) + y * p <= a
             )
         )
-    with mock.patch.object(rotations, "hidden_directions", return_value=parts):
-        found = gaussian_rotation_bound.__wrapped__(n, d, budget)
+    with mock.patch.object(fingerprinting, "hidden_directions", return_value=parts):
+        found = gaussian_fingerprinting_bound.__wrapped__(n, d, budget)
     assert found == pytest.approx(max(errors), rel=1e-9)
     probability = _probability(n, d, j, parts, tilts, 1.0, delta)[:, 20]
     alone = _probability(n, d, j, parts, tilts, 0.0, delta)[:, 20]
