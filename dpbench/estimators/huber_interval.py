@@ -101,7 +101,7 @@ class HuberInterval(Estimator):
         half = 5 * self.scale**2 * np.sqrt(n / np.log(n))  # xi/2
         squares = sample.half_squared_differences(ledger.rng)
         variance = noisy_clipped_mean(squares, half, half, last).value
-        noise = (2 * tau / n) ** 2 / (2 * rho_of(parts[-1].budget))
+        noise = (ledger.noise_factor * 2 * tau / n) ** 2 / (2 * rho_of(parts[-1].budget))
         width = -ndtri(self.beta / 2) * np.sqrt(np.maximum(variance, 0.0) / n + noise)
         ends: tuple[Floats, Floats] = (release.value - width, release.value + width)
         return Estimate(release.value, release.before_noise, interval=ends, miss=self.beta)

@@ -17,10 +17,13 @@ import dpbench
 from dpbench.audit import noise_times
 from dpbench.distributions import Gaussian
 from dpbench.estimators import (
+    BergerBoosInterval,
     Estimate,
+    HuberInterval,
     KarwaVadhanInterval,
     NoisyvarInterval,
     ParametricBootstrapInterval,
+    PrivateBootstrapInterval,
 )
 from dpbench.jobs.composition import compose
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
@@ -108,6 +111,33 @@ def test_intervals_miss_as_often_as_computed(estimator: Any, budget: Budget, n: 
 
         with mock.patch.object(Ledger, "add_noise", wrong):
             assert not _as_exact(estimator, budget, n)
+
+
+NEARLY_EQUAL: list[Any] = [
+    replace(KNOWN, radius=1e-8, sigma=1e-9), NOISY, replace(NOISY, sigma=1e-9),
+    replace(TIGHT, lower=-6, sigma=None), replace(TIGHT, sigma=1e-9),
+    BergerBoosInterval(lower=-6, upper=6), BergerBoosInterval(lower=-6, upper=6, sigma=1e-9),
+    PrivateBootstrapInterval(lower=-6, upper=6, weights="halves", resamples=20),
+    HuberInterval(scale=1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("estimator", NEARLY_EQUAL, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("budget", [PureDP(0.5), ZCDP(0.1)])
+def test_intervals_of_equal_records_are_as_wide_as_the_noise(
+    estimator: Any, budget: Budget
+) -> None:
+    """An audit's doubled noise doubles the smallest width, but for small parts of other origin."""
+    if not estimator.supports(budget):
+        return
+    data = DenseSample(np.zeros((40, 400)))
+
+    def width(factor: float) -> float:
+        ledger = Ledger(budget, np.random.default_rng(0), noise_factor=factor)
+        low, high = estimator.run(data, ledger).interval
+        return float((high - low).min())
+
+    assert 1.8 < width(2.0) / width(1.0) < 2.001
 
 
 def test_with_the_true_variance_a_tenth_misses() -> None:

@@ -15,6 +15,7 @@ from dpbench.estimators import (
     ClippedMean,
     Estimate,
     Estimator,
+    KarwaVadhanMean,
     NormalizedSumMean,
     ParametricBootstrapInterval,
     TableMean,
@@ -320,6 +321,17 @@ def test_pairs_of_the_table_are_neighbours_of_either_relation() -> None:
             for pair in pairs:
                 assert audit_replay(table, budget, pair.convert(budget.neighbours)[0],
                                     rng=rng()).verdict == "not refuted"  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", [None, [0] * 60])
+def test_a_pair_of_the_table_moves_every_column(labels: list[int] | None) -> None:
+    """Columns without bounds move, too."""
+    columns = {"x": CLIP, "y": KarwaVadhanMean(radius=5, sigma=1)}
+    table = TableMean(columns=columns, groups=["a", "b"], labels=labels)
+    pairs = table.audit_pairs(60, 2 + (labels is None), BUDGETS[0])
+    (moved,) = (pair.right - pair.left for pair in pairs if pair.name == "to_the_other_end")
+    assert np.all(moved[0, -2:] > 0)
+    assert not moved[1:].any()
 
 
 PEOPLE = TableMean(columns={"x": SUMS, "y": COUNTS}, groups=["a", "b", "c"], cap=2)

@@ -83,6 +83,15 @@ def test_the_bound_of_a_contribution_continues_the_clip_of_a_mean() -> None:
         assert estimator.contribution_bound(2 * m, 10**5, budget) < 2 * bound
 
 
+def test_most_people_are_averaged() -> None:
+    """A tenth finds the range if that suffices, and half of few people."""
+    estimator = UserLevelMean(k=2, scale=1, m=1, radius=5)
+    assert estimator.count_averaged(10**6, PureDP(1.0)) == 900_000
+    assert estimator.count_averaged(20, PureDP(0.01)) == 10
+    needed = (estimator.working_records(1, PureDP(1.0)) + 1) // 2
+    assert estimator.count_averaged(3 * needed, PureDP(1.0)) == 2 * needed
+
+
 def test_a_cap_keeps_the_promises_on_rows_of_people() -> None:
     for cap in (2, 8):
         check_estimator(UserLevelMean(k=2, scale=1, m=1, radius=5, cap=cap), d=9)

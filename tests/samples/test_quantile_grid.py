@@ -97,6 +97,20 @@ def test_cells_cover_the_line_and_add_up(law: Any) -> None:
     np.testing.assert_array_equal(grid.probabilities.sum(axis=2), 1.0)
 
 
+@pytest.mark.parametrize("n", [1, 1000, 10**9])
+def test_the_last_cells_are_empty(n: int) -> None:
+    """Fewer than one in 10^9 datasets has a record in the last cell of either side."""
+    probabilities = [tails[1] for tails in quantile_grid(Gaussian(), n).tails]
+    assert all(0 < n * p <= 2.0**-30 for p in probabilities)
+
+
+def test_infinite_clips_change_no_mean() -> None:
+    grid = quantile_grid(Gaussian(), 100)
+    np.testing.assert_array_equal(module.clipped_means(grid, -np.inf, np.inf), grid.means)
+    low, high = (module.clipped_means(grid, *ends) for ends in ((0.5, np.inf), (0.5, 1e300)))
+    np.testing.assert_array_equal(low, high)
+
+
 def test_conditional_means_of_a_pareto_distribution_have_their_closed_form() -> None:
     a, law = 3.0, Pareto(tail_index=3, location=1.5)
     grid = quantile_grid(law, 10**6)

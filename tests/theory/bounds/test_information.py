@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
 from scipy.stats import binom, hypsecant, laplace, logistic, norm
 
 from dpbench.arrays import Floats
@@ -111,6 +112,24 @@ def test_the_factor_of_normal_records() -> None:
         low, high = (z, high) if weights @ np.minimum(x, z) < norm.pdf(0) else (low, z)
     assert _normal_factor() == pytest.approx(weights @ np.minimum(x, low) ** 2, rel=1e-5)
     assert norm.pdf(0) ** 2 < _normal_factor() < 0.182
+
+
+@pytest.mark.parametrize("n", [1, 4, 100, 10**6])
+@pytest.mark.parametrize("budget", [ZCDP(1e-4), ZCDP(0.5), ZCDP(50.0), GDP(1.0)])
+def test_the_best_prior_of_a_bernoulli_mean(n: int, budget: Budget) -> None:
+    """The bound is within 2 per cent of the best over all widths A of the prior, by quadrature."""
+
+    def total(width: float) -> float:
+        def part(x: float) -> float:
+            variance = (0.25 - (width * x) ** 2) / n + _privacy_variance(n, budget)
+            return 2 * math.cos(math.pi * x / 2) ** 2 / variance
+
+        return quad(part, 0, 1, limit=200)[0] + (math.pi / width) ** 2
+
+    best = minimize_scalar(total, bounds=(1e-3, 0.5), method="bounded", options={"xatol": 1e-6}).fun
+    largest = best_quantile() / math.sqrt(min(best, total(0.5)))
+    bound = bernoulli_information_bound(n, budget)
+    assert 0.98 * largest < bound < (1 + 1e-5) * largest
 
 
 @pytest.mark.parametrize("budget", [ZCDP(5e-5), GDP(0.01)])
