@@ -28,7 +28,7 @@ usage: python -m dpbench [sweep=NAME] [key=value ...]
   resume=false      compute finished blocks again
   track=check       compare the errors with the stored baseline; track=update stores a new one
   baseline=FILE     by default results/baselines/<sweep>.parquet
-  rerun=NAME       run one failure again, for its traceback
+  rerun=NAME        run one failure again, for its traceback
   paper=true        figures as wide as a column, LaTeX of figures, errors and claims
   size=slide        figures for a slide, 16:9 with large type; or page, or column
   font=serif        of figures; by default sans

@@ -15,6 +15,7 @@ from dpbench.distributions import Hypercube
 from dpbench.estimators import ClippedMean, Estimator, L2ClippedMean
 from dpbench.package import conf_folder
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.theory.exact.noise import additive
 from dpbench.theory.exact.value import exact
 from tests.support import rng
 
@@ -71,3 +72,34 @@ def test_the_table_of_the_page_has_the_exact_errors() -> None:
     for numbers, (estimator, budget) in zip(shown, rows, strict=True):
         found = [exact("rmse", estimator, Hypercube(d=d), 2, budget) for d in dimensions]
         assert numbers == pytest.approx(found, rel=5e-3)
+
+
+def test_the_advice_of_the_page_has_the_exact_ratios() -> None:
+    """Root mean squares over those of Laplace noise, in the order of the page."""
+
+    def tulap(epsilon: float, delta: float) -> Budget:
+        return ApproxDP(epsilon, delta, "tulap")
+
+    def ratio(budget: Budget) -> float:
+        laplace = PureDP(budget.amounts[0])
+        sds = [additive(one, 1.0, 1.0).variance ** 0.5 for one in (budget, laplace)]
+        return float(sds[0] / sds[1])
+
+    def of_shape(vectors: Estimator, numbers: Estimator) -> float:
+        errors = [exact("rmse", one, Hypercube(d=256), 2, PURE) for one in (vectors, numbers)]
+        return errors[0] / errors[1]
+
+    page = " ".join((ROOT / "docs" / "howto" / "noise.md").read_text("utf-8").split())
+    laplace = "times the root mean square error of Laplace noise at"
+    one, four = PureDP(1.0, "staircase"), PureDP(4.0, "staircase")
+    for words, *numbers in (
+        ("cube has {:.2f} times the error of Laplace noise", of_shape(CUBE, BOX)),
+        ("the noise of the ball {:.2f} times.", of_shape(L2, BALL)),
+        (f"{{:.2f}} {laplace} ε = 1, and {{:.2f}} times at ε = 4", ratio(one), ratio(four)),
+        (f"{{:.2f}} {laplace} ε = 0.25 and δ = 0.01", ratio(tulap(0.25, 0.01))),
+        ("δ = 0.01, and {:.2f} times at ε = 1", ratio(tulap(1, 0.01))),
+        ("At δ = 10⁻⁶ and ε = 1 it gains {:.0%}", 1 - ratio(tulap(1, 1e-6))),
+    ):
+        assert words.format(*numbers) in page
+    for delta in (0.01, 1e-6):
+        assert ratio(four) < min(ratio(tulap(4, delta)), ratio(ApproxDP(4.0, delta, "analytic")))

@@ -125,7 +125,16 @@ def test_plugin_example() -> None:
     assert run([*shlex.split(command)[3:], *words]) in (0, 1)
     beside = pd.read_csv("results/quick/summary.csv").groupby("family")["estimator"].unique()
     assert {"log_clip", "minimax"} <= set(beside["two_point_k2"]) & set(beside["pareto_k2"])
-    assert "log_clip" in Path("results/quick/scoreboard.txt").read_text()
+    printed = " ".join(Path("results/quick/scoreboard.txt").read_text("utf-8").split())
+    assert "log_clip" in printed
+    (shown,) = _blocks("text", "Theory against measurement", "docs/tutorial.md")
+    question, *_, title, names, row = (
+        " ".join(line.split()) for line in filter(None, shown.splitlines())
+    )
+    assert all(line in printed for line in (question, f"{title} {names}"))
+    label, theory, tolerance, *_, agree, _ = row.split()
+    assert f"{label} {theory} {tolerance} " in printed
+    assert f"/{agree.partition('/')[2]} agree" in printed
 
 
 def test_the_annotated_sweep() -> None:
@@ -241,6 +250,14 @@ def test_the_caption_of_the_first_figure_states_its_numbers() -> None:
     ):
         low, high = (f"{number:.2g}" for number in (min(found[name]), max(found[name])))
         assert words.format(low if "." in low else f"{low}.0", high) in caption
+
+
+def test_the_run_times_are_those_of_the_sweeps() -> None:
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    for sweep, word in (("quick", "# this figure"), ("heavy_tail", "sweep=heavy_tail  ")):
+        spec = yaml.safe_load((ROOT / "conf" / "sweep" / f"{sweep}.yaml").read_text("utf-8"))
+        (line,) = (line for line in lines if word in line)
+        assert f" in {spec['cost'].partition(',')[0]}" in line
 
 
 def test_the_citation_is_of_this_version() -> None:
