@@ -21,16 +21,16 @@ OPTIMAL = 1.1  # largest factor with the verdict ``optimal``
 DATA_KEY = ["distribution", "k", "n", "d"]
 PROBLEM = [*DATA_KEY, *BUDGET]
 BOUND, NO_PRIVACY = "lower bound", "no privacy"
-EXACT, BY_TRIALS = "exact value", "trials"  # values of the column factor_by
+EXACT, BY_TRIALS = "exact value", "trials"  # values of the column error_over_bound_from
 Exact = Callable[[pd.DataFrame], Floats]
-ENDS = ["factor", "factor_low", "factor_high"]
+ENDS = ["error_over_bound", "error_over_bound_low", "error_over_bound_high"]
 SCORE_COLUMNS = [
     "distribution", "k", *BUDGET, "n", "d", "estimator", "score", "score_high", "over",
     "lower_bound", "bound_name", "members",
 ]  # fmt: skip
 COLUMNS = [
-    "distribution", "k", *BUDGET, "n", "d", "estimator", *ENDS, "factor_by", "lower_bound",
-    "bound_name", "verdict",
+    "distribution", "k", *BUDGET, "n", "d", "estimator", *ENDS, "error_over_bound_from",
+    "lower_bound", "bound_name", "verdict",
 ]  # fmt: skip
 
 
@@ -100,18 +100,21 @@ def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
     - ``distribution``: the family; ``k``: the order of its bounded moment; the budget; ``n``;
       ``d``: the dimension.
     - ``estimator``: the estimator with the least factor.
-    - ``factor``: the factor of this estimator.
-    - ``factor_low, factor_high``: the ends of the factor's 95% interval, equal if it is exact.
-    - ``factor_by``: ``exact value`` or ``trials``.
+    - ``error_over_bound``: the factor of this estimator.
+    - ``error_over_bound_low, error_over_bound_high``: the ends of the factor's 95% interval,
+      equal if it is exact.
+    - ``error_over_bound_from``: ``exact value`` or ``trials``.
     - ``lower_bound``, and ``bound_name``: the lower bound, and the name of its proof.
-    - ``verdict``: the first of four words that applies. ``below``: ``factor_high`` is below 1.
-      The family's distributions are then easier than the worst of their class. ``one law``: the
-      family has a single member. Other distributions of its class may be worse. ``optimal``:
-      ``factor_high`` is at most 1.1. ``open``: no other word applies.
+    - ``verdict``: the first of four words that applies. ``below``: the upper end is below 1. The
+      family's distributions are then easier than the worst of their class. ``one law``: the
+      family has a single member. Other distributions of its class may be worse. ``optimal``: the
+      upper end is at most 1.1. ``open``: no other word applies.
     """
     curves = _curves(_select_bounded(summary), exact)
-    best = curves.sort_values("factor", kind="stable").drop_duplicates(PROBLEM).sort_index()
-    high = best["factor_high"]
+    best = (
+        curves.sort_values("error_over_bound", kind="stable").drop_duplicates(PROBLEM).sort_index()
+    )
+    high = best["error_over_bound_high"]
     cases = [high < 1, best["members"] == 1, high <= OPTIMAL]
     verdict = np.select(cases, ["below", "one law", "optimal"], "open")
     return best.assign(verdict=verdict)[COLUMNS].reset_index(drop=True)
@@ -130,15 +133,15 @@ def _curves(rows: pd.DataFrame, exact: Exact | None) -> pd.DataFrame:
     candidates = curves.groupby(PROBLEM, dropna=False)["estimator"].transform("size")
     intervals = _trial_factors(errors / rows[["lower_bound"]].to_numpy(), curve_index, candidates)
     ends = pd.DataFrame(intervals, curves.index, columns=ENDS)
-    curves = pd.concat([curves, ends], axis=1).assign(factor_by=BY_TRIALS)
+    curves = pd.concat([curves, ends], axis=1).assign(error_over_bound_from=BY_TRIALS)
     if exact is None:
         return curves
-    least = curves.groupby(PROBLEM, dropna=False)["factor_high"].transform("min")
-    contends = (curves["factor_low"] <= least).to_numpy()[curve_index]
+    least = curves.groupby(PROBLEM, dropna=False)["error_over_bound_high"].transform("min")
+    contends = (curves["error_over_bound_low"] <= least).to_numpy()[curve_index]
     exact_factors = _exact_factors(exact, rows[contends], curve_index[contends])
     for name in ENDS:
         curves[name] = exact_factors.reindex(curves.index).fillna(curves[name])
-    curves.loc[exact_factors.index, "factor_by"] = EXACT
+    curves.loc[exact_factors.index, "error_over_bound_from"] = EXACT
     return curves
 
 

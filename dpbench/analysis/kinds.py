@@ -355,7 +355,7 @@ class LevelOfN(Level):
 
 
 @validated
-class Factor(Claim):
+class ErrorOverBound(Claim):
     """Claim about the largest ratio of an error to its lower bound, over all distributions and n.
 
     Errors for different distributions and n are independent, because each has its own data. The
@@ -462,7 +462,7 @@ class Limit(Claim):
 KINDS: dict[str, type[Claim]] = {
     "exponent": Exponent, "smallest_n": SmallestN, "level": Level, "best_value": BestValue,
     "level_of_n": LevelOfN,
-    "factor": Factor, "ratio": Ratio, "limit": Limit, "transfer": Transfer,
+    "error_over_bound": ErrorOverBound, "ratio": Ratio, "limit": Limit, "transfer": Transfer,
 }  # fmt: skip
 
 

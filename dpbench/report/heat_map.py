@@ -82,10 +82,10 @@ class Factors(SelectingFigure):
         factors["column"] = [(order[a], n) for a, n in zip(amounts, factors["n"], strict=True)]
         text = pd.Series(list(map(factor_text, factors.to_dict("records"))), index=factors.index)
         tables = factors.assign(text=text).pivot(
-            index="distribution", columns="column", values=["factor", "text"]
+            index="distribution", columns="column", values=["error_over_bound", "text"]
         )
         tables = tables.reindex(families).sort_index(axis=1)
-        factor, text = tables["factor"].astype(float), tables["text"].fillna("")
+        factor, text = tables["error_over_bound"].astype(float), tables["text"].fillna("")
         sns.heatmap(
             factor, annot=text, fmt="", norm=LogNorm(1, MAX_FACTOR), cmap="YlOrRd", cbar=False,
             ax=ax, linewidths=0.5, annot_kws={"fontsize": "x-small"}, xticklabels=False,
@@ -133,7 +133,11 @@ def factor_text(row: Mapping[Hashable, Any]) -> str:
     verdict ``optimal``. A factor or upper end that is above 1.1, and would be 1.10, has three
     decimals.
     """
-    ends = [row["factor"]] if row["factor_by"] == EXACT else [row["factor_low"], row["factor_high"]]
+    ends = (
+        [row["error_over_bound"]]
+        if row["error_over_bound_from"] == EXACT
+        else [row["error_over_bound_low"], row["error_over_bound_high"]]
+    )
     texts = [f"{end:.2f}" if end < 2 else f"{end:.1f}" for end in ends]
     if ends[-1] > OPTIMAL >= round(ends[-1], 2):
         texts[-1] = f"{max(ends[-1], OPTIMAL + 0.001):.3f}"

@@ -90,7 +90,7 @@ def metric_text(column: str) -> str:
 MEASURED = {
     "level": "measured ÷ exact, should be 1",
     "best_value": "best parameter over the predicted one",
-    "factor": "error over the lower bound",
+    "error_over_bound": "error over the lower bound",
     "ratio": "error over another estimator's",
     "limit": "worst value",
     "order": "rank correlation of errors",

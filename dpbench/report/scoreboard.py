@@ -237,7 +237,7 @@ def _format_factors(factors: pd.DataFrame, study: Study) -> Iterator[str]:
     Because the maximum is corrected twice, it is too low rather than too high.
     """
     problem_columns = ["distribution", *BUDGET]
-    factors = factors.assign(exact=factors["factor_by"] == EXACT)
+    factors = factors.assign(exact=factors["error_over_bound_from"] == EXACT)
     exact = factors.groupby(problem_columns, dropna=False)["exact"].transform("all")
     title = "Best estimator's worst q90 over the lower bound, largest over n"
     exact_rows = factors[exact].assign(
@@ -247,7 +247,7 @@ def _format_factors(factors: pd.DataFrame, study: Study) -> Iterator[str]:
     for _, same_kind in exact_rows.groupby(exact_rows["k"].isna()):
         orders, rows = same_kind.sort_values("k")["order"].unique(), list[Mapping[str, str] | str]()
         for _, group in same_kind.groupby(["law", *BUDGET], dropna=False, sort=False):
-            numbers = group.groupby("order")["factor"].max()
+            numbers = group.groupby("order")["error_over_bound"].max()
             row = {
                 order_text: f"{numbers[order_text]:.3g}" if order_text in numbers else ""
                 for order_text in orders

@@ -39,7 +39,7 @@ class Theorem:
         - ``level``: the measured value of `metric`, divided by the exact value.
         - ``best_value``: the parameter with the smallest value of `metric`, divided by the
           parameter with the smallest exact value.
-        - ``factor``: the error divided by its lower bound.
+        - ``error_over_bound``: the error divided by its lower bound.
         - ``ratio``: the error of one estimator divided by the error of another.
         - ``limit``: the worst value of `metric`.
         - ``order``: the rank correlation of the estimators' errors on two distributions.
@@ -72,10 +72,10 @@ class Theorem:
 
     @property
     def kind(self) -> str:
-        """Kind of claim that tests the theorem, such as ``exponent`` or ``factor``."""
+        """Kind of claim that tests the theorem, such as ``exponent`` or ``error_over_bound``."""
         if self.variable in ("order", "loss"):
             return "transfer"
-        if self.variable in ("level", "best_value", "factor", "ratio", "limit"):
+        if self.variable in ("level", "best_value", "error_over_bound", "ratio", "limit"):
             return "level_of_n" if self.of == "samples" else self.variable
         return "smallest_n" if self.of == "samples" else "exponent"
 
@@ -144,9 +144,9 @@ THEOREMS = {
     "sampling": Theorem("central limit theorem", "alpha", _is(2), metric="sampling_q90"),
     # No theorem states a constant. 1.25 is a convention of dpbench: half of 2.5, which was used
     # with a bound half as large. An error below the bound shows a fault in estimator or bound.
-    "near_optimal": Theorem(TARGET, "factor", _is(1.25), at_most=True, lowest=1.0),
+    "near_optimal": Theorem(TARGET, "error_over_bound", _is(1.25), at_most=True, lowest=1.0),
     # The claim gives the number; its reason says if the number comes from earlier runs.
-    "within": Theorem(TARGET, "factor", _is(math.nan), at_most=True, lowest=1.0),
+    "within": Theorem(TARGET, "error_over_bound", _is(math.nan), at_most=True, lowest=1.0),
     # n = 1/alpha^2 + 1/(alpha epsilon), tested in both regimes and term by term.
     "sampling_regime": Theorem("L15, binary mean estimation", "alpha", _is(2)),
     "private_regime": Theorem("L15, binary mean estimation", "alpha", _is(1)),
@@ -339,8 +339,8 @@ THEOREMS = {
     "person_heavy_m": Theorem("AKMMSU24 (number not checked)", "m", _is(1)),
     # Error over the lower bound: both are the same normal quantile if sampling dominates. With a
     # cost of privacy the claim gives the number.
-    "sampling_constant": Theorem("central limit theorem", "factor", _is(1)),
-    "two_regimes": Theorem(BOUND, "factor", _is(math.nan)),
+    "sampling_constant": Theorem("central limit theorem", "error_over_bound", _is(1)),
+    "two_regimes": Theorem(BOUND, "error_over_bound", _is(math.nan)),
     # The order of estimators by their error is the same on other data, and so is the best one.
     "same_order": Theorem(TRANSFER, "order", _is(1)),
     "same_order_rmse": Theorem(TRANSFER, "order", _is(1), "rmse"),

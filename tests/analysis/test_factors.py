@@ -33,10 +33,10 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
         assert one["estimator"] == ("better" if halved else "minimax")
         wanted = largest(*over.T, candidates=2 if halved else 1)
         assert [one[name] for name in ENDS] == [*wanted]
-        assert one["factor"] <= over[:, 0].max()
+        assert one["error_over_bound"] <= over[:, 0].max()
         verdict = "optimal" if wanted.high <= 1.1 else "open"
         assert one["verdict"] == ("below" if wanted.high < 1 else verdict)
-        assert one["factor_by"] == BY_TRIALS
+        assert one["error_over_bound_from"] == BY_TRIALS
     one = summary[summary["distribution"] == summary["distribution"].iloc[0]]
     assert factors(one).empty  # of its class one law of bounded moments says nothing
     local = summary.assign(
@@ -44,7 +44,7 @@ def test_factors_are_of_the_best_estimator_and_of_finite_bounds(regimes: Result)
     )
     pd.testing.assert_frame_equal(factors(pd.concat([summary, local])), factors(summary))
     assert set(factors(local)["bound_name"]) == {LOCAL_BOUND_NAME}
-    assert np.isinf(factors(summary.assign(q90=np.nan))["factor"]).all()
+    assert np.isinf(factors(summary.assign(q90=np.nan))["error_over_bound"]).all()
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_verdicts_follow_from_the_upper_end_or_the_exact_number(
     wide = summary.assign(q90=1.2 * bound, q90_low=0.5 * bound, q90_high=2 * bound)
     found = factors(wide, exact)
     assert set(found["verdict"]) == {verdict}
-    assert set(found["factor_by"]) == {EXACT}
-    for name in ("factor", "factor_low", "factor_high"):
+    assert set(found["error_over_bound_from"]) == {EXACT}
+    for name in ("error_over_bound", "error_over_bound_low", "error_over_bound_high"):
         assert found[name].to_numpy() == pytest.approx(high)
 
 
@@ -98,27 +98,32 @@ def test_factors_are_exact_where_every_member_of_a_contender_is(regimes: Result)
     assert set(asked) == {"minimax"}  # the other cannot be the best
     # Where one member is not known, the number is by trials; elsewhere that of the worst member.
     last, first = found["n"] == found["n"].max(), found["n"] == found["n"].min()
-    names = ["factor", "factor_low", "factor_high", "factor_by"]
-    some = first & (found["factor_by"] == BY_TRIALS)
+    names = [
+        "error_over_bound",
+        "error_over_bound_low",
+        "error_over_bound_high",
+        "error_over_bound_from",
+    ]
+    some = first & (found["error_over_bound_from"] == BY_TRIALS)
     assert some.any()
     pd.testing.assert_frame_equal(found[names][some], plain[names][some])
-    assert set(found["factor"][last]) == {3.0}
-    assert found["factor"][~first & ~last].to_numpy() == pytest.approx(1.5)
-    assert set(found["factor_by"][~first]) == {EXACT}
+    assert set(found["error_over_bound"][last]) == {3.0}
+    assert found["error_over_bound"][~first & ~last].to_numpy() == pytest.approx(1.5)
+    assert set(found["error_over_bound_from"][~first]) == {EXACT}
 
 
 def test_factors_of_a_run_are_exact_and_trials_agree(regimes: Result) -> None:
     """By trials alone intervals cover the exact factors."""
     found, plain = regimes.factors, factors(regimes.summary)
-    exact = found["factor_by"] == EXACT
+    exact = found["error_over_bound_from"] == EXACT
     assert exact.any()
     at = regimes.summary[regimes.summary["n"] > 100]
     over = exact_values(at, regimes.study, "q90") / at["lower_bound"]
     worst = over.groupby([at["family"], at["n"]]).max()
     for row in found[exact].to_dict("records"):
-        assert row["factor"] == pytest.approx(worst[row["distribution"], row["n"]])
-    covered = plain["factor_low"] <= found["factor"]
-    covered &= found["factor"] <= plain["factor_high"]
+        assert row["error_over_bound"] == pytest.approx(worst[row["distribution"], row["n"]])
+    covered = plain["error_over_bound_low"] <= found["error_over_bound"]
+    covered &= found["error_over_bound"] <= plain["error_over_bound_high"]
     # At 95% fewer than this have probability below 1e-6.
     assert covered[exact].sum() >= stats.binom.ppf(1e-6, exact.sum(), 0.95)
 
@@ -131,7 +136,7 @@ def test_the_largest_over_n_is_printed(regimes: Result) -> None:
             for row in regimes.scoreboard.splitlines()
             if row.startswith(f"{family} ") and " eps=" in row
         ]
-        assert f" {at['factor'].max():.3g} " in printed
+        assert f" {at['error_over_bound'].max():.3g} " in printed
     by_trials = factors(regimes.summary)
     board = render(
         regimes.study, summary=regimes.summary, claims=regimes.claims, factors=by_trials,
@@ -141,6 +146,8 @@ def test_the_largest_over_n_is_printed(regimes: Result) -> None:
         (printed,) = [
             row for row in board.splitlines() if row.startswith(f"{family} ") and "(" in row
         ]
-        ends = at[["factor", "factor_low", "factor_high"]].to_numpy().T
+        ends = (
+            at[["error_over_bound", "error_over_bound_low", "error_over_bound_high"]].to_numpy().T
+        )
         number, low, high = largest(*ends)
         assert f" {number:.3f} ({low:.3f}, {high:.3f}) " in printed

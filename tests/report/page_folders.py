@@ -95,8 +95,9 @@ def factor_row(
 ) -> dict[str, object]:
     return {
         "distribution": law, "k": k, "privacy": "pure", "epsilon": 1e-6, "n": n,
-        "estimator": "minimax", "factor": factor, "factor_low": factor - spread,
-        "factor_high": factor + spread, "factor_by": "trials" if spread else "exact value",
+        "estimator": "minimax", "error_over_bound": factor, "error_over_bound_low": factor - spread,
+        "error_over_bound_high": factor + spread,
+        "error_over_bound_from": "trials" if spread else "exact value",
         "bound_name": "two-point", "verdict": verdict,
     }  # fmt: skip
 
@@ -127,7 +128,13 @@ def write_run(
     (folder / "figures").mkdir(parents=True)
     (folder / "figures" / "curves.svg").write_text(SVG)
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    limit = {**CLAIM, "claim": "near", "variable": "factor", "predicted": 1.25, "theorem": 1.25}
+    limit = {
+        **CLAIM,
+        "claim": "near",
+        "variable": "error_over_bound",
+        "predicted": 1.25,
+        "theorem": 1.25,
+    }
     labelled = {"estimator": f"minimax{label}", "distribution": f"two_point{label}"}
     claims = [CLAIM | labelled, limit | {"measured": 1.0, "low": 0.99, "high": 1.02}]
     write_table(folder / "claims.csv", claims)

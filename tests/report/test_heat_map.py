@@ -31,33 +31,45 @@ def test_a_cell_for_each_family_budget_and_n(numbers: Result) -> None:
         mesh = np.ma.filled(np.asarray(ax.collections[0].get_array(), dtype=float), np.nan)
         assert mesh.shape == (len(families), len(columns))
         drawn_factors = mesh[~np.isnan(mesh)]
-        assert sorted(drawn_factors) == sorted(found["factor"])
+        assert sorted(drawn_factors) == sorted(found["error_over_bound"])
         for family, row in zip(families, mesh, strict=True):
-            own = found.loc[found["distribution"] == family, "factor"]
+            own = found.loc[found["distribution"] == family, "error_over_bound"]
             assert sorted(row[~np.isnan(row)]) == sorted(own)
         texts = [text.get_text() for text in ax.texts]
         bold = [text for text in texts if "bf" in text]
         assert len(bold) == (found["verdict"] == "optimal").sum()
         # A number is exact; of others both ends are printed.
         ends = [text for text in texts if BETWEEN in text]
-        assert len(ends) == (found["factor_by"] == BY_TRIALS).sum()
+        assert len(ends) == (found["error_over_bound_from"] == BY_TRIALS).sum()
 
 
 def test_factors_by_trials_are_printed_as_intervals() -> None:
     row: dict[Hashable, object] = {
-        "factor": 0.94,
-        "factor_low": 0.9,
-        "factor_high": 1.04,
+        "error_over_bound": 0.94,
+        "error_over_bound_low": 0.9,
+        "error_over_bound_high": 1.04,
         "verdict": "optimal",
     }
     bold = [r"$\bf{0.90}$", r"$\bf{1.04}$"]
-    assert factor_text({**row, "factor_by": BY_TRIALS}) == BETWEEN.join(bold)
-    assert factor_text({**row, "factor_by": EXACT, "verdict": "open"}) == "0.94"
+    assert factor_text({**row, "error_over_bound_from": BY_TRIALS}) == BETWEEN.join(bold)
+    assert factor_text({**row, "error_over_bound_from": EXACT, "verdict": "open"}) == "0.94"
     for factor, text in ((1.104, "1.104"), (1.1001, "1.101"), (1.106, "1.11"), (1.096, "1.10")):
-        found = factor_text({**row, "factor": factor, "factor_by": EXACT, "verdict": "open"})
+        found = factor_text(
+            {**row, "error_over_bound": factor, "error_over_bound_from": EXACT, "verdict": "open"}
+        )
         assert found == text  # a plain 1.10 would look like a bold one
-    assert factor_text({**row, "factor": 4.54, "factor_by": EXACT, "verdict": "open"}) == "4.5"
-    assert factor_text({**row, "factor": 1.54, "factor_by": EXACT, "verdict": "open"}) == "1.54"
+    assert (
+        factor_text(
+            {**row, "error_over_bound": 4.54, "error_over_bound_from": EXACT, "verdict": "open"}
+        )
+        == "4.5"
+    )
+    assert (
+        factor_text(
+            {**row, "error_over_bound": 1.54, "error_over_bound_from": EXACT, "verdict": "open"}
+        )
+        == "1.54"
+    )
 
 
 def test_a_bar_explains_the_colours(numbers: Result) -> None:

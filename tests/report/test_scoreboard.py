@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import norm
 
 from dpbench.analysis.extremes import largest
-from dpbench.analysis.factors import EXACT
+from dpbench.analysis.factors import ENDS, EXACT
 from dpbench.output.terminal import WIDTH, rerun_line
 from dpbench.output.verdicts import EARLY
 from dpbench.report.answer import BOTH_SIDES, ONE_SIDE
@@ -282,8 +282,8 @@ def test_a_line_of_factors_has_the_largest_over_n() -> None:
         families={f"f{k}": SimpleNamespace(label=lambda _: "f") for k in (2, 3)}
     )
     rows = [
-        {"distribution": f"f{k}", "k": k, "n": n, "estimator": e, **PURE, "factor": factor,
-         "factor_low": factor, "factor_high": factor, "factor_by": EXACT, "verdict": verdict}
+        {"distribution": f"f{k}", "k": k, "n": n, "estimator": e, **PURE,
+         **dict.fromkeys(ENDS, factor), "error_over_bound_from": EXACT, "verdict": verdict}
         for k, n, e, factor, verdict in (
             (2, 10, "a", 1.5, "open"), (2, 90, "b", 1.2, "open"), (3, 10, "a", 3.0, "open"),
             (3, 90, "a", 4.0, "open"),
@@ -292,8 +292,14 @@ def test_a_line_of_factors_has_the_largest_over_n() -> None:
     (text,) = _format_factors(pd.DataFrame(rows), study)
     assert text.splitlines()[0].endswith("largest over n: exact")
     assert cells(text) == [["f", "eps=1", "a, b", "1.5", "4", "open"]]
-    ends = {"factor_low": [1.0, 0.9], "factor": [1.2, 1.0], "factor_high": [1.5, 1.6]}
-    trials = pd.DataFrame(rows[:2]).assign(factor_by="trials", verdict=["open", "optimal"], **ends)
+    ends = {
+        "error_over_bound_low": [1.0, 0.9],
+        "error_over_bound": [1.2, 1.0],
+        "error_over_bound_high": [1.5, 1.6],
+    }
+    trials = pd.DataFrame(rows[:2]).assign(
+        error_over_bound_from="trials", verdict=["open", "optimal"], **ends
+    )
     (text,) = _format_factors(trials, study)
     found = largest([1.2, 1.0], [1.0, 0.9], [1.5, 1.6])
     told = f"{found.measured:.3f} ({found.low:.3f}, {found.high:.3f})"

@@ -234,7 +234,7 @@ def _format_factors(rows: Sequence[Row]) -> tuple[str, str]:
         return "", ""
     verdicts = [FACTORS[row["verdict"]] for row in rows if row["verdict"] in FACTORS]
     severest = min(verdicts, key=lambda verdict: verdict.rank, default=None)
-    by_trials = " (95%)" if any(row["factor_by"] != EXACT for row in rows) else ""
+    by_trials = " (95%)" if any(row["error_over_bound_from"] != EXACT for row in rows) else ""
     return _format_range(rows, " … ") + by_trials, severest.tone.page if severest else ""
 
 
@@ -243,6 +243,6 @@ def _format_range(rows: Sequence[Row], between: str) -> str:
 
     Both ends of an exact factor are the factor itself. A factor is an error over a lower bound.
     """
-    least = min(as_number(row["factor_low"]) for row in rows)
-    largest = max(as_number(row["factor_high"]) for row in rows)
+    least = min(as_number(row["error_over_bound_low"]) for row in rows)
+    largest = max(as_number(row["error_over_bound_high"]) for row in rows)
     return between.join(dict.fromkeys(format_short(end, 3) for end in (least, largest)))
