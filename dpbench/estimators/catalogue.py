@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 from dpbench.bibliography import Source, sources_in
 from dpbench.errors import ConfigError
 from dpbench.estimators.base import Estimator
+from dpbench.estimators.estimands import MEAN, Estimand
 from dpbench.estimators.public import Public
 from dpbench.registry import (
     Label,
@@ -207,7 +208,7 @@ class Listing:
             cells = {name: getattr(row, name) for name in Row.__dataclass_fields__}
             facts += [f"{name}: {text.replace('*', '')}" for name, text in cells.items() if text]
         used = ", ".join(self.entries) or f"no, because {self.left_out}"
-        return [*facts, *self.keywords.lines(), f"in the benchmark and in plans: {used}"]
+        return [*facts, *self.keywords.lines(), f"in plans, and of means in the benchmark: {used}"]
 
 
 def _has_word_beginning(word: str, text: str) -> bool:
@@ -255,16 +256,18 @@ def keywords() -> dict[str, Keywords]:
     }
 
 
-def uses() -> list[tuple[str, type[Any], Use]]:
-    """List the benchmark's estimators as tuples (entry name, class, use).
+def uses(target: Estimand = MEAN) -> list[tuple[str, type[Any], Use]]:
+    """List the entries of estimators of a target as tuples (entry name, class, use).
 
-    An entry is an estimator with parameters. Entries of the local model come last.
+    An entry is an estimator with parameters. Entries of the local model come last. The benchmark
+    has the entries of means, and a plan those of its target.
     """
     kinds = Estimator.kinds()
     entries = [
         (name, kinds[kind], use)
         for kind, listing in catalogue().items()
         for name, use in listing.entries.items()
+        if kinds[kind].estimand is target
     ]
     return sorted(entries, key=lambda entry: entry[1].bounded_in == "local")
 

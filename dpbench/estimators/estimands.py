@@ -18,6 +18,7 @@ class Estimand:
     """Quantity to estimate: the mean of a record. Other estimands derive from this class."""
 
     name = "mean"  # in messages and on pages
+    unit = "in the unit of the records"  # of an error, in words
     degree = 1  # the estimand of records c x is c^degree times the estimand of records x
     measured = True  # a distribution gives the estimand a value, so that a sweep has errors
     centred = False  # defined for vectors of mean 0 and a known covariance only
@@ -59,6 +60,7 @@ class _Variance(Estimand):
     """The variance of numbers; the size of an error is its absolute value."""
 
     name = "variance"
+    unit = "in the squared unit of the records"
     degree = 2
 
     def empirical(self, sample: Sample) -> Floats:
@@ -79,6 +81,7 @@ class _Covariance(Estimand):
     """
 
     name = "covariance"
+    unit = "relative to the covariance"
     degree = 2
     centred = True
 
@@ -108,6 +111,7 @@ class _Regression(Estimand):
     """
 
     name = "regression"
+    unit = "the root of the excess risk"
     degree = 0
     centred = True
 

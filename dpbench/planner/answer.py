@@ -11,6 +11,7 @@ import numpy as np
 
 from dpbench.distributions import Distribution
 from dpbench.errors import check_instance
+from dpbench.estimators.estimands import VARIANCE
 from dpbench.planner.explanations import (
     data_code,
     describe_object,
@@ -27,6 +28,7 @@ from dpbench.planner.prediction import (
     Problem,
 )
 from dpbench.planner.ranking import RankedEstimator, class_limit, rank_estimators
+from dpbench.planner.variance import HARDEST_COIN, KnownVariance
 from dpbench.privacy import Budget
 from dpbench.registry import MAX_RECORDS, ConfigError
 from dpbench.theory.bounds.class_bound import ErrorBound
@@ -103,6 +105,11 @@ class PlanNumbers:
         """Public knowledge about the records, in one or two lines."""
         problem = self.problem
         ends = f"[{problem.low:g}, {problem.high:g}]"
+        if isinstance(problem, KnownVariance):
+            if self.law is not None:
+                return f"{describe_object(self.law)}: variance {problem.target:.4g}"
+            coin = f"the coin with probability {HARDEST_COIN:.3f} at one end"
+            return f"variance of any law on {ends}; errors are of\n{coin}"
         if isinstance(problem, BoundedMoment):
             moment_class = (
                 f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
@@ -254,6 +261,8 @@ class PlanNumbers:
     @property
     def opendp(self) -> str | None:
         """OpenDP code of the clipped mean; None unless n is public and the noise is Laplace."""
+        if self.problem.estimand is VARIANCE:
+            return None
         return opendp_code(self.clip, self.n, self.budget, self._data_code())
 
     def plot(self, ax: Axes, against: Literal["n", "width"] = "n") -> Axes:

@@ -8,24 +8,26 @@ from dpbench.app import App, Command
 from dpbench.output.help_page import help_page
 
 # Kinds of distributions of `dpbench.planner.question.LAW_NAMES`.
-LAWS = ("bernoulli", "gaussian", "log_normal", "pareto", "student_t", "two_point")
+LAWS = ("bernoulli", "beta", "gaussian", "log_normal", "pareto", "student_t", "two_point")
 
 USAGE = """\
-Plan a private mean: print the error to expect, the best clip, the number of records or the budget
-that a given error needs, the estimators that apply, and the Python code of the release.
+Plan a private mean or variance: print the error to expect, the best clip, the number of records or
+the budget that a given error needs, the estimators that apply, and the Python code of the release.
 
   python -m dpbench plan n=5000 epsilon=1 lower=0 upper=300
   python -m dpbench plan n=5000 epsilon=1 lower=0 upper=300 law=log_normal law.scale=50
   python -m dpbench plan n=5000 rho=0.1 lower=0 upper=300 k=2 scale=20 alpha=1
   python -m dpbench plan epsilon=1 lower=0 upper=300 data=my.csv column=age
+  python -m dpbench plan target=variance n=5000 epsilon=1 lower=0 upper=300
 
+  target=variance   plan a variance within lower= and upper=; mean is the default
   n=N               number of records; default with data=: the records of the file
   epsilon=, rho=, mu=   pure DP, zCDP, Gaussian DP; epsilon= with delta=: approximate DP
   neighbours=add_remove   n is private; replace is the default
   lower=, upper=    public bounds: with law= or data= on the clip, with k= on the mean, else on the
                     records
   law=NAME          distribution of the records:
-                    bernoulli, gaussian, log_normal, pareto, student_t, two_point
+                    bernoulli, beta, gaussian, log_normal, pareto, student_t, two_point
   law.KEY=VALUE     a parameter of the distribution; python -m dpbench --help kind NAME lists them
   data=, column=    a CSV or Parquet file whose values are the distribution. A plan made from the
                     data to be protected is not private
@@ -63,7 +65,7 @@ def _main(words: Sequence[str]) -> int:
 
 class _Planner(App):
     def commands(self) -> Sequence[Command]:
-        summary = "plan a private mean: error, clip, records needed, Python code"
+        summary = "plan a private mean or variance: error, clip, records needed, Python code"
         return (Command("plan [key=value]", summary, USAGE, _main, {"law": LAWS}),)
 
 

@@ -1,4 +1,4 @@
-"""Command ``plan``: plan a private mean: error, clip, records needed, Python code."""
+"""Command ``plan``: plan a private mean or variance: error, clip, records needed, Python code."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def main(words: Sequence[str]) -> int:
         )
     except OSError as error:
         raise ConfigError(f"out: '{out}': {error.strerror or error}") from error
-    print(f"\nfigure: {' '.join(map(str, paths))}\npage with sliders: {page}")
+    print(f"\nfigure: {' '.join(map(str, paths))}\npage to open: {page}")
     return 0
 
 

@@ -62,7 +62,7 @@ def format_records(n: int) -> str:
 
 
 def release_code(candidate: Candidate, budget: Budget, data: str) -> str:
-    """Return Python code that releases the mean of an array, which the code `data` defines."""
+    """Return Python code that releases the target of an array, which the code `data` defines."""
     estimator: Any = candidate.estimator
     kind, values = (
         type(estimator).__name__,
@@ -86,9 +86,9 @@ import dpbench, numpy as np, pandas as pd
 from dpbench.estimators import {kind}
 
 {data}
-mean = {kind}({arguments})
+{estimator.estimand} = {kind}({arguments})
 budget = dpbench.{type(budget).__name__}({amounts}{neighbours}){standardise}
-value = dpbench.release(mean, data, budget, rng=np.random.default_rng())
+value = dpbench.release({estimator.estimand}, data, budget, rng=np.random.default_rng())
 print({printed})"""
 
 

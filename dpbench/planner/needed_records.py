@@ -249,8 +249,9 @@ class EstimatorPlan:
             yield f"budget:    {budget}; {NEIGHBOURS[setting.budget.neighbours]}"
         else:
             yield "budget:    none, the estimator is not private"
-        of = "release - target" if setting.estimator.estimand is not MEAN else "release - mean"
-        yield f"error:     |{of}|, in the unit of the records" + ("" if law.d == 1 else ", l2 norm")
+        target = setting.estimator.estimand
+        norm = ", l2 norm" if law.d > 1 and target is MEAN else ""
+        yield f"error:     |release - {target}|, {target.unit}{norm}"
         yield f"{INDENT}a trial without a release counts as a larger error"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import wrap
 
+from dpbench.estimators.estimands import MEAN
 from dpbench.output.terminal import WIDTH
 from dpbench.planner.answer import PlanNumbers
 from dpbench.planner.explanations import format_records
@@ -69,7 +70,8 @@ def page_lines(plan: PlanNumbers, data: str | None = None) -> Iterator[str]:
 def _errors(plan: PlanNumbers) -> Iterator[str]:
     """Yield the lines of a table with the predicted errors of each clip, and the table's legend."""
     errors = {name: plan.error(*clip) for name, clip in plan.clips.items()}
-    quantiles = ("q50", "q90") if plan.law is None else ("q90", "guarded")
+    guarded = plan.law is not None and plan.problem.estimand is MEAN
+    quantiles = ("q90", "guarded") if guarded else ("q50", "q90")
     yield f"{'clip':35}" + "".join(f"{name:>9}" for name in (*quantiles, *PARTS))
     for name, clip in plan.clips.items():
         error, digits = errors[name], 3 - math.floor(math.log10(clip[1] - clip[0]))
@@ -78,10 +80,10 @@ def _errors(plan: PlanNumbers) -> Iterator[str]:
         shown = {"guarded": error.q90_without_cancellation, "q50": error.q50, "q90": error.q90}
         numbers = "".join(f"{shown[column]:9.3g}" for column in quantiles)
         yield f"{name:14}{ends:>21}{numbers}{error.sampling:9.3g}{bias:9.2g}{error.noise:9.3g}"
-    listed = "q50, q90: quantiles" if plan.law is None else "q90: the 0.9 quantile"
-    yield f"{listed} of the absolute error, in the unit of the records."
+    listed = "q90: the 0.9 quantile" if guarded else "q50, q90: quantiles"
+    yield f"{listed} of the absolute error, {plan.problem.estimand.unit}."
     yield "Parts of it: 0.9 quantiles of sampling error and noise; bias due to clipping."
-    if plan.law is not None:
+    if guarded:
         yield "guarded: q90 if the biases at the two ends of the clip add up, not cancel."
         yield "best: smallest guarded q90, so that it does not rely on a symmetric law."
         yield from _explain_smaller(errors)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -29,6 +29,7 @@ from scipy.optimize import brentq, minimize_scalar
 from dpbench.arrays import Floats
 from dpbench.distributions import Distribution
 from dpbench.estimators import TransformedNoiseMean, TunedClippedMean
+from dpbench.estimators.estimands import MEAN, Estimand
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import Atoms, atoms, average_of_few
@@ -99,6 +100,7 @@ class KnownDistribution:
     sd: float  # may be infinite
     low: float = -np.inf
     high: float = np.inf
+    estimand: ClassVar[Estimand] = MEAN
 
     @classmethod
     def discretise(
@@ -266,6 +268,7 @@ class BoundedMoment:
     scale: float  # in the unit of the records
     low: float  # public bounds on mu
     high: float
+    estimand: ClassVar[Estimand] = MEAN
 
     @property
     def middle(self) -> float:

@@ -15,6 +15,7 @@ from dpbench.distributions import Distribution, Empirical
 from dpbench.errors import choose_from, describe_value
 from dpbench.planner.page import ReleasePlan
 from dpbench.planner.prediction import BoundedMoment, BoundedRecords, KnownDistribution, Problem
+from dpbench.planner.variance import BoundedVariance, KnownVariance
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError, Count, MomentOrder, from_mapping, validated
 from dpbench.theory.exact.averages import ATOM_FUNCTIONS
@@ -55,6 +56,7 @@ class Question:
     k: MomentOrder | None = None
     scale: Positive | None = None
     alpha: Positive | None = None
+    target: Literal["mean", "variance"] = "mean"
 
 
 def _list_given_keys(question: Question, *names: str) -> list[str]:
@@ -130,6 +132,8 @@ def _build_problem(question: Question, law: Distribution | None, budget: Budget)
     low, high = question.lower, question.upper
     if low is not None and high is not None and low >= high:
         raise ConfigError(f"upper: {high}: must exceed lower, {low}")
+    if question.target == "variance":
+        return _build_variance_problem(question, law)
     if law is not None:
         low, high = -np.inf if low is None else low, np.inf if high is None else high
         mean = float(law.mean)
@@ -161,11 +165,37 @@ def _build_problem(question: Question, law: Distribution | None, budget: Budget)
     return BoundedMoment(question.k, question.scale, low, high)
 
 
+def _build_variance_problem(question: Question, law: Distribution | None) -> Problem:
+    """Return the public knowledge about records whose variance is the target."""
+    if question.k is not None:
+        raise ConfigError(f"k: {question.k:g}: not available with target=variance; give a law")
+    for key in ("upper", "lower"):
+        if getattr(question, key) is None:
+            raise ConfigError(f"{key}: this key is required with target=variance: records' bounds")
+    low, high = float(question.lower or 0.0), float(question.upper or 0.0)
+    if question.n == 1:
+        raise ConfigError("n: 1: one record has no variance; give two or more")
+    if law is None:
+        return BoundedVariance.between(low, high)
+    if not 0 < law.variance < np.inf:
+        raise ConfigError(
+            f"{'law' if question.data is None else 'data'}: the variance is {law.variance:g}; a "
+            "plan needs a finite one above 0"
+        )
+    known = KnownVariance.discretise(law, low, high)
+    if not low < known.values[-1] or not known.values[0] < high:
+        raise ConfigError(f"upper: {high:g}: no record lies between {low:g} and this bound")
+    return known
+
+
 def plan(**question: Any) -> ReleasePlan:
-    """Plan a private mean: choose its clip, predict its error, and rank estimators.
+    """Plan a private mean or variance: choose its clip, predict its error, and rank estimators.
 
     Parameters
     ----------
+    target : {'mean', 'variance'}
+        What is released; default ``mean``. A variance needs `lower` and `upper`, and its errors are
+        in the squared unit of the records.
     n : int
         Number of records; with `data` the default is the number in the file.
     epsilon, rho, mu : float

@@ -13,6 +13,7 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats, Ints
 from dpbench.estimators.catalogue import Use, uses
+from dpbench.estimators.estimands import VARIANCE, Estimand
 from dpbench.estimators.public import Public
 from dpbench.planner.prediction import (
     BoundedMoment,
@@ -21,6 +22,7 @@ from dpbench.planner.prediction import (
     KnownDistribution,
     Problem,
 )
+from dpbench.planner.variance import HARDEST_COIN, KnownVariance
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.neighbours import replacement_budget
 from dpbench.samples import CountedSample, DenseSample, Sample
@@ -81,7 +83,7 @@ class RankedEstimator(NamedTuple):
 
 @dataclass(frozen=True)
 class _Datasets:
-    """Simulated datasets of one distribution, and their target, the mean to estimate."""
+    """Simulated datasets of one distribution, and their target, the number to estimate."""
 
     values: Floats
     counts: Ints | None
@@ -178,9 +180,9 @@ def _list_moment_knowledge(
         yield _Knowledge(knowledge("gaussian", scale=1.0, radius=radius), "Gaussian", centre, unit)
 
 
-def _list_candidates(all_knowledge: Sequence[_Knowledge]) -> Iterator[Candidate]:
-    """Yield the estimators of the catalogue that apply, each under its weakest assumption."""
-    for name, kind, use in uses():
+def _list_candidates(all_knowledge: Sequence[_Knowledge], target: Estimand) -> Iterator[Candidate]:
+    """Yield the estimators of a target that apply, each under its weakest assumption."""
+    for name, kind, use in uses(target):
         built = [(knowledge, use.estimator(kind, knowledge.public)) for knowledge in all_knowledge]
         applicable = [
             (knowledge, estimator) for knowledge, estimator in built if estimator is not None
@@ -208,7 +210,8 @@ def _hard_distributions(
     """
     # Some means are off the middle, because some estimators release the middle without any data.
     if isinstance(problem, BoundedRecords):
-        yield from ((p, (problem.low, problem.high)) for p in (0.5, 0.9, 1.0))
+        last = HARDEST_COIN if isinstance(problem, KnownVariance) else 0.9
+        yield from ((p, (problem.low, problem.high)) for p in (0.5, last, 1.0))
         return
     rare_probability = two_point_lower_bound(n, problem.k, replacement_budget(budget)).p_star
     for p in {
@@ -231,7 +234,10 @@ def _draw_datasets(
         for p, (low, high) in _hard_distributions(problem, n, budget):
             counts = rng.binomial(n, p, TRIALS)
             atom_counts = np.stack([n - counts, counts], axis=1)
-            datasets.append(_Datasets(np.array([low, high]), atom_counts, low + p * (high - low)))
+            target = low + p * (high - low)
+            if isinstance(problem, KnownVariance):
+                target = p * (1 - p) * (high - low) ** 2
+            datasets.append(_Datasets(np.array([low, high]), atom_counts, target))
         return datasets
     trials = max(TRIALS, min(5 * TRIALS, MAX_DRAWN_RECORDS // (10 * n)))
     if law is None or law.counted or n * TRIALS > MAX_DRAWN_RECORDS:
@@ -281,7 +287,8 @@ def rank_estimators(
         coin = dist.Bernoulli(p=0.9 if problem.target <= 0.5 else 0.1)
         return [*data, *_draw_datasets(KnownDistribution.discretise(coin), coin, n, budget)]
 
-    for candidate in _list_candidates(list(_list_knowledge(problem, law, clip, n, budget))):
+    knowledge = list(_list_knowledge(problem, law, clip, n, budget))
+    for candidate in _list_candidates(knowledge, problem.estimand):
         if candidate.clip and isinstance(problem, KnownDistribution):
             q90 = problem.error(candidate.clip, n, budget).q90
             rows.append(
@@ -315,9 +322,11 @@ def class_limit(
 
     The error is the 0.9 quantile of the absolute error at the worst distribution of the class, in
     the unit of the records. The class of distributions is given by its name. A Gaussian or
-    Bernoulli `law` selects the class of this name.
+    Bernoulli `law` selects the class of this name. For a variance the bound is NaN.
     """
     implied = replacement_budget(budget)
+    if problem.estimand is VARIANCE:
+        return ErrorBound(), ""
     if isinstance(problem, BoundedRecords):
         bound, unit = class_bound(dist.Bernoulli(p=0.5), n, implied), problem.high - problem.low
         words = "distributions within the bounds"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpbench.estimators.estimands import MEAN
 from dpbench.output.files import atomic
 from dpbench.planner.answer import PlanNumbers
 from dpbench.planner.page import NEIGHBOURS
@@ -28,11 +29,12 @@ BUDGET_SPAN, BUDGET_POINTS = 1e5, 2001  # amounts at which the noise is tabulate
 def write(plan: PlanNumbers, text: str, folder: Path) -> Path:
     """Write the page ``plan.html`` of a plan, and return its path.
 
-    `text` is the printed plan, which the page repeats. If the number of records is private, the
-    page has no sliders. The folder must exist.
+    `text` is the printed plan, which the page repeats. If the number of records is private, or a
+    variance is planned, the page has no sliders. The folder must exist.
     """
     name, *_ = plan.budget.named_amounts
-    public = plan.budget.neighbours == "replace"
+    is_mean = plan.problem.estimand is MEAN
+    public = plan.budget.neighbours == "replace" and is_mean
     own = {
         file: read_file(file, "dpbench.planner") for file in ("plan.html", "plan.css", "plan.js")
     }
@@ -48,6 +50,8 @@ def write(plan: PlanNumbers, text: str, folder: Path) -> Path:
     labels = {"n": "records n", "amount": name, "lower": f"lower {ends}", "upper": f"upper {ends}"}
     parts = embed(read_file("page.css") + own["plan.css"], [own["plan.js"]] if public else [])
     page = template(own["plan.html"]).render(
+        target=plan.problem.estimand,
+        limits="a public number of records" if is_mean else "means",
         known=plan.known.replace("\n", "; "),
         neighbours=NEIGHBOURS[plan.budget.neighbours],
         labels={**labels, "alpha": "wanted error"},

@@ -48,9 +48,9 @@ def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("help", "dpbench: benchmarks of differentially private mean estimation."),
         ("-h", "dpbench: benchmarks of differentially private mean estimation."),
-        ("help plan", "Plan a private mean: print the error to expect, "),
-        ("--help plan", "Plan a private mean: print the error to expect, "),
-        ("-h plan", "Plan a private mean: print the error to expect, "),
+        ("help plan", "Plan a private mean or variance: print the error to expect, "),
+        ("--help plan", "Plan a private mean or variance: print the error to expect, "),
+        ("-h plan", "Plan a private mean or variance: print the error to expect, "),
         ("help heavy_tail", "The privacy exponent k/(k-1), with lower bounds\n"),
         ("help sweep heavy_tail", "The privacy exponent k/(k-1), with lower bounds\n"),
         ("--help clipped_mean", "kind: clipped_mean"),

@@ -21,7 +21,7 @@ from dpbench.cli.main import run
         ("neighbours=swap", "neighbours: 'swap': "),
         ("epsilon=1 lower=5 upper=1", "upper: 1.0: must exceed lower, 5.0"),
         ("epsilon=1 lower=5", "upper: this key is required"),
-        ("epsilon=1 law=cauchy", "law: 'cauchy': choose from bernoulli, gaussian"),
+        ("epsilon=1 law=cauchy", "law: 'cauchy': choose from bernoulli, beta, gaussian"),
         ("epsilon=1 law=gausian", "law: 'gausian': did you mean 'gaussian'? choose from"),
         ("epsilon=1 law=gaussian law.scale=-1", "law.scale: -1: "),
         ("epsilon=1 law=gaussian lower=3", "lower: 3.0: the mean of law= is 0"),
@@ -36,6 +36,18 @@ from dpbench.cli.main import run
         ("lower=0 upper=1", "epsilon: this key is required"),
         ("epsilon=0.1 law=gaussian neighbours=add_remove", "n: 100: too few records"),
         ("epsilon=1 lower=0 upper=1 lower=1", "lower: given twice"),
+        ("epsilon=1 target=median", "target: 'median': "),
+        ("epsilon=1 target=variance lower=0", "upper: this key is required with target=variance"),
+        ("epsilon=1 target=variance lower=0 upper=1 k=2 scale=1", "k: 2: not available with"),
+        ("n=1 target=variance", "n: 1: one record has no variance"),
+        (
+            "epsilon=1 target=variance lower=0 upper=9 law=pareto law.tail_index=1.5",
+            "law: the variance is inf; a plan needs a finite one",
+        ),
+        (
+            "epsilon=1 target=variance lower=2 upper=3 law=beta law.a=1 law.b=1",
+            "upper: 3: no record",
+        ),
         ("epsilon 1", "plan: 'epsilon': one word too many; expected: plan [n=] [epsilon=]"),
         (
             "epsilon=1 k=2 lower=0 upper=1 neighbours=add_remove",

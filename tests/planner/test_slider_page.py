@@ -168,7 +168,7 @@ def test_a_private_number_of_records_has_no_sliders(tmp_path: Path) -> None:
     page = Page(path)
     assert page.texts("script") == []
     assert page.texts("code") == ["a < b & c"]
-    assert "number of records is private" in " ".join(page.texts("p"))
+    assert "for a public number of records" in " ".join(page.texts("p"))
     for name in ("heavy", "moment"):
         path = slider_page.write(plan(**QUESTIONS[name]), "", tmp_path)
         assert path.stat().st_size < 500_000

@@ -100,6 +100,13 @@ def _log_normal(law: dist.LogNormal) -> Atoms:
     return law.location + law._scale * np.exp(law.sigma * z), weights
 
 
+def _beta(law: dist.Beta) -> Atoms:
+    """Return a grid of quantiles of a beta distribution, of equal probabilities."""
+    count = 4 * NOISE_GRID_POINTS
+    z = law._standard_tail_quantile((np.arange(count) + 0.5) / count, upper=False)
+    return law.location + law._scale * z, np.full(count, 1 / count)
+
+
 # Functions by class of distribution, from a distribution to its atoms.
 ATOM_FUNCTIONS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     dist.Bernoulli: lambda law: (np.array([0.0, 1.0]), np.array([1 - law.p, law.p])),
@@ -116,6 +123,7 @@ ATOM_FUNCTIONS: dict[type[dist.Distribution], Callable[[Any], Atoms | None]] = {
     dist.Pareto: _pareto,
     dist.UserLevelData: _user_means,
     dist.LogNormal: _log_normal,
+    dist.Beta: _beta,
 }
 
 

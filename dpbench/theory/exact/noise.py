@@ -7,9 +7,10 @@ coordinates (Hardt and Talwar, HT10).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import (
@@ -30,8 +31,8 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = [
-    "NOISE_GRID_POINTS", "Cube", "Gaussian", "Laplace", "Noise", "Radial", "Staircase", "Tulap",
-    "additive", "binomial", "box_noise", "concentrated", "standard_normal",
+    "NOISE_GRID_POINTS", "Cube", "Gaussian", "Laplace", "LaplaceSum", "Noise", "Radial",
+    "Staircase", "Tulap", "additive", "binomial", "box_noise", "concentrated", "standard_normal",
 ]  # fmt: skip
 
 NOISE_GRID_POINTS = 4001  # grid points for a continuous distribution
@@ -224,6 +225,54 @@ def _laplace_norm_levels(d: int) -> tuple[Floats, Floats]:
     x = np.linspace(0, np.sqrt(2 * d) + 15, 150)
     below = _laplace_square(d)
     return x, np.array([below(square) for square in x**2]) if d > 1 else -np.expm1(-x)
+
+
+@dataclass(frozen=True)
+class LaplaceSum(Noise):
+    """Sum of independent Laplace variables of different scales.
+
+    Its characteristic function is the product of the 1/(1 + b_i^2 t^2). Partial fractions in t^2
+    make it the sum of the A_i/(1 + b_i^2 t^2), where A_i is the product of the b_i^2/(b_i^2 -
+    b_j^2) over j != i. So the distribution is a mixture of Laplace distributions, whose weights A_i
+    add up to 1 but may be negative. Scales that are nearly equal are moved apart by `SPREAD`.
+
+    Parameters
+    ----------
+    scales : tuple of float > 0
+        Scales of the variables.
+    """
+
+    SPREAD: ClassVar[float] = 1e-4  # relative; moves a quantile by about as much
+
+    scales: tuple[float, ...]
+
+    @property
+    def _mixture(self) -> Iterator[tuple[float, Laplace]]:
+        """Yield the weight A_i and the Laplace distribution of each scale."""
+        apart = list[float]()
+        for scale in sorted(self.scales):
+            apart.append(max(scale, apart[-1] * (1 + self.SPREAD)) if apart else scale)
+        squares = np.square(apart)
+        for i, scale in enumerate(apart):
+            others = np.delete(squares, i)
+            yield float(np.prod(squares[i] / (squares[i] - others))), Laplace(scale)
+
+    def cdf(self, x: Floats) -> Floats:
+        return np.asarray(sum(weight * part.cdf(x) for weight, part in self._mixture))
+
+    def isf(self, upper: float) -> float:
+        from scipy.optimize import brentq
+
+        # One of the m variables exceeds its share of the sum of these quantiles.
+        largest = 1.1 * sum(Laplace(b).isf(upper / len(self.scales)) for b in self.scales)
+        return float(brentq(lambda x: 1 - float(self.cdf(np.array(x))) - upper, 0.0, largest))
+
+    @property
+    def variance(self) -> float:
+        return 2 * float(np.sum(np.square(self.scales)))
+
+    def distance(self, c: Floats) -> Floats:
+        return np.asarray(sum(weight * part.distance(c) for weight, part in self._mixture))
 
 
 @dataclass(frozen=True)

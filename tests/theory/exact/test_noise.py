@@ -11,7 +11,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpbench.privacy import ApproxDP, PureDP
-from dpbench.theory.exact.noise import Cube, Laplace, Noise, Radial, additive, box_noise
+from dpbench.theory.exact.noise import Cube, Laplace, LaplaceSum, Noise, Radial, additive, box_noise
 from dpbench.theory.exact.noise import Gaussian as Normal
 from tests.support import hockey_stick
 from tests.theory.exact.cases import name
@@ -42,6 +42,23 @@ def test_noise_by_quadrature(noise: Noise, law: Any) -> None:
     assert within(noise.norm_quantile(2, 0.9)) == pytest.approx(0.9, abs=1e-6)
     mean = integrate.quad(lambda r: 1 - within(r), 0, 20, epsabs=1e-7)[0]
     assert noise.norm_mean(2) == pytest.approx(mean, rel=1e-5)
+
+
+@pytest.mark.parametrize("scales", [(1.0,), (0.5, 2.0), (0.3, 1.0, 1.1), (1.0, 1.0), (2.0,) * 3])
+def test_a_sum_of_laplace_variables_by_its_characteristic_function(scales: Any) -> None:
+    """P(|Z| <= x) is 2/pi times the integral of phi(t) sin(t x)/t, by inversion (Gil-Pelaez)."""
+    noise, t = LaplaceSum(scales), np.arange(5e-4, 1000, 1e-3)
+    phi = np.prod([1 / (1 + (scale * t) ** 2) for scale in scales], axis=0)
+    for x in (0.1, 1.0, 5.0):
+        within = 2 / np.pi * 1e-3 * np.sum(phi * np.sin(t * x) / t)
+        found = noise.cdf(np.array([x, -x]))
+        assert found[0] - found[1] == pytest.approx(within, abs=2e-4)
+    assert 1 - noise.cdf(np.array([noise.isf(0.05)]))[0] == pytest.approx(0.05, rel=1e-6)
+    assert noise.variance == pytest.approx(2 * sum(scale**2 for scale in scales))
+    z = np.linspace(-60, 60, 240_001)  # E|c + Z| is the integral of its tails
+    levels = noise.cdf(z)
+    distance = (np.sum(levels[z < -0.7]) + np.sum(1 - levels[z >= -0.7])) * (z[1] - z[0])
+    assert noise.distance(np.array(0.7)) == pytest.approx(distance, rel=1e-3)
 
 
 @pytest.mark.parametrize("d", [1, 3, 8])

@@ -1,0 +1,123 @@
+"""Error of a private variance of records in an interval, on a known distribution.
+
+Let c be a record clipped to [a, b], w = b - a, and m and v the mean and the variance of c. The
+variance of the clipped data is the average of the (c_i - m)^2 less (c_mean - m)^2. The average is a
+binomial, normal, or an n-fold convolution (`dpbench.theory.exact.averages`). Its expectation is v,
+and the subtracted square is replaced by its expectation v/n. If c has two values, a and b, nothing
+is replaced: the variance of the data is (c_mean - a)(b - c_mean).
+
+The noise is that of the best estimator of `dpbench.estimators.variance`. If one record is replaced,
+it is added to the variance (`ClippedVariance`). If one is added or removed, the release is
+`BezierVariance`, whose noise is taken to first order, with the weights of the docstring there. Both
+estimators clip a release to [0, w^2/4].
+
+Clipping can only reduce the variance, at either end. So the biases at the two ends do not cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy.optimize import brentq
+
+from dpbench.arrays import Floats
+from dpbench.distributions import Distribution
+from dpbench.estimators.estimands import VARIANCE, Estimand
+from dpbench.planner.prediction import BoundedRecords, Clip, Error, KnownDistribution
+from dpbench.privacy import Budget
+from dpbench.theory.exact.averages import Atoms, average_of_few
+from dpbench.theory.exact.noise import Gaussian, Laplace, LaplaceSum, Noise, additive
+
+__all__ = ["HARDEST_COIN", "BoundedVariance", "KnownVariance"]
+
+# A coin of probability p has the sampling variance (1 - 2p)^2 p(1 - p)/n of its variance p(1 - p).
+# It is largest, 1/(16 n), where p(1 - p) = 1/8. No distribution on [0, 1] has a larger one.
+HARDEST_COIN = (1 - 0.5**0.5) / 2
+
+
+@dataclass(frozen=True)
+class KnownVariance(KnownDistribution):
+    """Known distribution of a scalar record, whose variance is the target."""
+
+    estimand: ClassVar[Estimand] = VARIANCE
+
+    @classmethod
+    def discretise(
+        cls, law: Distribution, low: float = -np.inf, high: float = np.inf
+    ) -> KnownVariance:
+        known = KnownDistribution.discretise(law, low, high)
+        return cls(known.values, known.weights, float(law.variance), known.sd, low, high)
+
+    def noise(self, clip: Clip, n: int, budget: Budget) -> Noise:
+        """Return the noise of the released variance, to first order under add/remove."""
+        width = clip[1] - clip[0]
+        if budget.neighbours == "replace":
+            sensitivity = width**2 * (n - 1) / n**2
+            return additive(budget, sensitivity, sensitivity)
+        u = (np.clip(self.values, *clip) - clip[0]) / width
+        m, s = float(self.weights @ u), float(self.weights @ u**2)
+        size = 2 * m**2 - s
+        weights = np.abs([size, size - m, size - 2 * m + 1]) * width**2 / n
+        noise = additive(budget, 1.0, 1.0)
+        if isinstance(noise, Gaussian):
+            return Gaussian(noise.sd * float(np.linalg.norm(weights)))
+        assert isinstance(noise, Laplace)
+        return LaplaceSum(tuple(float(x) * noise.scale for x in weights if x > 0))
+
+    def error(self, clip: Clip, n: int, budget: Budget) -> Error:
+        return super().error(clip, n, budget)._replace(noise=self.noise(clip, n, budget).isf(0.05))
+
+    def _parts(self, clip: Clip, n: int, budget: Budget) -> tuple[Atoms, float, float]:
+        clipped = np.clip(self.values, *clip)
+        mean = float(self.weights @ clipped)
+        squares, noise = (clipped - mean) ** 2, self.noise(clip, n, budget).variance
+        variance = float(self.weights @ squares)
+        bias = variance * (1 - 1 / n) - self.target
+        if len(ends := np.unique(clipped)) == 2:
+            shares = np.array([self.weights @ (clipped == end) for end in ends])
+            means, weights = average_of_few(ends, shares, n, 0.0)
+            return ((means - ends[0]) * (ends[1] - means), weights), bias, abs(bias)
+        order = np.argsort(squares, kind="stable")
+        values, weights = average_of_few(squares[order], self.weights[order], n, noise)
+        return (values - variance / n, weights), bias, abs(bias)
+
+    def _release(
+        self, clip: Clip, n: int, budget: Budget
+    ) -> Callable[[float, Floats, Floats, float], float]:
+        noise, largest = self.noise(clip, n, budget), (clip[1] - clip[0]) ** 2 / 4
+
+        def quantile(q: float, v: Floats, weights: Floats, bias: float) -> float:
+            centre = self.target + bias + v
+
+            def below(x: float) -> float:
+                """P(release < x), where a release is clipped to [0, largest]."""
+                if x <= 0 or x > largest:
+                    return float(x > 0)
+                return float(weights @ noise.cdf(x - centre))
+
+            def excess(x: float) -> float:
+                above = np.nextafter(self.target + x, np.inf)
+                return below(above) - below(self.target - x) - q
+
+            return float(brentq(excess, 0.0, max(self.target, largest), rtol=1e-6))
+
+        return quantile
+
+
+@dataclass(frozen=True)
+class BoundedVariance(KnownVariance, BoundedRecords):
+    """Class of all distributions of a record on [low, high], whose variance is the target.
+
+    The coin with the largest sampling error of its variance represents the class. The clip is
+    [low, high].
+    """
+
+    @classmethod
+    def between(cls, low: float, high: float) -> Self:
+        """Return the problem with arbitrary records between the public bounds `low` and `high`."""
+        ends, weights = np.array([low, high]), np.array([1 - HARDEST_COIN, HARDEST_COIN])
+        variance = (high - low) ** 2 / 8
+        return cls(ends, weights, variance, float(np.sqrt(variance)), low, high)
