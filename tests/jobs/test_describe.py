@@ -353,9 +353,12 @@ def test_help_on_an_estimator_has_the_lines_of_the_catalogue(
     assert run(["--help", "kind", "universal_mean"]) == 0
     told = capsys.readouterr().out
     assert "assumes: nothing beyond records that double precision can hold\n" in told
-    assert "in the benchmark and in plans: universal_mean" in told
+    assert "in plans, and of means in the benchmark: universal_mean" in told
     assert run(["--help", "kind", "library_mean"]) == 0
-    assert "in the benchmark and in plans: no, because libraries run" in capsys.readouterr().out
+    assert (
+        "in plans, and of means in the benchmark: no, because libraries run"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
