@@ -309,6 +309,7 @@ class Nested:
     # True if a list of values for a parameter stands for one entry per value.
     variants: bool = False
     optional: tuple[str, ...] = ()  # Keys that an entry can omit although its class requires them.
+    listed: bool = False  # True if the field may also be a list of entries without labels.
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return self.check.__get_pydantic_core_schema__(source, handler)

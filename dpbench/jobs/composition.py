@@ -212,7 +212,7 @@ def _chooses_file(override: Override, folders: Sequence[Path]) -> bool:
 def _apply(override: Override, config: DictConfig) -> None:
     """Apply an override of a key to a configuration, as Hydra does.
 
-    But a list may replace a mapping, except at sweep.KEY, whose entries have names.
+    But a list may replace a mapping, except where entries need names: at sweep.families, for one.
     """
     key, value, line = override.key_or_group, override.value(), override.input_line
     if override.package is not None:
@@ -232,7 +232,7 @@ def _apply(override: Override, config: DictConfig) -> None:
     if override.is_add() and not (present is None or isinstance(value, dict | list)):
         raise ConfigError(f"{line}: the key has a value; write {key}=...")
     if OmegaConf.is_config(present) and OmegaConf.is_list(present) != isinstance(value, list):
-        if key.count(".") > 1:
+        if key.count(".") > 1 or key == "sweep.budgets":
             OmegaConf.update(config, key, None, merge=False, force_add=True)
         elif isinstance(value, list):
             choice = "; a part chooses by ++sweep.parts.NAME.KEY=[NAME]"

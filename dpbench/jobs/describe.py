@@ -423,11 +423,16 @@ def _field_schema(into: Schema, key: str, nested: Nested) -> Schema:
         entry_schema = {"oneOf": references} if len(references) > 1 else references[0]
     if not nested.by_label:
         return entry_schema
-    return {
+    labelled = {
         "type": "object",
         "additionalProperties": entry_schema,
         "propertyNames": {"pattern": LABEL},
     }
+    return (
+        {"anyOf": [labelled, {"type": "array", "items": entry_schema}]}
+        if nested.listed
+        else labelled
+    )
 
 
 def _kind_schemas(into: Schema, nested: Nested) -> list[Schema]:

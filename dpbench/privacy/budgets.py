@@ -12,7 +12,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, replace
 from functools import cache, cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -34,7 +34,7 @@ from dpbench.privacy.conversions import (
     rho_of_pure,
 )  # fmt: skip
 from dpbench.privacy.noise_factor import current_noise_factor
-from dpbench.registry import Registered, validated_positional
+from dpbench.registry import ConfigError, Registered, validated_positional
 
 __all__ = ["AMOUNTS", "GDP", "ZCDP", "ApproxDP", "Budget", "NonPrivate", "PureDP", "Relation"]
 
@@ -568,3 +568,22 @@ class NonPrivate(Budget):
 
     def noise_tail(self, upper: Floats, l1: float, l2: float) -> Floats:
         return np.zeros_like(upper)
+
+
+def add_kind(spec: Any, where: str) -> Any:
+    """Return the specification of a budget with its kind, if it is a mapping without a kind.
+
+    The kind is the notion of privacy that has exactly the given privacy parameters. Raise
+    ConfigError if there is none; the message begins with `where`.
+    """
+    if not isinstance(spec, Mapping) or {"kind", "_target_"} & set(spec):
+        return spec
+    given = [name for name in AMOUNTS if name in spec]
+    for kind in (PureDP, ApproxDP, ZCDP, GDP):
+        if given == [field.name for field in fields(kind) if field.name in AMOUNTS]:
+            return {"kind": kind.kind_name(), **spec}
+    found = ", ".join(map(str, spec)) or "nothing"
+    raise ConfigError(
+        f"{where}: {found}: no notion of privacy has these parameters; give epsilon, "
+        "epsilon and delta, rho (zCDP) or mu (Gaussian DP), or a kind"
+    )

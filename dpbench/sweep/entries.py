@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from pydantic import PlainValidator
 
 from dpbench.distributions import Distribution
-from dpbench.errors import ErrorCollector
+from dpbench.errors import ErrorCollector, describe_value
 from dpbench.estimators import Estimator
 from dpbench.privacy import Budget
+from dpbench.privacy.budgets import add_kind
 from dpbench.registry import ConfigError, Nested, Registered, check_label, check_number
 from dpbench.sweep.selection import Variant
 from dpbench.theory.families import Family, build_family
@@ -51,16 +52,21 @@ def expand_entry(
 
 
 def _variants_validator(
-    make: Callable[[Any, str], Any], *kinds: type[Registered], optional: tuple[str, ...] = ()
+    make: Callable[[Any, str], Any],
+    *kinds: type[Registered],
+    optional: tuple[str, ...] = (),
+    prepare: Callable[[Any], Any] | None = None,
 ) -> Any:
     """Return a pydantic validator for one section of a sweep, for example its estimators.
 
     The validator expands each entry of the section into variants, one for each combination of the
     values that the entry lists. It returns all variants, keyed by label. An entry is a mapping or
-    an object.
+    an object. If `prepare` is given, the section may also be a list, which `prepare` turns into a
+    mapping.
     """
 
     def build(entries: Any) -> dict[str, Variant[Any]]:
+        entries = entries if prepare is None else prepare(entries)
         if not isinstance(entries, Mapping):
             example = f", as {{NAME: {{kind: {entries}}}}}" if isinstance(entries, str) else ""
             raise ValueError(f"expected a mapping of names{example}")
@@ -88,7 +94,10 @@ def _variants_validator(
             variants[label] = variant
 
     check = PlainValidator(build)
-    return Nested(of=kinds, check=check, by_label=True, variants=True, optional=optional)
+    is_list = prepare is not None
+    return Nested(
+        of=kinds, check=check, by_label=True, variants=True, optional=optional, listed=is_list
+    )
 
 
 def _parameters(value: Any) -> Mapping[str, Any]:
@@ -119,6 +128,34 @@ def _check_estimator_entry(spec: Any, where: str) -> Any:
     return spec
 
 
+def _name_budgets(entries: Any) -> Any:
+    """Return the section `budgets` of a sweep as a mapping of budgets with their kinds.
+
+    The budgets of a list are named by their notion and parameters, such as ``pure_epsilon0.1``.
+    Raise ConfigError if an entry of a list is no budget, or two budgets of a list are equal.
+    """
+    if isinstance(entries, Mapping):
+        return {name: add_kind(spec, str(name)) for name, spec in entries.items()}
+    if not isinstance(entries, list | tuple):
+        return entries
+    named, errors = dict[str, Any](), ErrorCollector()
+    for place, entry in enumerate(entries, 1):
+        with errors.step():
+            if not isinstance(entry, Mapping | Budget):
+                example = "write a mapping such as {epsilon: 1}"
+                raise ConfigError(f"{place}: {describe_value(entry)}: not a budget; {example}")
+            spec = add_kind(entry, str(place))
+            kind = Budget.lookup(spec, str(place)) if isinstance(spec, Mapping) else type(spec)
+            given = spec if isinstance(spec, Mapping) else spec.named_amounts
+            keys = [k for k, v in given.items() if k != "kind" and not isinstance(v, list)]
+            name = Variant(kind.notion, spec, given, tuple(keys)).label()
+            if name in named:
+                raise ConfigError(f"{place}: {name}: stands twice in the list; remove one")
+            named[name] = spec
+    errors.raise_all()
+    return named
+
+
 Families = Annotated[
     dict[str, Variant[Family]], _variants_validator(build_family, Family, Distribution)
 ]
@@ -127,4 +164,7 @@ Estimators = Annotated[
     dict[str, Variant[Any]],
     _variants_validator(_check_estimator_entry, Estimator, optional=("k", "m")),
 ]
-Budgets = Annotated[dict[str, Variant[Budget]], _variants_validator(Budget.build, Budget)]
+Budgets = Annotated[
+    dict[str, Variant[Budget]],
+    _variants_validator(Budget.build, Budget, optional=("kind",), prepare=_name_budgets),
+]

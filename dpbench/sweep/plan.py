@@ -186,7 +186,9 @@ class Sweep(Described):
     families, estimators, budgets : mapping
         Entries by name: a ``kind`` with its parameters, where a list of values gives one variant
         for each value. If the entry of an estimator lacks the moment order k or the number m of
-        records of a person, the family's value is used.
+        records of a person, the family's value is used. A budget without a kind has the notion of
+        its parameters. Budgets may also be a list, ``[{epsilon: 0.1}, {rho: 0.1}]``; their names
+        are then ``pure_epsilon0.1`` and ``zcdp_rho0.1``.
     parts : mapping of str to Part
         Parts by name. The sweep runs all combinations of the values that a part lists.
     """

@@ -146,6 +146,14 @@ def test_records_are_a_list_or_a_grid_whatever_the_sweep_has() -> None:
         assert (tuple(found.values()) if isinstance(found, dict) else found) == wanted
 
 
+def test_budgets_of_the_command_line_may_be_a_list(bench: Bench) -> None:
+    bench.write(lambda spec: spec.pop("claims"))
+    listed = "sweep.budgets=[{epsilon: 0.1}, {rho: .1}]"
+    assert list(_made(listed).budgets) == ["pure_epsilon0.1", "zcdp_rho0.1"]
+    with pytest.raises(ConfigError, match="expected a mapping; a part chooses by"):
+        _made("sweep.families=[{kind: gaussian}]")
+
+
 def test_a_choice_is_a_list_or_a_mapping_whatever_the_sweep_has() -> None:
     key = "sweep.parts.worst_case.budgets"
     values = {"pure": {"epsilon": [0.1]}}

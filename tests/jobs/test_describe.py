@@ -68,6 +68,11 @@ def quick() -> Any:
     spec["budgets"]["pure"]["epsilon"] = [0.1, 1]  # one variant each
     spec["estimators"]["mine"] = {"_target_": "mine.Mine", "anything": 1}
     assert VALIDATOR.is_valid(spec)
+    for listed, is_valid in (
+        ([{"epsilon": 1}, {"rho": 1}], True),
+        ([{"epsilon": 1, "rho": 1}], False),
+    ):
+        assert VALIDATOR.is_valid({**spec, "budgets": listed}) == is_valid
     return spec
 
 
