@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -34,6 +36,19 @@ from dpbench.theory.exact.value import exact
 from dpbench.theory.families import build_family
 
 RING = 24  # points of a circle
+
+
+def test_the_page_has_the_factors_over_the_other_bounds() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "bounds.md").read_text("utf-8")
+    head, _, *lines = page.partition("\n| d | 16")[2].partition("\n\n")[0].splitlines()
+    dimensions = [16, *map(int, re.findall(r"\d+", head))]
+    for rare, line in zip((0.0, 1.0), lines, strict=True):
+        found = [
+            fingerprinting_bound(10**9, d, 2.0, ZCDP(0.5), rare=rare)
+            / moments_lower_bound(10**9, d, 2.0, ZCDP(0.5)).alpha
+            for d in dimensions
+        ]
+        assert line.split("|")[2:-1] == [f" {factor:.1f} " for factor in found]
 
 
 def ring_laws(b: float, p: float) -> tuple[Floats, Floats]:
