@@ -8,6 +8,7 @@ other means.
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 __all__ = ["EXACT_RATIO", "FALLBACK_NOTE", "answers_without_data"]
@@ -24,8 +25,8 @@ def answers_without_data(rows: pd.DataFrame) -> pd.Series[bool]:
     """Return whether the private estimator of each row of a summary answers the mean itself.
 
     True if the median error is at most 1e-9 (`EXACT_RATIO`) of the sampling error, so that at least
-    half of the releases are the mean.
+    half of the releases are the mean. Both errors are infinite if most trials fail; this is False.
     """
     sampling = rows["sampling_q90"]
-    exact = rows["q50"] <= EXACT_RATIO * sampling
+    exact = (rows["q50"] <= EXACT_RATIO * sampling) & (rows["q50"] < np.inf)
     return exact & (sampling > 0) & (rows["privacy"] != "none")

@@ -16,6 +16,7 @@ def test_only_private_answers_far_below_the_sampling_error_are_found() -> None:
         ("pure", 0.0, 0.0, False),  # the distribution is a constant
         ("pure", float("nan"), 0.1, False),
         ("pure", 0.0, float("nan"), False),
+        ("pure", float("inf"), float("inf"), False),  # every trial fails
     ]
     table = pd.DataFrame(rows, columns=["privacy", "q50", "sampling_q90", "wanted"])
     assert answers_without_data(table).tolist() == table["wanted"].tolist()
