@@ -20,9 +20,9 @@ each of the T + 1 parts is (mu/sqrt(T + 1))-GDP.
    Var(x)/n plus the variance v of Z_T. The interval is the end of step T, -+ the 1 - beta/2 normal
    quantile times sqrt(V/n + v). It does not correct the bias of the clip.
 
-In step 1 the noise of the last step counts alone, and this step has only a share 1/(T + 1) of the
-budget. `GradientDescentMean` averages its steps. For the same clip and T, its noise is smaller by
-the factor sqrt(4/(3T)) at most.
+Only the noise of the last gradient step reaches the release, and this step has a share 1/(T + 1)
+of the budget. `GradientDescentMean` averages its steps. For the same clip and T, its noise is
+smaller by the factor sqrt(4/(3T)) at most.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ __all__ = ["find_app", "make_job", "plain_values", "prepare_job"]
 
 
 def find_app(config: Mapping[str, Any]) -> App:
-    """Return the application that runs a composed configuration; without another, a study."""
+    """Return the application that runs a composed configuration: a study if no other accepts it."""
     return next(app for app in (*applications(), *CORE) if app.accepts(config))
 
 

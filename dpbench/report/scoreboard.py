@@ -135,9 +135,9 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
     """Yield a table of errors for each family, with a row for each estimator and budget.
 
     The columns are up to five of the n that were run. Cells have the 0.9 quantile of the error on
-    the worst member of the family. A mark says that the estimator answers its mean without data.
-    At most 40 (`MAX_ERROR_ROWS`) rows are printed. Tables that do not fit are named instead; only
-    the first table is cut.
+    the worst member of the family. A mark says that the mean of the member is what the estimator
+    answers without data. At most 40 (`MAX_ERROR_ROWS`) rows are printed. Tables that do not fit are
+    named instead; only the first table is cut.
     """
     rows_left, left_out = MAX_ERROR_ROWS, list[str]()
     for family, members in summary.groupby("family", sort=False):

@@ -218,7 +218,7 @@ def _root(square: Floats | float, slope: Floats, target: Floats) -> Floats:
 
 
 def _leak(hidden: HiddenDirections, sum_of_scores: Floats | float) -> Floats:
-    """Return the reduction of the allowed J by delta, an array (angles, distributions of y).
+    """Return by how much delta > 0 lowers the allowed J, an array (angles, distributions of y).
 
     `sum_of_scores` is n P delta times the largest norm of a score. The bound on the probability of
     success grows by kappa times this, times the largest norm of the gradient of ln w.
