@@ -20,11 +20,11 @@ from dpbench.sweep.entries import Budgets, Estimators
 from dpbench.sweep.plan import Described
 from dpbench.sweep.selection import Selection, select_labels
 
-__all__ = ["AuditSettings", "AuditSweep", "Case", "control_tasks", "list_pairs"]
+__all__ = ["AuditCase", "AuditSettings", "AuditSweep", "control_tasks", "list_pairs"]
 
 
 @validated
-class Case(Selection):
+class AuditCase(Selection):
     """Estimators that are audited on datasets of one shape.
 
     Parameters
@@ -54,7 +54,7 @@ class AuditSettings:
 
     Parameters
     ----------
-    cases : mapping of label to Case
+    cases : mapping of label to AuditCase
         Estimators to audit, grouped by the shape of the data.
     runs : int
         Average number of releases on each dataset of a neighbouring pair, 10,000 by default.
@@ -67,7 +67,9 @@ class AuditSettings:
         probability of this size.
     """
 
-    cases: Annotated[dict[str, Case], labelled_entries(Case, least=1, title="a case of an audit")]
+    cases: Annotated[
+        dict[str, AuditCase], labelled_entries(AuditCase, least=1, title="a case of an audit")
+    ]
     runs: Annotated[int, Field(ge=MIN_AUDIT_RUNS, le=10_000_000)] = 10_000
     error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 

@@ -31,7 +31,7 @@ from dpbench.registry import (
 )
 
 __all__ = [
-    "GROUPS", "Keywords", "Listing", "Row", "Use", "catalogue", "keywords", "search",
+    "GROUPS", "CatalogueRow", "Keywords", "Listing", "Use", "catalogue", "keywords", "search",
     "uses",
 ]  # fmt: skip
 
@@ -53,7 +53,7 @@ BOUNDED_CLASSES = ("bounded", "binary")
 
 
 @validated
-class Row:
+class CatalogueRow:
     """A row of the documentation page of estimators: an estimator, or a variant of it."""
 
     variant: str = ""  # Parameters of the variant; empty if the estimator has a single row.
@@ -181,7 +181,9 @@ class Listing:
     # depends. Its privacy depends on none of them.
     assumes: Text
     # One row for each variant on the documentation page of estimators.
-    rows: Annotated[tuple[Annotated[Row, nested_entry(Row)], ...], Field(min_length=1)]
+    rows: Annotated[
+        tuple[Annotated[CatalogueRow, nested_entry(CatalogueRow)], ...], Field(min_length=1)
+    ]
     # Uses by the benchmark and the planner, keyed by entry name.
     entries: Annotated[dict[Label, Use], labelled_entries(Use)] = Field(default_factory=dict)
     # Reason for having no entries; required if there are none, and not allowed otherwise.
@@ -205,7 +207,7 @@ class Listing:
         """Return the catalogue's facts about the estimator as lines of text for the terminal."""
         facts = [f"assumes: {self.assumes}"]
         for row in self.rows:
-            cells = {name: getattr(row, name) for name in Row.__dataclass_fields__}
+            cells = {name: getattr(row, name) for name in CatalogueRow.__dataclass_fields__}
             facts += [f"{name}: {text.replace('*', '')}" for name, text in cells.items() if text]
         used = ", ".join(self.entries) or f"no, because {self.left_out}"
         return [*facts, *self.keywords.lines(), f"in plans, and of means in the benchmark: {used}"]

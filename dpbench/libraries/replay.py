@@ -32,7 +32,14 @@ from dpbench.privacy.budgets import Relation
 from dpbench.privacy.replay import Comparison, compare_steps
 from dpbench.privacy.tape import RESULT, Step
 
-__all__ = ["COLUMNS", "CONTROL", "Family", "families", "replay_table", "unexpected_verdicts"]
+__all__ = [
+    "COLUMNS",
+    "CONTROL",
+    "NeighbourFamily",
+    "families",
+    "replay_table",
+    "unexpected_verdicts",
+]
 
 NUMBERS = (
     "stated_sensitivity", "largest_move", "move_over_sensitivity", "move_over_sensitivity_within",
@@ -60,7 +67,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Family:
+class NeighbourFamily:
     """Family of datasets that differ in one record."""
 
     name: str  # values of the other records, and index of the record that differs
@@ -90,7 +97,7 @@ class Family:
 
 def families(
     query: str, n: int, low: float, high: float, relation: Relation = "replace"
-) -> Iterator[Family]:
+) -> Iterator[NeighbourFamily]:
     """Yield families of datasets that expose mistakes of a query; a family differs in one record.
 
     The first or the last of n records differs. Under add/remove the first dataset lacks it. The
@@ -121,7 +128,7 @@ def families(
             members.append((place, moved))
         within = [bool(((low <= place) & (place <= high)).all()) for place, _ in members]
         datasets, values_in_datasets = [x for _, x in members], [place for place, _ in members]
-        yield Family(f"{name}[{record}]", datasets, values_in_datasets, within, relation)
+        yield NeighbourFamily(f"{name}[{record}]", datasets, values_in_datasets, within, relation)
 
 
 def replay_table(settings: ReplaySettings) -> pd.DataFrame:
@@ -191,7 +198,7 @@ class _LargestMoves:
         self._flow = self._message = ""
 
     def add(
-        self, family: Family, runs: Sequence[tuple[list[dict[str, Any]], str]], where: str
+        self, family: NeighbourFamily, runs: Sequence[tuple[list[dict[str, Any]], str]], where: str
     ) -> None:
         """Compare the mechanisms' inputs on all neighbouring datasets of a family.
 
@@ -217,7 +224,7 @@ class _LargestMoves:
         self,
         first: Sequence[Step],
         second: Sequence[Step],
-        family: Family,
+        family: NeighbourFamily,
         pair: tuple[int, int],
         where: str,
     ) -> None:

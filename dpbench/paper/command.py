@@ -31,7 +31,7 @@ from dpbench.report.result import Result, load_result
 from dpbench.signals import install_interrupt_handlers
 from dpbench.sweep.selection import Choice
 
-__all__ = ["Source", "SweepSelection", "main", "make_jobs", "sources"]
+__all__ = ["PaperSource", "SweepSelection", "main", "make_jobs", "sources"]
 
 FIXED_OVERRIDES = ("-", "sweep=", "out=", "report=", "rerun=", "track=")
 
@@ -53,7 +53,7 @@ class SweepSelection:
 
 
 @validated
-class Source:
+class PaperSource:
     """Paper, lecture or post for which figures are drawn.
 
     Parameters
@@ -76,10 +76,10 @@ class Source:
     names: dict[str, str] = Field(default_factory=dict)
 
 
-def sources() -> dict[str, Source]:
+def sources() -> dict[str, PaperSource]:
     """Read the sources, by name, from the folder ``papers`` of the configurations."""
     return {
-        path.stem: from_mapping(Source, yaml.safe_load(path.read_text()), path.stem)
+        path.stem: from_mapping(PaperSource, yaml.safe_load(path.read_text()), path.stem)
         for path in sorted((conf_folder() / "papers").glob("*.yaml"))
     }
 
@@ -116,7 +116,9 @@ def main(words: Sequence[str]) -> int:
     return max(codes.values())
 
 
-def make_jobs(selected: Iterable[Source], overrides: Sequence[str]) -> dict[str, Job | FinishedRun]:
+def make_jobs(
+    selected: Iterable[PaperSource], overrides: Sequence[str]
+) -> dict[str, Job | FinishedRun]:
     """Check the configuration of every sweep of some sources, and return their jobs, by sweep.
 
     Nothing runs. A ConfigError has a line for each wrong override or option that was found.
@@ -129,7 +131,7 @@ def make_jobs(selected: Iterable[Source], overrides: Sequence[str]) -> dict[str,
     return jobs
 
 
-def _draw(name: str, source: Source, folders: Mapping[str, Path]) -> None:
+def _draw(name: str, source: PaperSource, folders: Mapping[str, Path]) -> None:
     """Draw the figures of the sweeps that ran, of which `folders` has the folders by sweep."""
     target, rows = Path("results", "paper", name), []
     for sweep, selection in source.sweeps.items():

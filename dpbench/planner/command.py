@@ -26,7 +26,7 @@ CLIP_KEYS = ("lower", "upper", "k", "scale")
 
 
 @validated
-class Options(Question):
+class PlanOptions(Question):
     """Keys of the command ``plan``: those of `Question`, the figure's, and the simulation's."""
 
     out: PathText = "results/plan"
@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> int:
         return _plan_estimator(words)
     if given := {"plugins", "--config-dir", "-cd"}.intersection(keys):
         raise ConfigError(f"{given.pop()}: goes with estimator=NAME; add it, or omit this word")
-    _, options = read_words("plan", words, "", Options, kind="law")
+    _, options = read_words("plan", words, "", PlanOptions, kind="law")
     _refuse(options, SIMULATION_KEYS, "goes with estimator=NAME; add it, or omit this key")
     out, answer = Path(options.out), answer_question(options)
     text = "\n".join(page_lines(answer, options.data))
@@ -67,7 +67,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _refuse(options: Options, keys: Sequence[str], remedy: str) -> None:
+def _refuse(options: PlanOptions, keys: Sequence[str], remedy: str) -> None:
     """Raise ConfigError if one of some keys, whose default is None, is given."""
     for key in keys:
         if (value := getattr(options, key)) is not None:
@@ -81,7 +81,7 @@ def _plan_estimator(words: Sequence[str]) -> int:
 
     flags = parse_flags(words)
     texts, parameters, rest = _read_entries(flags.overrides)
-    _, options = read_words("plan", rest, "", Options)
+    _, options = read_words("plan", rest, "", PlanOptions)
     _refuse(options, CLIP_KEYS, "not used with estimator=; write estimator.KEY=VALUE")
     if options.alpha is None and options.n is None:
         raise ConfigError("alpha: this key is required, the error to reach; or give n=RECORDS")

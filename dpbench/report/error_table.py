@@ -18,9 +18,9 @@ from dpbench.report.error_table_text import (
     FREE,
     MAX_COLUMNS,
     PRIVATE,
-    Block,
     LatexWriter,
     MarkdownWriter,
+    TableBlock,
 )
 from dpbench.report.result import Result
 from dpbench.report.study import Study, Table
@@ -85,7 +85,7 @@ class ErrorTable(Selection, Table):
         )
         return writer.document(
             [
-                Block(str(family), value, self._shown_columns(across, block), block)
+                TableBlock(str(family), value, self._shown_columns(across, block), block)
                 for (family, value), block in rows.groupby(["family", fixed], sort=False)
             ]
         )

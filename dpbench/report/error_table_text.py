@@ -19,7 +19,7 @@ from dpbench.report.page_tables import format_short
 from dpbench.report.study import Study
 from dpbench.sweep.metrics import METRICS
 
-__all__ = ["BOUND", "FREE", "MAX_COLUMNS", "PRIVATE", "Block", "LatexWriter", "MarkdownWriter"]
+__all__ = ["BOUND", "FREE", "MAX_COLUMNS", "PRIVATE", "LatexWriter", "MarkdownWriter", "TableBlock"]
 
 # Sets of rows, in the order in which a table shows them.
 PRIVATE, FREE, BOUND = "private", "not private", "lower bound"
@@ -29,7 +29,7 @@ TABLE_WIDTH, NUMBER_WIDTH = 0.95, 0.23
 
 
 @dataclass(frozen=True)
-class Block:
+class TableBlock:
     """Part of a table: one family under one budget, or at one n.
 
     `family` is a label of the study. `fixed` is the n, or the budget as text, that is equal in all
@@ -64,7 +64,7 @@ class _Writer(ABC):
         }
 
     @abstractmethod
-    def document(self, blocks: Sequence[Block]) -> str:
+    def document(self, blocks: Sequence[TableBlock]) -> str:
         """Return the whole text: the caption, and the rows of each block."""
 
     @abstractmethod
@@ -83,13 +83,13 @@ class _Writer(ABC):
     def _number(self, row: Mapping[Hashable, Any]) -> str:
         """Return a number with its interval."""
 
-    def _heading(self, block: Block, family: str) -> str:
+    def _heading(self, block: TableBlock, family: str) -> str:
         """Return the family of a block, and its budget or n."""
         several = int(block.rows["distributions"].max())
         worst = f" (worst of {several} distributions)" if several > 1 else ""
         return ", ".join(filter(None, [f"{family}{worst}", self._value(self.fixed, block.fixed)]))
 
-    def _body(self, block: Block) -> list[tuple[str, list[str]]]:
+    def _body(self, block: TableBlock) -> list[tuple[str, list[str]]]:
         """Return the role and the cells of each row of a block: its name, then its numbers."""
         lines = []
         for (role, label), row in block.rows.groupby(["role", "estimator"], sort=False):
@@ -98,7 +98,7 @@ class _Writer(ABC):
             lines.append((str(role), [self._name(str(label), str(role)), *numbers]))
         return lines
 
-    def _caption(self, blocks: Sequence[Block]) -> str:
+    def _caption(self, blocks: Sequence[TableBlock]) -> str:
         """Return the sentences that explain the table."""
         shown = pd.concat([b.rows[b.rows[self.across].isin(b.columns)] for b in blocks])
         measured = shown[shown["role"] != BOUND]
@@ -164,7 +164,7 @@ class LatexWriter(_Writer):
 
     infinity, missing, mark = r"$\infty$", "--", "$^*$"
 
-    def document(self, blocks: Sequence[Block]) -> str:
+    def document(self, blocks: Sequence[TableBlock]) -> str:
         width = max(len(block.columns) for block in blocks)
         shared = blocks[0].columns if all(b.columns == blocks[0].columns for b in blocks) else []
         lines: list[list[str]] = []
@@ -189,7 +189,7 @@ class LatexWriter(_Writer):
         title = rf"\caption{{{self._caption(blocks)}}}{label}"
         return tabular(f"@{{}}{columns}@{{}}", header, lines, title)
 
-    def _header(self, block: Block) -> list[str]:
+    def _header(self, block: TableBlock) -> list[str]:
         return [self._value(self.across, column) for column in block.columns]
 
     @property
@@ -225,7 +225,7 @@ class MarkdownWriter(_Writer):
 
     infinity, missing, mark = "∞", "--", r"\*"
 
-    def document(self, blocks: Sequence[Block]) -> str:
+    def document(self, blocks: Sequence[TableBlock]) -> str:
         parts = [self._caption(blocks)]
         for block in blocks:
             header = ["estimator", *(self._value(self.across, column) for column in block.columns)]

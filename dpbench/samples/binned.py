@@ -16,7 +16,7 @@ from dpbench.samples.base import (
     share_of_records,
 )
 from dpbench.samples.bins import Bins, Occupied, merge_occupied, run_starts
-from dpbench.samples.cell_records import CellRecords, Part
+from dpbench.samples.cell_records import CellPart, CellRecords
 from dpbench.samples.dense import DenseSample
 from dpbench.samples.hypergeometric import cut_counts, cut_groups
 from dpbench.samples.quantile_grid import QuantileGrid, clipped_means, partial_mean
@@ -282,7 +282,7 @@ class BinnedSample(Sample):
             parts += self._bin_part(self._inside.whole(cell), rows, bins)
         return merge_occupied(parts)
 
-    def _bin_part(self, part: Part, trials: Ints, bins: Bins) -> Iterator[Occupied]:
+    def _bin_part(self, part: CellPart, trials: Ints, bins: Bins) -> Iterator[Occupied]:
         """Yield the nonempty bins of the records in a part of a cell, for some of the trials."""
         size = self._inside.sizes(part)[trials]
         trials, size = trials[size > 0], size[size > 0]

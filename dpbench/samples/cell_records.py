@@ -10,7 +10,7 @@ import numpy as np
 from dpbench.arrays import Floats, Ints
 from dpbench.samples.quantile_grid import QuantileGrid
 
-__all__ = ["CellRecords", "Part"]
+__all__ = ["CellPart", "CellRecords"]
 
 # Parts of cells with at most this many records are resolved into records. Another value changes
 # the records, and so every answer about the inside of a cell.
@@ -18,7 +18,7 @@ LEAF = 512
 MAX_KEPT = 4_000_000  # most tail probabilities in memory; others are drawn again where needed
 
 
-class Part(NamedTuple):
+class CellPart(NamedTuple):
     """Part of a cell: the records with tail probabilities in [low, high], after `depth` halvings.
 
     `path` counts the parts of equal depth from the left, from 0.
@@ -30,13 +30,13 @@ class Part(NamedTuple):
     low: float
     high: float
 
-    def halves(self) -> tuple[Part, Part]:
+    def halves(self) -> tuple[CellPart, CellPart]:
         """Return the half with smaller tail probabilities, and the half with larger ones."""
         cell, depth, path, low, high = self
         middle = (low + high) / 2
         return (
-            Part(cell, depth + 1, 2 * path, low, middle),
-            Part(cell, depth + 1, 2 * path + 1, middle, high),
+            CellPart(cell, depth + 1, 2 * path, low, middle),
+            CellPart(cell, depth + 1, 2 * path + 1, middle, high),
         )
 
 
@@ -56,34 +56,34 @@ class CellRecords:
         self._tails: dict[tuple[int, int, int, int], Floats] = {}
         self._kept = 0
 
-    def _generator(self, part: Part, trial: int = -1) -> np.random.Generator:
+    def _generator(self, part: CellPart, trial: int = -1) -> np.random.Generator:
         place = [0, part.cell, part.path, part.depth + 64 * (trial + 1)]
         return np.random.Generator(np.random.Philox(key=list(self.key), counter=place))
 
-    def whole(self, cell: int) -> Part:
+    def whole(self, cell: int) -> CellPart:
         """Return a cell as a part."""
         low, high = self.grid.bounds
-        return Part(cell, 0, 0, float(low[cell]), float(high[cell]))
+        return CellPart(cell, 0, 0, float(low[cell]), float(high[cell]))
 
-    def sizes(self, part: Part) -> Ints:
+    def sizes(self, part: CellPart) -> Ints:
         """Return the number of records of each dataset in a part, (trials,)."""
         if not part.depth:
             return self.counts[:, part.cell]
         name = part[:3]
         if name not in self._sizes:
             cell, depth, path = name
-            parent = Part(cell, depth - 1, path // 2, part.low, part.high)
+            parent = CellPart(cell, depth - 1, path // 2, part.low, part.high)
             whole = self.sizes(parent)
             left = self._generator(parent).binomial(whole, 0.5)
             self._sizes[cell, depth, path - path % 2] = left
             self._sizes[cell, depth, path - path % 2 + 1] = whole - left
         return self._sizes[name]
 
-    def is_small(self, part: Part) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def is_small(self, part: CellPart) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Return for each dataset if the part has few enough records to list them, (trials,)."""
         return self.sizes(part) <= LEAF
 
-    def tails(self, part: Part, trial: int) -> Floats:
+    def tails(self, part: CellPart, trial: int) -> Floats:
         """Return the increasing tail probabilities of one dataset's records in a small part.
 
         A small part has at most `LEAF` records.
@@ -99,7 +99,7 @@ class CellRecords:
             self._kept += size
         return self._tails[name]
 
-    def count_less(self, part: Part, trials: Ints, t: Floats) -> Ints:
+    def count_less(self, part: CellPart, trials: Ints, t: Floats) -> Ints:
         """Count the records of a part with tail probabilities below t, in some of the datasets.
 
         `trials` holds the indices of the datasets, and `t` has a tail probability for each of them.
@@ -117,8 +117,8 @@ class CellRecords:
         return less
 
     def between_ranks(
-        self, part: Part, trial: int, first: int, last: int, *, keep_whole: int
-    ) -> Iterator[tuple[Part, Floats | None]]:
+        self, part: CellPart, trial: int, first: int, last: int, *, keep_whole: int
+    ) -> Iterator[tuple[CellPart, Floats | None]]:
         """Yield one dataset's records with ranks `first` to `last` in a part, in pieces.
 
         Ranks are by tail probability; the smallest tail probability of the part has rank 0. Ranks

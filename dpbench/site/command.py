@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 
 @validated
-class Options:
+class SiteOptions:
     """Keys ``archive`` and ``out`` of the command ``site``."""
 
     archive: PathText | None = None
@@ -41,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     A ConfigError is raised if a word cannot be used, or if the archive of scores, the folder
     ``docs/`` or the extra ``docs`` is missing.
     """
-    _, options = read_words("site", words, "", Options)
+    _, options = read_words("site", words, "", SiteOptions)
     root, out = checkout(), Path(options.out)
     if root is None:
         raise ConfigError(

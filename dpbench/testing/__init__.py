@@ -23,7 +23,7 @@ from dpbench.estimators.releases import EXAMPLE
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, NonPrivate, PureDP
 from dpbench.samples.records import read_numbers
 from dpbench.testing import neighbours, promises
-from dpbench.testing.case import Case, fresh_rng
+from dpbench.testing.case import CheckCase, fresh_rng
 
 __all__ = ["check_estimator"]
 __dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
@@ -114,14 +114,14 @@ def check_estimator(
         # The checks release the data again and again, and the default data are not the user's.
         with warnings.catch_warnings(action="ignore", category=AssumptionWarning):
             for budget in budgets:
-                case = Case(estimator, budget, data)
+                case = CheckCase(estimator, budget, data)
                 if budget in honoured:
                     _check_promises(case, translation, scale)
                 else:
                     promises.check_refusal(case)
 
 
-def _check_promises(case: Case, translation: bool, scale: bool) -> None:
+def _check_promises(case: CheckCase, translation: bool, scale: bool) -> None:
     """Check all properties on one dataset under a budget that the estimator supports.
 
     `translation` and `scale` are the arguments of `check_estimator`.

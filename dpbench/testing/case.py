@@ -15,13 +15,13 @@ from dpbench.privacy import Budget, Ledger, NonPrivate
 from dpbench.privacy.replay import ROUNDING
 from dpbench.samples import DenseSample
 
-__all__ = ["TRIALS", "Case", "fresh_rng", "is_close", "largest", "raises_value_error"]
+__all__ = ["TRIALS", "CheckCase", "fresh_rng", "is_close", "largest", "raises_value_error"]
 
 TRIALS = 4
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckCase:
     """Estimator, budget and dataset of a check."""
 
     estimator: Estimator

@@ -13,7 +13,7 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.replay import compare_steps
 from dpbench.privacy.tape import Step, Tape
-from dpbench.testing.case import Case, fresh_rng
+from dpbench.testing.case import CheckCase, fresh_rng
 
 __all__ = ["check_noise", "check_sensitivity"]
 
@@ -29,7 +29,7 @@ SMALL_BUDGETS = {
 DISTANT_RECORD, EXTREME_RECORD = 1e6, 1e150
 
 
-def check_sensitivity(case: Case) -> None:
+def check_sensitivity(case: CheckCase) -> None:
     """Check that changing one record moves a mechanism's input by at most the stated sensitivity.
 
     Nothing else may change: neither the course of the run, nor what is computed from the releases.
@@ -66,7 +66,7 @@ def check_sensitivity(case: Case) -> None:
             _compare(case, left, right, record)
 
 
-def _compare(case: Case, left: list[Step], right: list[Step], record: int) -> None:
+def _compare(case: CheckCase, left: list[Step], right: list[Step], record: int) -> None:
     """Check that two runs differ by at most the stated sensitivities of mechanisms.
 
     `left` and `right` are the recorded calls of mechanisms in the two runs. The datasets of the
@@ -84,7 +84,7 @@ def _compare(case: Case, left: list[Step], right: list[Step], record: int) -> No
         )
 
 
-def check_noise(case: Case) -> None:
+def check_noise(case: CheckCase) -> None:
     """Check that releases from one dataset under a small budget differ, because of noise."""
     copies = np.broadcast_to(case.data, (50, *case.data.shape))
     value = case.run(copies, Ledger(_budget_of_case(case, SMALL_BUDGETS), fresh_rng())).value
@@ -92,7 +92,7 @@ def check_noise(case: Case) -> None:
         raise case.fail("50 releases under a small budget are equal: there is no noise")
 
 
-def _budget_of_case(case: Case, sizes: dict[str, Any]) -> Budget:
+def _budget_of_case(case: CheckCase, sizes: dict[str, Any]) -> Budget:
     """Look up the budget for a check in `sizes`, which maps notions of privacy to budgets.
 
     The budget has the notion of privacy and the relation of neighbours of the case's budget.

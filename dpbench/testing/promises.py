@@ -11,7 +11,7 @@ from dpbench.privacy import Ledger
 from dpbench.privacy.replay import ROUNDING
 from dpbench.privacy.tape import Tape
 from dpbench.samples import DenseSample
-from dpbench.testing.case import TRIALS, Case, fresh_rng, is_close, raises_value_error
+from dpbench.testing.case import TRIALS, CheckCase, fresh_rng, is_close, raises_value_error
 
 __all__ = [
     "check_caller_array",
@@ -27,7 +27,7 @@ __all__ = [
 FAR_RECORDS = (1e12, 1e150, -1e300, 1e300)
 
 
-def check_refusal(case: Case) -> None:
+def check_refusal(case: CheckCase) -> None:
     """Check that the estimator refuses an unsupported notion of privacy and spends nothing."""
     ledger = Ledger(case.budget, fresh_rng())
     if not raises_value_error(case.estimator.run, DenseSample(case.batch), ledger):
@@ -36,7 +36,7 @@ def check_refusal(case: Case) -> None:
         raise case.fail("spends before it refuses a notion")
 
 
-def check_shapes(case: Case) -> None:
+def check_shapes(case: CheckCase) -> None:
     """Check the shapes of an estimator's releases.
 
     If the estimator takes vectors, the value before noise must not change when numbers are written
@@ -63,7 +63,7 @@ def check_shapes(case: Case) -> None:
         raise case.fail("takes vectors although multivariate is False")
 
 
-def check_spending(case: Case) -> None:
+def check_spending(case: CheckCase) -> None:
     """Check that the estimator spends its whole budget, unless it releases nothing."""
     estimate, ledger, _ = case.batch_run
     if not any(ledger.spent) and np.isnan(estimate.value).all():
@@ -72,7 +72,7 @@ def check_spending(case: Case) -> None:
         raise case.fail(f"spends {ledger.spent} of a budget of {case.budget.amounts}")
 
 
-def check_failures(case: Case) -> None:
+def check_failures(case: CheckCase) -> None:
     """Check that an estimator releases finite numbers or NaN, however large the records are."""
     places = np.arange(len(case.data), dtype=float)
     shapes = [places**0, (-1) ** places, places == 0, places / len(places)]
@@ -90,7 +90,7 @@ def check_failures(case: Case) -> None:
         raise case.fail("a number is released where the value before noise is NaN")
 
 
-def check_trials(case: Case) -> None:
+def check_trials(case: CheckCase) -> None:
     """Check that the records of one trial do not change the estimates of other trials.
 
     Also check that runs with equal seeds give equal estimates, bit by bit.
@@ -112,7 +112,7 @@ def check_trials(case: Case) -> None:
         raise case.fail("one dataset for all trials has another value than its copies")
 
 
-def _check_alone(case: Case, trial: Floats, in_batch: Floats) -> None:
+def _check_alone(case: CheckCase, trial: Floats, in_batch: Floats) -> None:
     """Check that a trial has the same value before noise when run alone and when run in a batch.
 
     The values are not compared if the value before noise is itself random.
@@ -126,7 +126,7 @@ def _check_alone(case: Case, trial: Floats, in_batch: Floats) -> None:
         raise case.fail("a trial has another value in a batch than alone")
 
 
-def check_caller_array(case: Case) -> None:
+def check_caller_array(case: CheckCase) -> None:
     """Check that the caller's array is unchanged, and that NaN and infinite records are refused."""
     if not case.batch_run[2]:
         raise case.fail("the caller's array is written to")
@@ -139,7 +139,7 @@ def check_caller_array(case: Case) -> None:
             raise case.fail(f"a record that is {bad} is not refused")
 
 
-def check_equivariance(case: Case, how: str, factor: float = 1.0, shift: float = 0.0) -> None:
+def check_equivariance(case: CheckCase, how: str, factor: float = 1.0, shift: float = 0.0) -> None:
     """Check that the estimate is equivariant under the map factor * x + shift of the records.
 
     If it is not, an AssertionError is raised, whose message has the verb `how`: ``move`` or

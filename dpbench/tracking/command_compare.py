@@ -50,7 +50,7 @@ LOW, HIGH = 1 / (1 + SMALLEST_CHANGE), 1 + SMALLEST_CHANGE  # ratios between do 
 
 
 @validated
-class Options:
+class CompareKeys:
     """Keys ``out`` and ``config_dir`` of the command ``compare``."""
 
     out: PathText = "results/compare"
@@ -142,7 +142,7 @@ def main(words: Sequence[str]) -> int:
     At most 40 (`MAX_SHOWN_ROWS`) of the rows that changed are printed. As many rows whose errors
     differ in some bit are drawn.
     """
-    (a, b), options = read_words("compare", words, "A B", Options)
+    (a, b), options = read_words("compare", words, "A B", CompareKeys)
     out = Path(options.out)
     check_writable(out)
     table = compare(a, b, config_dir=options.config_dir)

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["AccuracyTest", "BaselineFile", "Row"]
+__all__ = ["AccuracyTest", "BaselineFile", "BaselineRow"]
 
 KEYS = ("baseline", "sweep", "config_dir", "plugins")
 TABLE = "[tool.dpbench]"
@@ -246,7 +246,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Run the sweep, if a row is selected and the sweep has not run yet."""
     config = session.config
-    is_selected = any(isinstance(item, Row) for item in session.items)
+    is_selected = any(isinstance(item, BaselineRow) for item in session.items)
     if is_selected and ROWS not in config.stash and not config.option.collectonly:
         _run_sweep(config)
 
@@ -272,7 +272,7 @@ class BaselineFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a test for each row of the baseline, or of the sweep if it has run already."""
         for name in self.config.stash.get(ROWS, None) or self._read_names():
-            yield Row.from_parent(self, name=name)
+            yield BaselineRow.from_parent(self, name=name)
 
     def _read_names(self) -> Sequence[str]:
         from dpbench.errors import ConfigError
@@ -284,7 +284,7 @@ class BaselineFile(pytest.File):
             raise self.CollectError(f"dpbench: {error}") from error
 
 
-class Row(pytest.Item):
+class BaselineRow(pytest.Item):
     """Pytest item for one row of a sweep; it fails if the row has a reason of failure."""
 
     def runtest(self) -> None:

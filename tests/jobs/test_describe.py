@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from dpbench.analysis.kinds import Exponent
 from dpbench.analysis.smallest_n import SampleComplexity
-from dpbench.audit.cases import AuditSettings, AuditSweep, Case
+from dpbench.audit.cases import AuditCase, AuditSettings, AuditSweep
 from dpbench.cli.main import run
 from dpbench.estimators import Estimator
 from dpbench.jobs import describe
@@ -159,7 +159,7 @@ PLACES: tuple[tuple[type[Any], str, dict[str, Any], str], ...] = (
     ),
     (AuditSweep, "", {"audit": {}}, ""),
     (AuditSettings, "audit", {"audit": {}}, "audit"),
-    (Case, "case", {"audit": {"cases": {"c": {}}}}, "audit.cases.c"),
+    (AuditCase, "case", {"audit": {"cases": {"c": {}}}}, "audit.cases.c"),
     (LibrarySweep, "", {"libraries": {}}, ""),
     (LibraryClaim, "claim.libraries", {"libraries": {}, "claims": {"error": {}}}, "claims.error"),
     (LibrarySettings, "libraries", {"libraries": {}}, "libraries"),
@@ -320,7 +320,10 @@ def test_help_on_nothing(capsys: pytest.CaptureFixture[str], words: list[str], l
         ("heavy_tail_rho", ["number: 0.5", "of: s in n ~ (1/\u03c1)ˢ", "kind of claim: exponent"]),
         ("shifted_dimension", ["of: c in error ~ dᶜ"]),
         ("heavy_tail_private_part", ["number: ≤ 2, 1.5, 1.33 (", "metric: privacy_cost_q90 ("]),
-        ("within", ["number: the claim gives it, as an upper limit", "kind of claim: factor"]),
+        (
+            "within",
+            ["number: the claim gives it, as an upper limit", "kind of claim: error over bound"],
+        ),
         ("exact_samples", ["number: 1", "kind of claim: level of n"]),
     ],
 )

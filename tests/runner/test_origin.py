@@ -14,7 +14,7 @@ import pytest
 
 import dpbench
 from dpbench.audit import noise_times
-from dpbench.audit.cases import AuditSettings, Case, control_tasks
+from dpbench.audit.cases import AuditCase, AuditSettings, control_tasks
 from dpbench.audit.job import AuditJob
 from dpbench.benchmark.checks import AUDIT_ROOMS
 from dpbench.benchmark.measure import SCORING_ROOMS
@@ -119,7 +119,7 @@ def test_the_rooms_of_an_application_hold_all_that_it_loads(
 
 def test_an_audit_does_not_survive_an_edit_of_what_it_attacks(package: Path) -> None:
     """Its controls are estimators, too."""
-    settings = AuditSettings(cases={"all": Case(n=60)})
+    settings = AuditSettings(cases={"all": AuditCase(n=60)})
     attacked = {type(task.estimator).__module__ for task in control_tasks(settings, 0)}
     assert attacked == {"dpbench.audit.controls"}
     before = _source(AuditJob.rooms)

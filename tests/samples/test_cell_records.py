@@ -8,7 +8,7 @@ from scipy import stats
 
 from dpbench.distributions import Gaussian
 from dpbench.samples import cell_records
-from dpbench.samples.cell_records import CellRecords, Part
+from dpbench.samples.cell_records import CellPart, CellRecords
 from dpbench.samples.quantile_grid import quantile_grid
 from tests.support import FALSE_ALARM, Floats, rng
 
@@ -22,7 +22,7 @@ def records(in_cell: list[int], key: tuple[int, int] = (1, 2)) -> CellRecords:
     return CellRecords(GRID, counts, key)
 
 
-def listed(inside: CellRecords, part: Part, trial: int) -> Floats:
+def listed(inside: CellRecords, part: CellPart, trial: int) -> Floats:
     size = int(inside.sizes(part)[trial])
     pieces = inside.between_ranks(part, trial, 0, size - 1, keep_whole=0)
     return np.concatenate([t for _, t in pieces if t is not None])

@@ -22,7 +22,14 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget
 from dpbench.privacy.histogram import noise_on_all_bins, wrong_bin_probability
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, gaussian_tail, mean_bound
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, gaussian_norm_bound, histogram
-from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive, binomial, concentrated
+from dpbench.theory.exact.noise import (
+    GaussianNoise,
+    Laplace,
+    Noise,
+    additive,
+    binomial,
+    concentrated,
+)
 
 __all__ = [
     "MAX_MISS_PROBABILITY", "core_noise_quantile", "count_noise", "declares_failure",
@@ -148,8 +155,8 @@ def _core_distribution(
         whole = concentrated(half) if e.composition == "gdp" else ZCDP.within(half)
         rho = whole.rho / 2
         weight_noise, unit_noise = (
-            Gaussian(3 / float(np.sqrt(2 * rho))),
-            Gaussian(1 / float(np.sqrt(2 * rho))),
+            GaussianNoise(3 / float(np.sqrt(2 * rho))),
+            GaussianNoise(1 / float(np.sqrt(2 * rho))),
         )
     square = chdtri(setting.d, (np.arange(500) + 0.5) / 500)
     scale = getattr(law, "scale", 1.0)

@@ -28,7 +28,7 @@ from dpbench.theory.exact.clip_and_noise import (
     step_for,
     unit_noise_quantile,
 )
-from dpbench.theory.exact.noise import Gaussian, Noise, Radial, additive, concentrated
+from dpbench.theory.exact.noise import GaussianNoise, Noise, Radial, additive, concentrated
 
 __all__ = [
     "Histogram", "coinpress_round", "gaussian_norm_bound", "gradient_descent_sd", "histogram",
@@ -167,7 +167,7 @@ def _local_step(e: est.LocalMean, setting: ReleaseSetting) -> ClipAndNoise | Non
     else:
         odds = float(np.exp(min(setting.budget.pure_epsilon, 700.0)))
         variance = ((odds + 1) / (odds - 1)) ** 2
-    unit_noise = Gaussian(float(np.sqrt(variance / setting.n)))
+    unit_noise = GaussianNoise(float(np.sqrt(variance / setting.n)))
     if e.policy == "minimax":
         t = best_clip_threshold(e.k, e.radius / e.scale, e.beta, unit_noise)
     else:
@@ -175,7 +175,7 @@ def _local_step(e: est.LocalMean, setting: ReleaseSetting) -> ClipAndNoise | Non
         epsilon = np.log(1 / e.beta) / unit_noise_quantile(mechanism_budget, e.beta)
         t = float((setting.n * epsilon**2) ** (0.5 / e.k))
     half_width = e.radius + e.scale * t
-    return ClipAndNoise(Gaussian(unit_noise.sd * half_width), half_width, 0.0, setting.n)
+    return ClipAndNoise(GaussianNoise(unit_noise.sd * half_width), half_width, 0.0, setting.n)
 
 
 def _averaging_budget(budget: Budget) -> Budget:
@@ -416,7 +416,7 @@ def _coinpress_step(e: est.CoinPressMean, setting: ReleaseSetting) -> ClipAndNoi
     sd, clip = coinpress_round(
         e.radius / e.sigma, round_shares(e.rounds)[: e.reported_round], e.b, setting
     )
-    return ClipAndNoise(Gaussian(sd * e.sigma), clip * e.sigma, None, setting.n)
+    return ClipAndNoise(GaussianNoise(sd * e.sigma), clip * e.sigma, None, setting.n)
 
 
 @step_for(est.PublicRecordMean)
@@ -432,7 +432,7 @@ def _public_record_step(e: est.PublicRecordMean, setting: ReleaseSetting) -> Cli
         return None
     if e.rounds > 1:
         sd, clip = coinpress_round(float(r), round_shares(e.rounds), e.b, private)
-        return ClipAndNoise(Gaussian(sd * e.sigma), clip * e.sigma, None, private.n)
+        return ClipAndNoise(GaussianNoise(sd * e.sigma), clip * e.sigma, None, private.n)
     gamma = gaussian_norm_bound(setting.d, e.b)
     clip = e.sigma * min(float(np.sqrt(r**2 + 6 * r + gamma**2)), float(r) + gamma)
     base = est.L2ClippedMean(
@@ -471,7 +471,7 @@ def gradient_descent_sd(clip: float, steps: int, setting: ReleaseSetting) -> flo
 def _descent_step(e: est.GradientDescentMean, setting: ReleaseSetting) -> ClipAndNoise:
     """Return the clip of the gradients and the noise of the mean by gradient descent."""
     return ClipAndNoise(
-        Gaussian(gradient_descent_sd(e.clip, e.steps, setting)), e.clip, None, setting.n
+        GaussianNoise(gradient_descent_sd(e.clip, e.steps, setting)), e.clip, None, setting.n
     )
 
 

@@ -31,7 +31,7 @@ from dpbench.arrays import Floats
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 
 __all__ = [
-    "NOISE_GRID_POINTS", "Cube", "Gaussian", "Laplace", "LaplaceSum", "Noise", "Radial",
+    "NOISE_GRID_POINTS", "Cube", "GaussianNoise", "Laplace", "LaplaceSum", "Noise", "Radial",
     "Staircase", "Tulap", "additive", "binomial", "box_noise", "concentrated", "standard_normal",
 ]  # fmt: skip
 
@@ -102,7 +102,7 @@ class Noise(ABC):
 
 
 @dataclass(frozen=True)
-class Gaussian(Noise):
+class GaussianNoise(Noise):
     """Gaussian noise N(0, sd^2); the norm of a vector of such noise is sd times a chi variable.
 
     Parameters
@@ -604,9 +604,9 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
         If the budget is not private.
     """
     if isinstance(budget, ZCDP):
-        return Gaussian(l2 / float(np.sqrt(2 * budget.rho)))
+        return GaussianNoise(l2 / float(np.sqrt(2 * budget.rho)))
     if isinstance(budget, GDP):
-        return Gaussian(l2 / budget.mu)
+        return GaussianNoise(l2 / budget.mu)
     if l1 == l2 and (number_noise := _number_noise(budget, l1)) is not None:
         return number_noise
     if isinstance(budget, PureDP) or (
@@ -616,12 +616,12 @@ def additive(budget: Budget, l1: float, l2: float) -> Noise:
     if not isinstance(budget, ApproxDP):
         raise TypeError(f"{budget} adds no noise")
     if budget.noise_by in ("best", "analytic", "tulap"):
-        gaussian = Gaussian(l2 * _gaussian_sd(budget.epsilon, budget.delta))
+        gaussian = GaussianNoise(l2 * _gaussian_sd(budget.epsilon, budget.delta))
         laplace = Laplace(l1 / budget.epsilon)
         laplace_is_quieter = laplace.variance <= gaussian.variance
         return laplace if laplace_is_quieter and budget.noise_by != "analytic" else gaussian
     factor = {"classical": 1.25, "ksu20": 2.0}[budget.noise_by]
-    return Gaussian(l2 * float(np.sqrt(2 * np.log(factor / budget.delta))) / budget.epsilon)
+    return GaussianNoise(l2 * float(np.sqrt(2 * np.log(factor / budget.delta))) / budget.epsilon)
 
 
 def box_noise(budget: Budget, d: int, side: float) -> Noise:
@@ -647,7 +647,9 @@ def box_noise(budget: Budget, d: int, side: float) -> Noise:
     # Laplace noise of this l1 sensitivity has the variance of the noise of the cube.
     equivalent_l1 = side * float(np.sqrt((d + 1) * (d + 2) / 6))
     noise = additive(budget, equivalent_l1, float(np.sqrt(d)) * side)
-    return noise if d == 1 or isinstance(noise, Gaussian) else Cube(side / budget.pure_epsilon, d)
+    return (
+        noise if d == 1 or isinstance(noise, GaussianNoise) else Cube(side / budget.pure_epsilon, d)
+    )
 
 
 def concentrated(budget: Budget) -> ZCDP:

@@ -39,7 +39,7 @@ from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import atoms
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for, reduces_to
 from dpbench.theory.exact.noise import (
-    Gaussian,
+    GaussianNoise,
     Laplace,
     Noise,
     Staircase,
@@ -140,9 +140,9 @@ def _noises(
         l1, l2 = float((moves + steps).max()), float(np.hypot(moves, steps).max())
         drawn = additive(budget, l1, l2)
         # A vector of two numbers never gets staircase noise.
-        return drawn if isinstance(drawn, Gaussian) else Laplace(l1 / budget.pure_epsilon)
+        return drawn if isinstance(drawn, GaussianNoise) else Laplace(l1 / budget.pure_epsilon)
 
-    gaussian, gap = isinstance(noise(1.0), Gaussian), largest - max(reach, 1.0)
+    gaussian, gap = isinstance(noise(1.0), GaussianNoise), largest - max(reach, 1.0)
     factor = float(np.sqrt(3)) if gaussian else 1.0
     if gap > 0:
         share = reach / largest
@@ -179,7 +179,7 @@ def _column(metric: str, sd: float, bias: float, noises: tuple[Noise, Noise]) ->
     if metric == "rmse":
         return float(np.sqrt(bias**2 + sd**2 + variance))
     first, second = noises
-    if isinstance(first, Gaussian) and isinstance(second, Gaussian):
+    if isinstance(first, GaussianNoise) and isinstance(second, GaussianNoise):
         sd, scales = float(np.sqrt(sd**2 + variance)), (0.0, 0.0)
     elif isinstance(first, Laplace) and isinstance(second, Laplace):
         scales = (first.scale, second.scale)
@@ -197,8 +197,8 @@ def _column(metric: str, sd: float, bias: float, noises: tuple[Noise, Noise]) ->
 
 def _scaled(noise: Noise, factor: float) -> Noise:
     """Return the noise times a factor, which is not negative."""
-    if isinstance(noise, Gaussian):
-        return Gaussian(noise.sd * factor)
+    if isinstance(noise, GaussianNoise):
+        return GaussianNoise(noise.sd * factor)
     if isinstance(noise, Laplace):
         return Laplace(noise.scale * factor)
     if isinstance(noise, Staircase):
@@ -237,7 +237,7 @@ def _contribution_error(
     first, second, factor = _noises(e, setting.budget, half)
     total = setting.n * moments.weight
     if second is None:
-        second = Gaussian(0.0) if isinstance(first, Gaussian) else Laplace(0.0)
+        second = GaussianNoise(0.0) if isinstance(first, GaussianNoise) else Laplace(0.0)
     elif second.variance / factor**2 > MAX_COUNT_VARIANCE * total**2:
         return NAN
     noises = _scaled(first, 1 / total), _scaled(second, abs(moments.ratio) / (factor * total))

@@ -30,7 +30,7 @@ from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import average, finite_atoms
 from dpbench.theory.exact.choices import is_isotropic
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
-from dpbench.theory.exact.noise import Gaussian, Laplace, Noise, additive
+from dpbench.theory.exact.noise import GaussianNoise, Laplace, Noise, additive
 
 __all__ = ["Hourglass", "laplaces_above", "ratio_error", "vector_rmse"]
 
@@ -154,7 +154,9 @@ def ratio_error(
     if isinstance(e, HourglassMean) and budget.pure_epsilon < MIN_HOURGLASS_EPSILON:
         return NAN
     first, second = _noises(e, budget)
-    supported = type(first) is type(second) and isinstance(first, Gaussian | Laplace | Hourglass)
+    supported = type(first) is type(second) and isinstance(
+        first, GaussianNoise | Laplace | Hourglass
+    )
     if (
         not supported
         or max(sum_noise.cdf(np.array(-n / 2)) for sum_noise in (first, second))
@@ -217,9 +219,9 @@ def _exceedance(e: Any, v: Floats, r: Floats, n: int, first: Any, second: Any) -
     transformed = isinstance(e, TransformedNoiseMean)
     a, c = (1 - r, np.abs(r)) if transformed else (np.ones_like(r), np.abs(r - 0.5))
     t = n * (r - v)
-    if isinstance(first, Gaussian):
+    if isinstance(first, GaussianNoise):
         sd = np.hypot(a * first.sd, c * second.sd)
-        return 1 - Gaussian(1.0).cdf(t / sd)
+        return 1 - GaussianNoise(1.0).cdf(t / sd)
     return laplaces_above(t, np.abs(a) * first.scale, c * second.scale)
 
 
@@ -274,7 +276,7 @@ def _variances(e: Any, d: int, budget: Budget) -> tuple[float, float]:
     coordinate_moment, count_moment = radius / (3 if box else d + 2), radius / 3
     largest_moment = d * coordinate_moment + l2**2 * count_moment
     noise = additive(budget, float(np.sqrt(largest_moment / 2)), l2 * (1 + root))
-    if isinstance(noise, Gaussian):
+    if isinstance(noise, GaussianNoise):
         square = l2**2 / root
         coordinate_moment, count_moment, largest_moment = (
             l2**2 + square,

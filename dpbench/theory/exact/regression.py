@@ -19,7 +19,7 @@ from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
 from dpbench.theory.exact.clip_and_noise_oracle import gradient_descent_sd
-from dpbench.theory.exact.noise import Gaussian, box_noise, concentrated
+from dpbench.theory.exact.noise import GaussianNoise, box_noise, concentrated
 from dpbench.theory.exact.vectors import chi_sum_quantile
 
 __all__: list[str] = []  # because the functions are registered
@@ -111,4 +111,4 @@ def _bucket_variances(
     if e.aggregate != "mean" or e.lower is None or e.upper is None:
         return None
     noise = box_noise(setting.budget, setting.d - 1, (e.upper - e.lower) / e.buckets)
-    return (h * noise.variance, 0.0) if isinstance(noise, Gaussian) else None
+    return (h * noise.variance, 0.0) if isinstance(noise, GaussianNoise) else None

@@ -49,7 +49,7 @@ from dpbench.theory.exact.choices import (
 from dpbench.theory.exact.clip_and_noise import EXACT, REDUCTIONS, ClipAndNoise, ReleaseSetting
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, histogram, ksu20_groups, last_step
 from dpbench.theory.exact.intervals import exact_interval
-from dpbench.theory.exact.noise import Gaussian as Normal
+from dpbench.theory.exact.noise import GaussianNoise
 from dpbench.theory.exact.stated import STATED, exact_stated
 from dpbench.theory.exact.vectors import ball_error
 
@@ -302,7 +302,7 @@ def _vector_error(
     if isinstance(law, dist.MultivariateGaussian):
         fits = (
             is_isotropic(law)
-            and isinstance(noise, Normal)
+            and isinstance(noise, GaussianNoise)
             and satisfies_assumptions(law, estimator)
         )
         # A rare miss of the ball dominates means.
@@ -314,7 +314,7 @@ def _vector_error(
         ):
             return NAN
         sampling = 0.0 if metric == "privacy_cost_q90" else law.scale**2 / setting.n
-        noise = Normal(float(np.sqrt(noise.variance + sampling)))
+        noise = GaussianNoise(float(np.sqrt(noise.variance + sampling)))
     elif not isinstance(law, dist.Hypercube) or step.centre != 0 or law.length > step.half_width:
         return NAN
     averages = {"rmse": noise.norm_rms, "mean_error": noise.norm_mean}

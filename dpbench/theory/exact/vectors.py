@@ -20,7 +20,7 @@ from dpbench.theory.exact.clip_and_noise_oracle import (
     gaussian_norm_bound,
     round_shares,
 )
-from dpbench.theory.exact.noise import Gaussian, additive, concentrated
+from dpbench.theory.exact.noise import GaussianNoise, additive, concentrated
 
 __all__ = ["ball_error", "chi_sum_quantile"]
 
@@ -82,7 +82,7 @@ def ball_error(
     float
         0.9 quantile of the norm, in the unit of the records; NaN if it is not known.
     """
-    if not isinstance(step.noise, Gaussian):
+    if not isinstance(step.noise, GaussianNoise):
         return np.nan
     averaged, norm = step.records, law.tau * np.sqrt(setting.d)
     f = averaged / setting.n
@@ -249,7 +249,7 @@ def _whitened_noise(e: est.WhitenedCoinPressMean, setting: ReleaseSetting) -> fl
     stretch = float(np.sqrt(1 + slack))
     mean_setting = ReleaseSetting(setting.n, setting.d, rho.fraction(1 - e.covariance_share))
     sd, _ = coinpress_round(e.radius / stretch, round_shares(e.rounds), e.b, mean_setting)
-    return Gaussian(sd * stretch).norm_quantile(setting.d, Q)
+    return GaussianNoise(sd * stretch).norm_quantile(setting.d, Q)
 
 
 @exact_for(est.AffineInvariantMean)
@@ -305,5 +305,5 @@ def _affine_error(
     )
     assert isinstance(law, dist.MultivariateGaussian | dist.Gaussian)
     sampling = 1 / n if metric == "q90" else 0.0
-    noise = Gaussian(law.scale * float(np.sqrt(sd**2 * n + sampling)))
+    noise = GaussianNoise(law.scale * float(np.sqrt(sd**2 * n + sampling)))
     return noise.norm_quantile(setting.d, Q)

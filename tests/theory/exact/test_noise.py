@@ -11,15 +11,23 @@ import pytest
 from scipy import integrate, stats
 
 from dpbench.privacy import ApproxDP, PureDP
-from dpbench.theory.exact.noise import Cube, Laplace, LaplaceSum, Noise, Radial, additive, box_noise
-from dpbench.theory.exact.noise import Gaussian as Normal
+from dpbench.theory.exact.noise import (
+    Cube,
+    GaussianNoise,
+    Laplace,
+    LaplaceSum,
+    Noise,
+    Radial,
+    additive,
+    box_noise,
+)
 from tests.support import hockey_stick
 from tests.theory.exact.cases import name
 
 
 @pytest.mark.parametrize(
     ("noise", "law"),
-    [(Normal(0.7), stats.norm(scale=0.7)), (Laplace(0.7), stats.laplace(scale=0.7))],
+    [(GaussianNoise(0.7), stats.norm(scale=0.7)), (Laplace(0.7), stats.laplace(scale=0.7))],
     ids=name,
 )
 def test_noise_by_quadrature(noise: Noise, law: Any) -> None:
@@ -65,8 +73,8 @@ def test_a_sum_of_laplace_variables_by_its_characteristic_function(scales: Any) 
 def test_the_norm_of_a_normal_vector_is_a_chi_number(d: int) -> None:
     """In two dimensions several wrong means agree, because Gamma(1) = Gamma(2)."""
     chi = stats.chi(d, scale=0.7)
-    assert Normal(0.7).norm_mean(d) == pytest.approx(chi.mean(), rel=1e-12)
-    assert Normal(0.7).norm_quantile(d, 0.9) == pytest.approx(chi.ppf(0.9), rel=1e-12)
+    assert GaussianNoise(0.7).norm_mean(d) == pytest.approx(chi.mean(), rel=1e-12)
+    assert GaussianNoise(0.7).norm_quantile(d, 0.9) == pytest.approx(chi.ppf(0.9), rel=1e-12)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
