@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +30,20 @@ SWEPT: list[tuple[int, Budget, float]] = [  # roots of minimax risks in binary_m
     (20, ApproxDP(1.0, 0.1), 0.09828), (1000, ApproxDP(0.01, 1e-3), 0.076885),
     (20, GDP(1.0), 0.10007), (1000, GDP(0.03), 0.035726),
 ]  # fmt: skip
+
+
+def test_the_page_has_these_roots_beside_those_of_noisy_counts() -> None:
+    """A count with canonical noise errs most at p = 1/2."""
+    page = (Path(__file__).parents[2] / "docs" / "bounds.md").read_text("utf-8")
+    _, _, *lines = page.partition("| n | budget | smallest")[2].partition("\n\n")[0].splitlines()
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    budgets: list[Budget] = [PureDP(1.0), ApproxDP(1.0, 0.1), GDP(1.0), PureDP(0.01)]
+    budgets += [ApproxDP(0.01, 1e-6), ApproxDP(0.01, 1e-3), GDP(0.01)]
+    for (size, *_, root, count), budget in zip(shown, budgets, strict=True):
+        n, rule = int(size), binary_minimax(int(size), budget)
+        assert math.sqrt(rule.lower) - 5e-5 <= float(root) <= math.sqrt(rule.upper) + 5e-5
+        risk = 0.25 / n + tulap_or_gaussian(budget).variance / n**2
+        assert count == f"{math.sqrt(risk):.4f}"
 
 
 def best_mechanism(n: int, budget: Budget, p: list[float], weights: list[float] | None) -> float:

@@ -19,6 +19,7 @@ import dpbench
 from dpbench.audit import cases, controls
 from dpbench.audit.job import AuditJob
 from dpbench.audit.pairs import catalogue
+from dpbench.benchmark.problems import read_benchmark
 from dpbench.cli.main import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
@@ -258,6 +259,17 @@ def test_the_run_times_are_those_of_the_sweeps() -> None:
         spec = yaml.safe_load((ROOT / "conf" / "sweep" / f"{sweep}.yaml").read_text("utf-8"))
         (line,) = (line for line in lines if word in line)
         assert f" in {spec['cost'].partition(',')[0]}" in line
+
+
+def test_the_readme_counts_what_there_is() -> None:
+    text = (ROOT / "README.md").read_text("utf-8").lower()
+    for kind, step, words in (
+        (Estimator, 10, "estimators"), (Distribution, 5, "kinds of distributions"),
+    ):  # fmt: skip
+        shipped = [one for one in kind.kinds().values() if one.__module__.startswith("dpbench.")]
+        found = set(re.findall(rf"more than (\d+) {words}", text))
+        assert found == {str(len(shipped) // step * step)}
+    assert f"{len(read_benchmark().problems)} frozen problems" in text
 
 
 def test_the_citation_is_of_this_version() -> None:

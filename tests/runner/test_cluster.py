@@ -198,6 +198,17 @@ def test_the_model_of_a_cluster(workers: int, block: float) -> None:
     assert bounds[1] < 2 * bounds[0] or rate >= 0.97 * bounds[0]
 
 
+def test_the_page_has_the_throughput_of_the_model() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/reproducibility.md").read_text("utf-8")
+    _, *lines = page.partition("\n| workers |")[2].partition("\n\n")[0].splitlines()[1:]
+    for line in lines:
+        workers, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        number = int(workers.replace(",", ""))
+        for block, cell in zip((0.1, 1.0, 10.0), cells, strict=True):
+            rate = cluster_model.simulate_throughput(number, block, cluster_model.Costs())
+            assert cell == f"{round(rate, rate < 1):g}, {rate * block / number:.0%}"
+
+
 @pytest.mark.parametrize(
     ("scheme", "settings", "told"),
     [
