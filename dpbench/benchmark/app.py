@@ -8,15 +8,15 @@ from dpbench.app import App, Command
 from dpbench.output.help_page import help_page
 
 USAGE = """\
-dpbench benchmark: score an estimator on frozen problems, over what no private estimator beats.
+dpbench benchmark: score an estimator on frozen problems. A score is its error over a lower bound.
 
   benchmark list                       the problems
   benchmark new mine                   write mine.py, an entry to change
-  benchmark run mine.py [key=value ..] check and audit the entry of a file, and score it
+  benchmark run mine.py [key=value ..] check, audit and score an entry
   benchmark compare mine.parquet ..    beside the archive: ranks, a profile, the best
   benchmark archive [key=value ..]     score the entries of dpbench itself
 
-  problems=GLOB   those whose ids match, as 'gauss-*,binary-*'
+  problems=GLOB   problems with matching ids, as 'gauss-*,binary-*'
   benchmark=NAME  dpbench-real-v2: real columns, scores over the archive's best
   out=FILE        of run: by default mine.parquet; of compare: a folder
 
@@ -28,8 +28,8 @@ of run and archive:
 of compare:
   archive=FILE    by default the scores that dpbench comes with
 
-How to write an entry: docs/howto/benchmark.md. The site has a leaderboard with yours:
-site archive=mine.parquet."""
+docs/howto/benchmark.md says how to write an entry.
+For a leaderboard with yours: python -m dpbench site archive=mine.parquet"""
 
 
 def _main(words: Sequence[str]) -> int:

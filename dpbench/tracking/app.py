@@ -11,26 +11,26 @@ COMPARE = """\
 usage: python -m dpbench compare A B [out=DIR] [config_dir=DIR]
 
 A and B are folders of finished runs, or baselines. Prints how many rows became worse or better, and
-the ratios B/A of the errors of these rows, what changed most first. Trials are compared one by one
-where both drew from the same streams. Writes compare.csv and a figure to out=DIR (results/compare).
-config_dir=DIR: where plug-ins are."""
+the ratios B/A of the errors of these rows, the largest change first. Trials are compared one by one
+if both runs drew from the same streams. Writes compare.csv and a figure to out=DIR
+(results/compare). config_dir=DIR is the folder of plug-ins."""
 
 HISTORY = """\
 usage: python -m dpbench history add RUN [to=FILE] [commit=NAME] [date=DATE] [config_dir=DIR]
        python -m dpbench history show FILE [out=DIR]
 
-add: append the errors of a run's folder, or of a baseline, to FILE (history.parquet), under the
-commit that they are of, by default of the repository of its plug-ins, else dpbench's; the same
-again changes nothing. show: print every row with the commits at which its error changes by more
-than 2%, and draw it, to out=DIR (results/history). Of one history in a hundred, at most, any change
-is a false one."""
+add: append the errors of a run's folder, or of a baseline, to FILE (history.parquet). They are
+stored under the commit of the plug-ins or, without plug-ins, of dpbench. To add them again changes
+nothing. show: print every row with the commits at which its error changes by more than 2%, and draw
+it, to out=DIR (results/history). In a history without a change, a false one is shown with
+probability 1% at most."""
 
 INIT_CI = """\
 usage: python -m dpbench init-ci [DIR]
 
 Writes into a repository (by default the working folder) a sweep and a plug-in below its folder of
-tests, and a workflow, which fail a test where the library's mean has become less accurate. Adds the
-table [tool.dpbench] to pyproject.toml, which plain pytest reads. Replaces no file."""
+tests, and a workflow. The test fails if the library's mean becomes less accurate. Adds the table
+[tool.dpbench] to pyproject.toml, which plain pytest reads. Replaces no file."""
 
 
 def _compare(words: Sequence[str]) -> int:
