@@ -50,7 +50,7 @@ def differences(
         for key in keys[:MAX_KEYS]
     ]
     more = len(keys) - MAX_KEYS
-    return [*lines, *([f"  and {more} more keys"] if more > 0 else [])]
+    return [*lines, *([f"  and {more} more key{'s' * (more > 1)}"] if more > 0 else [])]
 
 
 def _flatten(config: Mapping[str, Any]) -> dict[str, str]:

@@ -83,6 +83,18 @@ def test_signs_are_those_of_the_catalogue(budget: Budget) -> None:
     assert abs(np.median(ours) - 3.3) < scale
 
 
+def test_signs_halve_the_interval() -> None:
+    """After k rounds of equal reports, the centre is within radius/2^k of every mean."""
+    one: Any = entry("randomized_response_sign_mean", GAUSSIAN)
+    means, found = np.linspace(-one.radius, one.radius, 401), list[Any]()
+    for k in range(1, one.halvings + 1):
+        above = means >= (found[-1] if found else 0.0)
+        found.append(one.combine(np.repeat(above[:, None], 5, axis=1), found, PureDP(1.0)))
+        assert np.abs(found[-1] - means).max() <= one.radius / 2**k * (1 + 1e-12)
+    assert one.halvings >= 2
+    assert one.radius / 2**one.halvings <= one.sigma
+
+
 def test_votes_have_the_clip_of_the_catalogue_and_the_mean() -> None:
     """The first round is the catalogue's local mean of a quarter; the second clips at less."""
     budget, n = PureDP(1.0), 8000

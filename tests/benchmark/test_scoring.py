@@ -122,6 +122,22 @@ def test_a_name_tells_all_of_a_task() -> None:
     assert len(names) == len(changes) + 1
 
 
+def test_pairs_have_as_many_runs_as_their_power_needs() -> None:
+    """Most where all records are equal; the runs of a task limit all."""
+    for runs, expected in ((1000, [250, 150, 750, 150, 400]), (200, [200, 150, 200, 150, 200])):
+        asked = task("gauss-n100-pure1", Fake(), runs=runs)
+        samples = [
+            law.sample(np.random.default_rng(0), 2, asked.problem.n)
+            for law in asked.problem.members.values()
+        ]
+        audits = list(scoring._draw_audits(asked, samples, np.random.default_rng(0)))
+        kinds = [audit.name.partition(" ")[2] for audit in audits]
+        assert kinds == ["typical", "extreme", "equal", "clusters", "one-sided"]
+        assert [len(audit.left) + len(audit.right) for audit in audits] == [
+            2 * number for number in expected
+        ]
+
+
 def test_the_audits_of_a_task_share_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[float] = []
 

@@ -16,6 +16,7 @@ from dpbench.estimators import (
     ClippedMean,
     ClippedVariance,
     Estimator,
+    KarwaVadhanMean,
     PairVariance,
     ThreeSumsVariance,
 )
@@ -84,6 +85,22 @@ def test_the_mechanism_is_that_of_a_loop() -> None:
     assert release.before_noise == pytest.approx(9 * x.var())
     found = np.quantile(np.abs(release.value - 9 * x.var()), 0.9)
     assert found == pytest.approx(9 * np.quantile(errors, 0.9), rel=0.08)
+
+
+@pytest.mark.parametrize("estimator", [ClippedVariance, BezierVariance, ThreeSumsVariance])
+def test_no_impossible_variance_is_released(estimator: type[Estimator]) -> None:
+    """A variance on an interval of width 3 is at most 9/4; the noise is much larger."""
+    one = estimator(lower=-1, upper=2)  # type: ignore[call-arg]
+    relation = one.relations[-1]
+    found = run(one, np.zeros((500, 20)), PureDP(1e-3, neighbours=relation)).value
+    assert (found.min(), found.max()) == (0.0, pytest.approx(9 / 4))
+
+
+def test_pairs_declare_failure_below_their_working_number() -> None:
+    one, budget = PairVariance(base=KarwaVadhanMean(radius=100, sigma=1)), PureDP(0.1)
+    least = one.working_records(1, budget)
+    assert np.isfinite(run(one, np.zeros((3, least)), budget).value).all()
+    assert np.isnan(run(one, np.zeros((3, least - 2)), budget).value).all()
 
 
 def test_the_error_to_first_order() -> None:

@@ -59,8 +59,8 @@ def test_the_bound_on_a_wrong_power(budget: Budget, spare: int) -> None:
 
 def test_each_wrong_power_is_in_the_bound() -> None:
     """Compare with a sum over single bins by `scipy.stats`, to k = 40 and down to the last bin."""
-    law, budget, number = stats.chi2(1), PureDP(5.0), 7
-    for spare in (0, 8):
+    law, budget = stats.chi2(1), PureDP(5.0)
+    for spare, number in ((0, 7), (8, 7)):
         high = [float(law.sf(2.0 ** (k - 1))) for k in range(3, 40)]
         places = [-2 - spare - i for i in range(number)]
         low = [float(law.cdf(2.0 ** (k + 1)) - law.cdf(2.0**k)) for k in places]
@@ -72,6 +72,15 @@ def test_each_wrong_power_is_in_the_bound() -> None:
         bound = wrong_power_probability(budget, 400, number, spare, 1.0)
         assert bound == pytest.approx(sum(wins), rel=1e-9)
         assert 0 < bound < 1
+
+
+def test_empty_bins_win_too() -> None:
+    """Noise makes each of many bins without records win with nearly equal probability."""
+    budget = PureDP(0.4)
+    (win,) = overtaking_probability(budget, 400, FULLEST, np.zeros(1))
+    few, many = (wrong_power_probability(budget, 400, n, 8, 1.0) for n in (300, 1300))
+    assert many - few == pytest.approx(1000 * win, rel=1e-6)
+    assert 300 * win < few < many < 1
 
 
 def test_the_fullest_power_and_the_low_ones() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dpbench.jobs.replaced_run import replaced_report
+import pytest
+
+from dpbench.jobs.replaced_run import MAX_KEYS, differences, replaced_report
 from dpbench.output.run_folder import read_manifest
 from tests.bench import Bench
 
@@ -23,6 +25,16 @@ def test_trials_and_processes_are_no_other_configuration(bench: Bench) -> None:
     bench.done()
     for word in ("trials=50", "n_jobs=2", "resume=false"):
         assert "replaces the report" not in bench.done(word).out
+
+
+@pytest.mark.parametrize(
+    ("number", "last"), [(0, []), (1, ["  and 1 more key"]), (2, ["  and 2 more keys"])]
+)
+def test_no_key_is_left_unsaid(number: int, last: list[str]) -> None:
+    values = range(MAX_KEYS + number)
+    before, after = ({"sweep": {f"k{i}": i + j for i in values}} for j in (0, 1))
+    lines = differences(before, after, "{}, now {}")
+    assert lines == [*(f"  sweep.k{i}: {i}, now {i + 1}" for i in range(MAX_KEYS)), *last]
 
 
 def test_many_keys_are_counted(bench: Bench) -> None:

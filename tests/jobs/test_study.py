@@ -17,6 +17,7 @@ from dpbench.jobs.composition import compose
 from dpbench.jobs.prepare import make_job
 from dpbench.jobs.study import StudyJob
 from dpbench.privacy import GDP, ZCDP, ApproxDP, PureDP
+from dpbench.registry import MAX_TRIALS
 from tests.bench import MINE, REQUEST, Bench, shipped
 
 NS = [10, 100, 1000, 10000]
@@ -35,6 +36,17 @@ def test_whether_a_bound_is_known_does_not_depend_on_n(name: str) -> None:
                 for n in (10, 1000, 10**9)
             }
             assert len(about) == 1, (family, budget, local)
+
+
+@pytest.mark.parametrize(
+    ("needed", "said"), [(0, False), (MAX_TRIALS, True), (MAX_TRIALS + 1, False)]
+)
+def test_the_next_command_is_one_that_can_be_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, needed: int, said: bool
+) -> None:
+    """More trials than are allowed decide nothing."""
+    monkeypatch.setattr("dpbench.jobs.study.trials_to_decide", lambda *_: float(needed))
+    assert (f"trials={needed}" in bench.done("trials=4").out) is said
 
 
 def test_a_sweep_in_many_dimensions_runs(bench: Bench) -> None:

@@ -117,6 +117,8 @@ def test_a_failure_now_and_then_is_replayed_by_what_is_printed(bench: Bench) -> 
 
 
 def test_fewer_trials_say_how_to_see_more_again(bench: Bench) -> None:
+    """The part with the most trials counts."""
+    bench.write(lambda spec: spec["parts"]["tails"].update(trials=10))
     bench.done()
     before = bench.results()
     fewer = bench.done("trials=4")

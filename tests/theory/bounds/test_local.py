@@ -212,14 +212,18 @@ def test_the_error_from_views_under_gdp() -> None:
     )
 
 
-@pytest.mark.parametrize(("mu", "n"), [(0.05, 10**6), (1.0, 10**4), (2.0, 10**6)])
-def test_the_error_from_views_by_a_wide_sum(mu: float, n: int) -> None:
-    """g of the module, on a grid of votes as wide as they come, at the bound's own t.
+@pytest.mark.parametrize(
+    ("mu", "n", "t"),
+    [(0.05, 10**6, None), (1.0, 10**4, None), (2.0, 10**6, None), (1.0, 40, 0.1), (0.3, 100, 0.3)],
+)
+def test_the_error_from_views_by_a_wide_sum(mu: float, n: int, t: float | None) -> None:
+    """g of the module, on a grid of votes as wide as they come, at the bound's own t, or another.
 
     A vote up of strength x has the density phi(x - mu/2) t + phi(x + mu/2) (1 - t) under P, and one
     down the density phi(x + mu/2). A test may ignore views, so the best of more views counts, too.
     """
-    t = local_distance(n, GDP(mu))
+    own = t is None
+    t = local_distance(n, GDP(mu)) if t is None else t
     x = (np.arange(40_000) + 0.5) * (14 + 2 * mu) / 40_000
     step = x[1] - x[0]
     down = norm.pdf(x + mu / 2) * step
@@ -231,4 +235,5 @@ def test_the_error_from_views_by_a_wide_sum(mu: float, n: int) -> None:
     third = chances @ np.abs(values - mean) ** 3
     views = np.unique(np.geomspace(n, 100 * n, 20_000).astype(int))
     errors = norm.sf(mean / sd * np.sqrt(views)) - 0.4748 * third / sd**3 / np.sqrt(views)
-    assert errors.max() == pytest.approx(0.1, rel=1e-4)
+    assert errors.max() == pytest.approx(_gaussian_error(t, n, mu), rel=1e-5)
+    assert not own or errors.max() == pytest.approx(0.1, rel=1e-4)

@@ -9,7 +9,7 @@ from scipy.special import gammaincinv
 from dpbench.distributions import Gaussian, UserLevelData
 from dpbench.estimators import ClippedMean
 from dpbench.privacy import PureDP
-from dpbench.theory.exact.averages import average_of_few
+from dpbench.theory.exact.averages import average, average_of_few
 from dpbench.theory.exact.value import exact
 
 
@@ -23,6 +23,26 @@ def test_a_skewed_average_is_that_of_exponential_records() -> None:
         quantiles = np.interp([0.01, 0.1, 0.5, 0.9, 0.99], np.cumsum(shares) - shares / 2, points)
         expected = gammaincinv(n, [0.01, 0.1, 0.5, 0.9, 0.99]) / n
         np.testing.assert_allclose(quantiles, expected, atol=4e-3 / np.sqrt(n))
+
+
+@pytest.mark.parametrize("n", [20, 500, 10**5])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_an_average_of_mirrored_records_is_mirrored(n: int, noise: float) -> None:
+    """Skewness to the left counts as much as skewness to the right."""
+    values = np.append(np.linspace(0, 3, 40) ** 3, 40.0)
+    weights = np.exp(-values / 4) / np.exp(-values / 4).sum()
+    for function in (average, average_of_few):
+        here, there = function(values, weights, n, noise), function(-values, weights, n, noise)
+        assert (here is None) == (there is None)
+        if here is None or there is None:
+            continue
+        levels = [0.01, 0.1, 0.5, 0.9, 0.99]
+        one, other = (
+            np.interp(levels, np.cumsum(shares[order]) - shares[order] / 2, points[order])
+            for points, shares in (here, there)
+            for order in (np.argsort(points),)
+        )
+        np.testing.assert_allclose(one, -other[::-1], rtol=1e-3)
 
 
 def test_a_mean_of_a_persons_normal_records_is_normal() -> None:
