@@ -8,17 +8,17 @@ from typing import Any
 from dpbench.app import App, Command
 
 USAGE = """\
-Build the documentation, with the leaderboard of the benchmark and a page for each entry and each
-problem: a folder of pages that are read from disk, with their search.
+Build the documentation, with the leaderboard of the benchmark and a page for each entry.
+The pages are read from disk, and have a search.
 
   python -m dpbench site
   python -m dpbench site archive=mine.parquet out=/tmp/site
 
   archive=FILE  scores of your entries (benchmark run makes them), which are marked as yours beside
-                the entries of results/archive; one of equal name is replaced
+                the entries of results/archive; an entry of equal name is replaced
   out=DIR       by default site
 
-Needs a checkout and its extra docs: bash dev.sh docs makes an environment that has it."""
+The command needs a checkout with the extra docs, which bash dev.sh docs installs."""
 
 
 def _main(words: Sequence[str]) -> int:

@@ -25,6 +25,7 @@ from dpbench.audit.pairs import catalogue
 from dpbench.cli.main import run
 from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
+from dpbench.estimators.base import NeedsRadius
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs import describe
 from dpbench.report.study import Figure
@@ -145,6 +146,21 @@ def test_the_table_of_choices_names_estimators_of_its_records() -> None:
         named -= {name for one in listings().values() for name in one.entries} - {*listings()}
         assert len(named) > 3
         assert {listings()[name].group for name in named} <= groups
+
+
+def test_the_page_of_choices_lists_the_estimators_without_some_notions() -> None:
+    text = (DOCS / "howto" / "choose.md").read_text("utf-8")
+    kinds = Estimator.kinds()
+    named = set(re.findall(r"`(\w+)`", text)) & set(kinds)
+    lists = text.partition("Exceptions:")[2].partition("\n## ")[0].split("\n- ")[1:]
+    stated = [set(re.findall(r"`(\w+)`", part.partition("without a radius")[0])) for part in lists]
+    notions = {name: {one.__name__ for one in kinds[name].notions} for name in named}
+    for found, wanted in zip(
+        stated, ({"ZCDP", "GDP", "ApproxDP"}, {"ApproxDP"}, {"PureDP"}), strict=True
+    ):
+        assert found == {name for name in named if notions[name] == wanted}
+    without_radius = set(re.findall(r"`(\w+)`", lists[1].partition("without a radius")[2]))
+    assert without_radius == {name for name in named if issubclass(kinds[name], NeedsRadius)}
 
 
 def test_sweeps_that_measured_something_are_shipped() -> None:
