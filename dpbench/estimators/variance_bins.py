@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import chdtr, chdtrc
@@ -68,6 +69,7 @@ def wrong_power_probability(
     return float(min(wins.sum(), 1.0))
 
 
+@lru_cache(maxsize=1000)  # a search of n asks again for most of its numbers, and so does every run
 def spare_powers(budget: Budget, pairs: int, number: float, miss: float) -> tuple[int, float]:
     """Return the fewest powers of two by which to widen a clip, and the bound on a wrong bin then.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 import platform
+import re
 import secrets
 import subprocess
 import sys
@@ -260,10 +261,11 @@ def _commit(folder: Path, *patterns: str) -> dict[str, Any] | None:
     Only files that match `patterns` count; without patterns all files count. The result is None
     outside a repository.
     """
-    commit = git(folder, "rev-parse", "HEAD")
-    if commit is None:
+    status = git(folder, "status", "--porcelain=v2", "--branch", "--", *patterns) or ""
+    found = re.match(r"# branch\.oid ([0-9a-f]+)\n", status)
+    if found is None:  # outside a repository, or before its first commit
         return None
-    return {"commit": commit, "dirty": bool(git(folder, "status", "--porcelain", "--", *patterns))}
+    return {"commit": found[1], "dirty": bool(re.search("^[^#]", status, re.MULTILINE))}
 
 
 def git(folder: Path, *arguments: str) -> str | None:
