@@ -29,9 +29,10 @@ from dpbench.estimators.base import NeedsRadius
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs import describe
 from dpbench.report.study import Figure
-from dpbench.sweep.metrics import METRICS
+from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.selection import KEY
 from dpbench.theory.families import Family
+from dpbench.theory.theorems import THEOREMS
 from dpbench.tracking import comparison
 
 DOCS = Path(generate.__file__).parent
@@ -131,6 +132,13 @@ def test_the_page_of_columns_has_those_of_the_code(file: str, columns: Sequence[
     text = (DOCS / "howto" / "columns.md").read_text("utf-8")
     section = text.partition(f"\n## {file}\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(columns)
+
+
+def test_the_page_of_claims_explains_every_variable() -> None:
+    text = (DOCS / "howto" / "claims.md").read_text("utf-8")
+    table = text.partition("| `variable` |")[2].partition("\n\n")[0]
+    explained = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row[:80])}
+    assert {one.variable for one in THEOREMS.values()} | set(VARIABLES) == explained
 
 
 def test_the_table_of_choices_names_estimators_of_its_records() -> None:
