@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 from dpbench.privacy.polyplace import draw
 from dpbench.privacy.smooth import student_shift
-from dpbench.theory.exact.instance import _PolyPlaceNoise
+from dpbench.theory.exact.instance_noise import _PolyPlaceNoise
 from tests.support import Floats, assert_follows, rng
 
 each_a = pytest.mark.parametrize("a", [1.1, 2.5, 5.0, 40.0])  # a = epsilon/t

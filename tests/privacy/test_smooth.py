@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.privacy.smooth import SmoothNoise, _shift, draw, largest_rate, student_shift
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting
-from dpbench.theory.exact.instance import _unit_noise
+from dpbench.theory.exact.instance_noise import _unit_noise
 
 Floats = NDArray[np.float64]
 

@@ -45,7 +45,7 @@ ELSEWHERE = {
     "testing/case.py": "testing/test_promises.py",
     "testing/neighbours.py": "testing/test_promises.py",
     # one table of exact values against draws, or the tests of the only estimator that it is about
-    "theory/exact/instance.py": "theory/exact/test_value.py",
+    "theory/exact/instance_noise.py": "theory/exact/test_value.py",
     "theory/exact/clip_and_noise_oracle.py": "theory/exact/test_value.py",
     "theory/exact/columns.py": "estimators/test_columns.py",
     "theory/exact/clip_and_noise.py": "theory/exact/test_value.py",
