@@ -14,7 +14,7 @@ from dpbench.privacy.noisy_search import (
     clipped_mean_at_private_radius,
     private_quantile_by_bisection,
 )
-from dpbench.theory.exact.searches import search_distribution
+from dpbench.theory.exact.ball_searches import search_distribution
 from tests.support import Floats, assert_follows, assert_frequencies, rng
 
 ROW = np.array([0.1, 0.2, 0.2, 0.3, 0.6, 0.7, 2.0])

@@ -54,7 +54,7 @@ ELSEWHERE = {
     "theory/exact/local.py": "estimators/test_privunit.py",
     "theory/exact/regression.py": "estimators/test_regression.py",
     "theory/exact/score.py": "estimators/test_gaussian_score.py",
-    "theory/exact/searches.py": "privacy/test_noisy_search.py",
+    "theory/exact/ball_searches.py": "privacy/test_noisy_search.py",
 }
 # what every application has, in one test for all
 ELSEWHERE |= {f"{name}/app.py": "test_app.py" for name in (*BUILT_IN, "jobs")}
