@@ -50,7 +50,7 @@ from dpbench.theory.exact.clip_and_noise import EXACT, REDUCTIONS, ClipAndNoise,
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram, histogram, ksu20_groups, last_step
 from dpbench.theory.exact.intervals import exact_interval
 from dpbench.theory.exact.noise import GaussianNoise
-from dpbench.theory.exact.stated import STATED, exact_stated
+from dpbench.theory.exact.reported_quantities import STATED, exact_stated
 from dpbench.theory.exact.vectors import ball_error
 
 __all__ = ["exact", "exact_miss"]
