@@ -3,7 +3,7 @@
 The score of an entry on a problem is the 0.9 quantile of its error, divided by a proven lower
 bound.
 
-- problems.py: the problems; places.py: random locations of their distributions.
+- problems.py: the problems; random_locations.py: random locations of their distributions.
 - entries.py: entries of the catalogue; remote.py: entries of external files, whose code runs in
   worker.py and is called through process.py.
 - checks.py: checks of an entry's promises, and an audit, before it is scored.

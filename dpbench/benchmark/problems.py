@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, PlainValidator, model_validator
 
-from dpbench.benchmark.places import draw_unit, place_family
+from dpbench.benchmark.random_locations import draw_unit, place_family
 from dpbench.benchmark.reference import reference
 from dpbench.distributions import Distribution
 from dpbench.estimators.public import Public
@@ -128,7 +128,8 @@ class Problem:
     local : bool
         Whether only estimators of the local model may answer; False by default.
     placed : bool
-        Whether the distributions are moved to random locations, see `dpbench.benchmark.places`.
+        Whether the distributions are moved to random locations, see
+        `dpbench.benchmark.random_locations`.
     seed : int
         Seed of the random locations; not part of the digest, see `Benchmark.at_places`.
     archive : str

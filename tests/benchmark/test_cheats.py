@@ -12,7 +12,7 @@ import pytest
 
 import docs
 from dpbench.arrays import Floats
-from dpbench.benchmark import checks, command, measure, places
+from dpbench.benchmark import checks, command, measure, random_locations
 from dpbench.benchmark.measure import SCORING_ROOMS, AuditResult, score_entry
 from dpbench.benchmark.problems import (
     MEAN_BENCHMARK,
@@ -148,7 +148,7 @@ def test_a_memorised_column_gains_nothing(
         asked: Any = Here(path, one)
         errors = score(ScoreTask(asked, one, 40, 0, 1e-5)).errors
         assert np.quantile(errors, 0.9, axis=1).max() > 1.5 * one.unit * one.bound.value
-        monkeypatch.setattr(places, "TILTS", (0.0, 0.0))
+        monkeypatch.setattr(random_locations, "TILTS", (0.0, 0.0))
         still = replace(problem, seed=seed, trials=(40, 40))
         assert score(ScoreTask(asked, still, 40, 0, 1e-5)).errors.max() < 1e-3 * one.unit
         monkeypatch.undo()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpbench.benchmark.places import (
+from dpbench.benchmark.problems import read_benchmark
+from dpbench.benchmark.random_locations import (
     DISTANCE_RANGE,
     LARGE_DISTANCES,
     SMALL_DISTANCES,
@@ -13,7 +14,6 @@ from dpbench.benchmark.places import (
     UNKNOWN_RADIUS,
     place_family,
 )
-from dpbench.benchmark.problems import read_benchmark
 from dpbench.distributions import (
     Bernoulli,
     Distribution,
