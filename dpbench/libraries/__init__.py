@@ -2,7 +2,7 @@
 
 - sweep.py: configuration of the sweep kind ``libraries``, which `dpbench.libraries.job` runs.
 - measure.py: errors and times of releases of fixed columns of records.
-- hostile.py: adversarial columns (NaN, inf, empty, ...).
+- hostile_columns.py: adversarial columns (NaN, inf, empty, ...).
 - replay.py: compares the inputs of a library's mechanisms on neighbouring datasets. Each mechanism
   reuses its release on the first dataset.
 - report.py: tables and figures.

@@ -16,7 +16,7 @@ from dpbench.analysis.resample import Measurement
 from dpbench.analysis.summary import NORMAL, mean_and_se
 from dpbench.errors import AssumptionWarning, to_one_line
 from dpbench.estimators import Estimator, release
-from dpbench.libraries.hostile import CASES, classify, hostile_column
+from dpbench.libraries.hostile_columns import CASES, classify, hostile_column
 from dpbench.libraries.means.expected import lower_bound
 from dpbench.libraries.means.mean import LibraryMean
 from dpbench.libraries.means.process import LibraryError, Releases, library

@@ -12,7 +12,7 @@ import pandas as pd
 from dpbench.analysis.claims import count_claim_verdicts
 from dpbench.audit.report import select_strongest
 from dpbench.audit.verdicts import CONTROLS
-from dpbench.libraries.hostile import CASES
+from dpbench.libraries.hostile_columns import CASES
 from dpbench.libraries.replay import CONTROL
 from dpbench.libraries.verdicts import HOSTILE
 from dpbench.output.names import display_name

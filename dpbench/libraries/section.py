@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpbench.audit.verdicts import AUDIT, CONTROLS
-from dpbench.libraries.hostile import CASES
+from dpbench.libraries.hostile_columns import CASES
 from dpbench.libraries.replay import CONTROL
 from dpbench.libraries.report import CAPTIONS, ON_PURPOSE
 from dpbench.libraries.verdicts import HOSTILE, LIBRARIES

@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.estimators import ClippedMean
 from dpbench.libraries import LibraryMean, measure
-from dpbench.libraries.hostile import CASES
+from dpbench.libraries.hostile_columns import CASES
 from dpbench.libraries.means.process import Releases
 from dpbench.libraries.sweep import LibraryClaim, LibrarySettings
 from dpbench.privacy import PureDP

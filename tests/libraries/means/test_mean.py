@@ -10,7 +10,7 @@ import pytest
 
 from dpbench import release
 from dpbench.audit import audit_pair
-from dpbench.libraries.hostile import classify
+from dpbench.libraries.hostile_columns import classify
 from dpbench.libraries.means.mean import LIBRARY_PROPERTIES, LibraryMean
 from dpbench.libraries.means.process import python
 from dpbench.privacy import PureDP

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpbench.libraries.hostile import CASES, classify, hostile_column
+from dpbench.libraries.hostile_columns import CASES, classify, hostile_column
 from dpbench.libraries.means.process import Releases
 
 
