@@ -14,6 +14,7 @@ import pandas as pd
 from dpbench.audit.report import select_strongest
 from dpbench.audit.task import COLUMNS, AuditTask, audit
 from dpbench.jobs.base import FolderJob, Outcome, refuse_keys_of_studies
+from dpbench.libraries.library_verdict import judge_libraries
 from dpbench.libraries.means.mean import LibraryMean
 from dpbench.libraries.means.process import environments
 from dpbench.libraries.measure import (
@@ -27,7 +28,6 @@ from dpbench.libraries.measure import (
 from dpbench.libraries.replay import replay_table, unexpected_verdicts
 from dpbench.libraries.report import benchmarks, figure, overview, render, render_replay
 from dpbench.libraries.sweep import LibrarySweep
-from dpbench.libraries.trust import judge_libraries
 from dpbench.output.files import Stamps
 from dpbench.output.run_folder import PAGE
 from dpbench.output.terminal import progress

@@ -169,9 +169,9 @@ def render(table: pd.DataFrame, claims: pd.DataFrame, verdicts: pd.DataFrame) ->
     """Return the printed report of a sweep of libraries.
 
     The arguments are the tables of `overview`, of ``claims.csv``, and of
-    `dpbench.libraries.trust.judge_libraries`. The report has a sentence on each library, then the
-    tables. A line follows for each library that did not run, and for each claim that is not
-    consistent with the measurements. The tables of controls are the last.
+    `dpbench.libraries.library_verdict.judge_libraries`. The report has a sentence on each library,
+    then the tables. A line follows for each library that did not run, and for each claim that is
+    not consistent with the measurements. The tables of controls are the last.
     """
     missing = table[table["n"] == ""]
     cases = [name for name in CASES if name in table]

@@ -15,7 +15,7 @@ HOSTILE = verdicts_by_word(
     Verdict("wrong", BAD, 1),
     Verdict("process ended", BAD, 0, printed="ended"),
 )
-# Libraries; `dpbench.libraries.trust` has the rules.
+# Libraries; `dpbench.libraries.library_verdict` has the rules.
 HONEST, LESS_ACCURATE = "honest as tested", "less accurate than its formula"
 REFUTED, INCONCLUSIVE = "refuted", "inconclusive"
 LIBRARIES = verdicts_by_word(

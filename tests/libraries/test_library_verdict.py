@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from dpbench.audit.task import COLUMNS as AUDIT_COLUMNS
+from dpbench.libraries.library_verdict import judge_libraries
 from dpbench.libraries.replay import COLUMNS as REPLAY_COLUMNS
-from dpbench.libraries.trust import judge_libraries
 from dpbench.libraries.verdicts import LIBRARIES
 
 AUDIT = {
