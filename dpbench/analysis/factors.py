@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbench.analysis.extremes import largest
+from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.resample import Measurement
 from dpbench.analysis.results import CURVE, worst_case
 from dpbench.arrays import Floats, Ints
@@ -87,7 +87,7 @@ def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
     An estimator's factor is the 0.9 quantile of its error on the worst member of the family,
     divided by the lower bound. A factor is exact if the exact quantile of every member is known.
     Else it comes from trials. Its 95% interval then allows for the choice of the worst member and
-    of the best estimator; see `dpbench.analysis.extremes.largest`.
+    of the best estimator; see `dpbench.analysis.largest_of_noisy.largest`.
 
     `summary` is the table ``summary.csv``. `exact` takes rows of the summary to an array of their
     exact 0.9 quantiles, NaN if unknown. It is called only for estimators that may be the best. By

@@ -18,7 +18,7 @@ from pydantic import Field
 from scipy.special import betaincinv
 
 from dpbench.analysis.claims import POINT, Claim, Curves, OwnTheorem, region
-from dpbench.analysis.extremes import largest
+from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.oracle import check_exact, exact_n, exact_values, first_n
 from dpbench.analysis.resample import LEVEL, Measurement, interval, replicates
 from dpbench.analysis.results import CURVE, Results, select_held_out, worst_case
@@ -359,7 +359,7 @@ class ErrorOverBound(Claim):
     """Claim about the largest ratio of an error to its lower bound, over all distributions and n.
 
     Errors for different distributions and n are independent, because each has its own data. The
-    interval allows for the choice of the largest ratio, see `dpbench.analysis.extremes`.
+    interval allows for the choice of the largest ratio, see `dpbench.analysis.largest_of_noisy`.
     """
 
     def _check(self, chosen: pd.DataFrame, sweep: Sweep, where: str) -> None:

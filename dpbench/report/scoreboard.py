@@ -13,9 +13,9 @@ import pandas as pd
 import yaml
 
 from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts, shown_verdicts
-from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import ENDS, EXACT
 from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
+from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import BY_TRIALS, ENDS, EXACT, factors
+from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.oracle import exact_values
 from dpbench.arrays import Floats
 from dpbench.report.result import Result

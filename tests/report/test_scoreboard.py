@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from dpbench.analysis.extremes import largest
 from dpbench.analysis.factors import ENDS, EXACT
+from dpbench.analysis.largest_of_noisy import largest
 from dpbench.output.terminal import WIDTH, rerun_line
 from dpbench.output.verdicts import EARLY
 from dpbench.report.answer import BOTH_SIDES, ONE_SIDE

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.analysis.extremes import NORMAL_QUANTILE, largest
+from dpbench.analysis.largest_of_noisy import NORMAL_QUANTILE, largest
 from dpbench.analysis.resample import Measurement
 
 RUNS = 4000
