@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dpbench.analysis.kinds import build_claim
+from dpbench.analysis.claim_kinds import build_claim
 from dpbench.analysis.results import Results, collect
 from dpbench.registry import from_mapping
 from dpbench.sweep.block import Block

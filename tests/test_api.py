@@ -15,7 +15,7 @@ import pytest
 
 import dpbench
 from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP, validated
-from dpbench.analysis.kinds import build_claim
+from dpbench.analysis.claim_kinds import build_claim
 from dpbench.distributions import Gaussian
 from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean
 from dpbench.report.result import Result

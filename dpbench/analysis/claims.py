@@ -1,7 +1,7 @@
 """Test claims: compare the number that a theorem states with the number that a sweep measured.
 
 A claim names a theorem and selects results of a sweep. The kinds of claims are in
-`dpbench.analysis.kinds`. A claim that tests a theorem has two verdicts:
+`dpbench.analysis.claim_kinds`. A claim that tests a theorem has two verdicts:
 
 1. `verdict` compares the measured number with a prediction. The prediction is the theorem's number.
    If the claim sets ``finite``, the prediction is instead the exact number. The exact number is the

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from dpbench.analysis.claim_kinds import KINDS, build_claim
 from dpbench.analysis.claims import Claim
-from dpbench.analysis.kinds import KINDS, build_claim
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.arrays import Bools
 from dpbench.errors import ErrorCollector, choose_from

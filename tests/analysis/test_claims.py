@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpbench.analysis.claim_kinds import build_claim
 from dpbench.analysis.claims import (
     OwnTheorem,
     count_claim_verdicts,
     theorem_verdict,
     verdict,
 )
-from dpbench.analysis.kinds import build_claim
 from dpbench.analysis.resample import Measurement
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError

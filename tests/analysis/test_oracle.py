@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.analysis.kinds import Exponent, build_claim, slopes
+from dpbench.analysis.claim_kinds import Exponent, build_claim, slopes
 from dpbench.analysis.oracle import MAX_N, check_exact, exact_values, first_n
 from dpbench.analysis.results import worst_case
 from dpbench.estimators import TunedClippedMean

@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import gamma
 
-from dpbench.analysis.kinds import slopes
+from dpbench.analysis.claim_kinds import slopes
 from dpbench.distributions import Distribution, Pareto, StudentT
 from dpbench.package import conf_folder
 from tests.support import FALSE_ALARM, Floats, rng

@@ -16,7 +16,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from omegaconf import OmegaConf
 
-from dpbench.analysis.kinds import Exponent
+from dpbench.analysis.claim_kinds import Exponent
 from dpbench.analysis.smallest_n import SampleComplexity
 from dpbench.audit.cases import AuditCase, AuditSettings, AuditSweep
 from dpbench.cli.main import run

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from dpbench.analysis.kinds import KINDS
+from dpbench.analysis.claim_kinds import KINDS
 from dpbench.estimators import (
     BergerBoosInterval,
     KarwaVadhanInterval,

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from dpbench.analysis.claim_kinds import build_claim, slopes
 from dpbench.analysis.claims import COLUMNS
-from dpbench.analysis.kinds import build_claim, slopes
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError
 from dpbench.theory.theorems import THEOREMS
