@@ -353,7 +353,7 @@ class Claim(Selection):
         The exact number is the true value at finite n, for example of an exponent. It agrees with
         the theorem's number if both differ by at most the tolerance. Return NaN if no such n is
         known. `table` holds the rows of the summary on which the claim is tested. The search is
-        done by `dpbench.analysis.oracle.first_n`.
+        done by `dpbench.analysis.exact_of_sweep.first_n`.
         """
         return np.nan
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from dpbench.analysis.oracle import exact_values
+from dpbench.analysis.exact_of_sweep import exact_values
 from dpbench.arrays import Floats
 from dpbench.output.names import number_text
 from dpbench.privacy import AMOUNTS

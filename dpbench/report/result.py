@@ -11,8 +11,8 @@ from typing import Any, Literal, overload
 import numpy as np
 import pandas as pd
 
+from dpbench.analysis.exact_of_sweep import exact_values
 from dpbench.analysis.factors import factors
-from dpbench.analysis.oracle import exact_values
 from dpbench.analysis.results import Failure
 from dpbench.errors import ArgumentError, check_instance, choose_from, describe_value
 from dpbench.output.names import Font, Width

@@ -13,10 +13,10 @@ import pandas as pd
 import yaml
 
 from dpbench.analysis.claims import UNKNOWN, count_claim_verdicts, shown_verdicts
+from dpbench.analysis.exact_of_sweep import MAX_N
 from dpbench.analysis.factors import ENDS, EXACT
 from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.largest_of_noisy import largest
-from dpbench.analysis.oracle import MAX_N
 from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.output.names import NOTIONS

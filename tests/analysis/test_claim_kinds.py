@@ -255,7 +255,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (metric, type(law).__name__, budget.epsilon) == ("q90", "Bernoulli", 1.0)
         return math.nan if estimator.upper == 2 else 1 / n + 10 / n**2
 
-    monkeypatch.setattr("dpbench.analysis.oracle.exact", exact)
+    monkeypatch.setattr("dpbench.analysis.exact_of_sweep.exact", exact)
 
 
 @pytest.mark.usefixtures("known")
@@ -305,7 +305,7 @@ def test_no_level_of_what_is_not_private_is_known() -> None:
 
 def test_levels_of_few_trials_are_not_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exponential errors of 60: the 54th has a mean logarithm 4.6 per cent below ln ln 10."""
-    monkeypatch.setattr("dpbench.analysis.oracle.exact", lambda *_: math.log(10))
+    monkeypatch.setattr("dpbench.analysis.exact_of_sweep.exact", lambda *_: math.log(10))
     rng, one = np.random.default_rng(8), Made(n=range(100, 1100), trials=60)
     (row,) = one.judge("exact_error", lambda _: rng.exponential(size=60)).to_dict("records")
     # A logarithm has a standard deviation of 0.165, the mean of 1000 one of 0.0052: 5 of these,
@@ -320,7 +320,7 @@ def test_thresholds_are_over_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None
     def missed(estimator: Any, law: Any, n: int, budget: Any) -> float:
         return 0.5 if n < 100 * math.log(estimator.radius) else 0.05
 
-    monkeypatch.setattr("dpbench.analysis.oracle.exact_miss", missed)
+    monkeypatch.setattr("dpbench.analysis.exact_of_sweep.exact_miss", missed)
     one = Made(n=sizes_of(500, 1.2e5, 100), estimators=RADII, trials=40)
     for late, expected in ((1.0, "consistent"), (1.5, "inconsistent")):
 
@@ -344,7 +344,7 @@ def test_thresholds_are_over_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_levels_on_the_same_data_are_resampled_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of 16 budgets that are all sampling say no more than those of one."""
-    monkeypatch.setattr("dpbench.analysis.oracle.exact", lambda *_: math.log(10))
+    monkeypatch.setattr("dpbench.analysis.exact_of_sweep.exact", lambda *_: math.log(10))
     errors = np.random.default_rng(3).exponential(size=400)
     widths = []
     for budgets in (pure_budgets(1.0), pure_budgets(*range(1, 17))):

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from dpbench.analysis.exact_of_sweep import exact_values
 from dpbench.analysis.factors import BY_TRIALS, ENDS, EXACT, factors
 from dpbench.analysis.largest_of_noisy import largest
-from dpbench.analysis.oracle import exact_values
 from dpbench.arrays import Floats
 from dpbench.report.result import Result
 from dpbench.report.scoreboard import render

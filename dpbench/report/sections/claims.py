@@ -15,8 +15,8 @@ from dpbench.analysis.claims import (
     region,
     shown_verdicts,
 )
+from dpbench.analysis.exact_of_sweep import MAX_N
 from dpbench.analysis.factors import EXACT
-from dpbench.analysis.oracle import MAX_N
 from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
 from dpbench.registry import from_mapping
 from dpbench.report.labels import describe_number, metric_text
