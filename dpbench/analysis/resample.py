@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.results import Results
-from dpbench.analysis.summary import order_statistic, sort_errors
+from dpbench.analysis.trial_statistics import order_statistic, sort_errors
 from dpbench.arrays import Floats
 from dpbench.seeds import stream
 from dpbench.sweep.metrics import METRICS, Metric

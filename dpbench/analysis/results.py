@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpbench.analysis.summary import mean_and_se, quantile, statistics
+from dpbench.analysis.trial_statistics import mean_and_se, quantile, statistics
 from dpbench.arrays import Bools, Floats
 from dpbench.output.names import natural_sort_key
 from dpbench.sweep.block import Block, failure_name

@@ -19,7 +19,7 @@ from scipy.special import bdtr, bdtrc, chdtri
 
 from dpbench.analysis.resample import JOINT_DRAWS, interval, joint_replicates
 from dpbench.analysis.results import CURVE, Results, worst_case
-from dpbench.analysis.summary import quantile
+from dpbench.analysis.trial_statistics import quantile
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError, Trials, validated
 from dpbench.seeds import stream

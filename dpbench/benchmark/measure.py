@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.special import bdtr
 
 from dpbench.analysis.resample import quantile_replicates
-from dpbench.analysis.summary import quantile_interval, sort_errors, statistics
+from dpbench.analysis.trial_statistics import quantile_interval, sort_errors, statistics
 from dpbench.arrays import Floats
 from dpbench.audit.releases import PrivacyBound
 from dpbench.benchmark.entries import Entry

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpbench.analysis.claims import COLUMNS, verdict
 from dpbench.analysis.resample import Measurement
-from dpbench.analysis.summary import NORMAL, mean_and_se
+from dpbench.analysis.trial_statistics import NORMAL, mean_and_se
 from dpbench.errors import AssumptionWarning, to_one_line
 from dpbench.estimators import Estimator, release
 from dpbench.libraries.hostile_columns import CASES, classify, hostile_column

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.fallback import EXACT_RATIO, FALLBACK_NOTE, answers_without_data
-from dpbench.analysis.summary import metric_interval
+from dpbench.analysis.trial_statistics import metric_interval
 from dpbench.registry import ConfigError
 from dpbench.report.drawing.curves import draw_curve, draw_guide, draw_outside
 from dpbench.report.drawing.style import THEORY, THEORY_AT_N, Axes

@@ -9,7 +9,7 @@ import pandas as pd
 from pydantic import AfterValidator, Field
 
 from dpbench.analysis.fallback import answers_without_data
-from dpbench.analysis.summary import metric_interval
+from dpbench.analysis.trial_statistics import metric_interval
 from dpbench.privacy.symbols import budget_text
 from dpbench.registry import ConfigError, Count, validated
 from dpbench.report.error_curves import BOUNDED_COLUMN

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpbench.analysis.summary import NORMAL, statistics
+from dpbench.analysis.trial_statistics import NORMAL, statistics
 from dpbench.output.command_line import Task, run_task
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.terminal import say

@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from dpbench.analysis.summary import order_statistic, sort_errors, trim_tails
+from dpbench.analysis.trial_statistics import order_statistic, sort_errors, trim_tails
 from dpbench.arrays import Floats
 from dpbench.errors import ConfigError, check_instance
 from dpbench.seeds import stream

@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
-from dpbench.analysis.summary import statistics
+from dpbench.analysis.trial_statistics import statistics
 from dpbench.arrays import Floats
 from dpbench.tracking.comparison import (
     METRICS,

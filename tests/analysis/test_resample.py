@@ -20,7 +20,7 @@ from dpbench.analysis.resample import (
     resample_counts,
 )
 from dpbench.analysis.results import Results
-from dpbench.analysis.summary import order_statistic
+from dpbench.analysis.trial_statistics import order_statistic
 from dpbench.arrays import Floats
 from dpbench.sweep.metrics import METRICS
 from tests.support import assert_frequencies

@@ -17,7 +17,7 @@ from dpbench.analysis.results import (
     select_held_out,
     worst_case,
 )
-from dpbench.analysis.summary import quantile, statistics
+from dpbench.analysis.trial_statistics import quantile, statistics
 from dpbench.sweep.block import Block, failure_name
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 from dpbench.sweep.selection import BUDGET, KEY

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from dpbench.analysis.summary import interval_ranks
+from dpbench.analysis.trial_statistics import interval_ranks
 from dpbench.benchmark import measure
 from dpbench.benchmark.entries import Card, catalogue_entries
 from dpbench.benchmark.measure import LEVELS, run_entries

@@ -18,7 +18,7 @@ import pytest
 from docs import archive, generate, modules
 from docs.docstring_to_rst import docstring_to_rst, escape
 from dpbench.analysis import factors, smallest_n
-from dpbench.analysis.summary import statistics
+from dpbench.analysis.trial_statistics import statistics
 from dpbench.audit import cases, controls, task
 from dpbench.audit.job import AuditJob
 from dpbench.audit.pairs import catalogue

@@ -13,7 +13,7 @@ import pytest
 
 import dpbench
 from dpbench import ConfigError
-from dpbench.analysis.summary import quantile
+from dpbench.analysis.trial_statistics import quantile
 from dpbench.report.overview import overview
 from dpbench.report.result import Result, _read_table
 from dpbench.runner.store import Memory

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbench.analysis.summary import metric_interval, order_statistic, quantile, statistics
+from dpbench.analysis.trial_statistics import metric_interval, order_statistic, quantile, statistics
 from dpbench.arrays import Floats
 from dpbench.sweep.metrics import ERRORS, EXTRAS, METRICS
 
