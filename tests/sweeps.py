@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from dpbench.analysis.claim_kinds import build_claim
-from dpbench.analysis.results import Results, collect
+from dpbench.analysis.summary_table import Results, collect
 from dpbench.registry import from_mapping
 from dpbench.sweep.block import Block
 from dpbench.sweep.metrics import ERRORS

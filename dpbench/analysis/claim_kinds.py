@@ -21,8 +21,8 @@ from dpbench.analysis.claims import POINT, Claim, Curves, OwnTheorem, region
 from dpbench.analysis.exact_of_sweep import check_exact, exact_n, exact_values, first_n
 from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.resample import LEVEL, Measurement, interval, replicates
-from dpbench.analysis.results import CURVE, Results, select_held_out, worst_case
 from dpbench.analysis.smallest_n import check_sizes, smallest_n
+from dpbench.analysis.summary_table import CURVE, Results, select_held_out, worst_case
 from dpbench.analysis.transfer import Transfer
 from dpbench.arrays import Floats
 from dpbench.errors import choose_from

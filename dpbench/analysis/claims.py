@@ -25,7 +25,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from dpbench.analysis.resample import Measurement, interval, replicates
-from dpbench.analysis.results import Results, worst_case
+from dpbench.analysis.summary_table import Results, worst_case
 from dpbench.arrays import Floats
 from dpbench.errors import choose_from
 from dpbench.output.verdicts import CLAIMS, EARLY

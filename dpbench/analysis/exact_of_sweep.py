@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.results import Results
+from dpbench.analysis.summary_table import Results
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError
 from dpbench.sweep.plan import Sweep

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.resample import Measurement
-from dpbench.analysis.results import CURVE, worst_case
+from dpbench.analysis.summary_table import CURVE, worst_case
 from dpbench.arrays import Floats, Ints
 from dpbench.sweep.selection import BUDGET
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.results import Results
+from dpbench.analysis.summary_table import Results
 from dpbench.analysis.trial_statistics import order_statistic, sort_errors
 from dpbench.arrays import Floats
 from dpbench.seeds import stream

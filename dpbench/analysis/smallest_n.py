@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from scipy.special import bdtr, bdtrc, chdtri
 
 from dpbench.analysis.resample import JOINT_DRAWS, interval, joint_replicates
-from dpbench.analysis.results import CURVE, Results, worst_case
+from dpbench.analysis.summary_table import CURVE, Results, worst_case
 from dpbench.analysis.trial_statistics import quantile
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError, Trials, validated

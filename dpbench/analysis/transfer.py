@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpbench.analysis.claims import Claim, Curves
 from dpbench.analysis.resample import replicates
-from dpbench.analysis.results import Results, worst_case
+from dpbench.analysis.summary_table import Results, worst_case
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError, validated
 from dpbench.sweep.metrics import METRICS

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 import pandas as pd
 
 from dpbench.analysis.claims import COLUMNS
-from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import measure
+from dpbench.analysis.summary_table import Results, collect
 from dpbench.arrays import Bools
 from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic

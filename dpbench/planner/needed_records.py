@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dpbench.analysis.results import Results, collect
 from dpbench.analysis.smallest_n import run_searches, search, smallest_n
+from dpbench.analysis.summary_table import Results, collect
 from dpbench.estimators.estimands import MEAN
 from dpbench.output.terminal import WIDTH
 from dpbench.planner.explanations import describe_object, format_records

@@ -13,7 +13,7 @@ import pandas as pd
 
 from dpbench.analysis.exact_of_sweep import exact_values
 from dpbench.analysis.factors import factors
-from dpbench.analysis.results import Failure
+from dpbench.analysis.summary_table import Failure
 from dpbench.errors import ArgumentError, check_instance, choose_from, describe_value
 from dpbench.output.names import Font, Width
 from dpbench.output.run_folder import read_manifest

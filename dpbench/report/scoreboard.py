@@ -17,8 +17,8 @@ from dpbench.analysis.exact_of_sweep import MAX_N
 from dpbench.analysis.factors import ENDS, EXACT
 from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.largest_of_noisy import largest
-from dpbench.analysis.results import Failure
 from dpbench.analysis.smallest_n import TERMS
+from dpbench.analysis.summary_table import Failure
 from dpbench.output.names import NOTIONS
 from dpbench.output.terminal import fill, format_count, shorten, table
 from dpbench.output.verdicts import CLAIMS, EARLY

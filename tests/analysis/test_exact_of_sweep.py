@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.analysis.claim_kinds import Exponent, build_claim, slopes
 from dpbench.analysis.exact_of_sweep import MAX_N, check_exact, exact_values, first_n
-from dpbench.analysis.results import worst_case
+from dpbench.analysis.summary_table import worst_case
 from dpbench.estimators import TunedClippedMean
 from dpbench.jobs.composition import compose
 from dpbench.privacy import PureDP

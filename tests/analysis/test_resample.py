@@ -19,7 +19,7 @@ from dpbench.analysis.resample import (
     replicates,
     resample_counts,
 )
-from dpbench.analysis.results import Results
+from dpbench.analysis.summary_table import Results
 from dpbench.analysis.trial_statistics import order_statistic
 from dpbench.arrays import Floats
 from dpbench.sweep.metrics import METRICS

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.analysis.results import Results
 from dpbench.analysis.smallest_n import BRACKET_RATIO, TAIL, Search, run_searches, search
+from dpbench.analysis.summary_table import Results
 from dpbench.arrays import Floats
 from dpbench.sweep.plan import Cell, key_table
 from tests.sweeps import CLIP, COIN, Made

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from scipy import special, stats
 
-from dpbench.analysis.results import Results
 from dpbench.analysis.smallest_n import SampleComplexity, crossing, measure, smallest_n
+from dpbench.analysis.summary_table import Results
 from dpbench.arrays import Floats
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.sweep.plan import Cell

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpbench.analysis import results as summary_of
-from dpbench.analysis.results import (
+from dpbench.analysis import summary_table
+from dpbench.analysis.summary_table import (
     CURVE,
     SORT_COLUMNS,
     Results,
@@ -116,7 +116,7 @@ def test_cells_together_are_summarised_as_each_alone(
     results: Results, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """To the last bit; and of what is kept of few rows, the others are empty."""
-    monkeypatch.setattr(summary_of, "MAX_BATCH_ERRORS", at_once)
+    monkeypatch.setattr(summary_table, "MAX_BATCH_ERRORS", at_once)
     kept = np.arange(len(MADE.keys)) % 3 == 0
     found = ((i, _blocks(i)) for i in range(len(MADE.cells)))
     other = collect(MADE.sweep, MADE.cells, found, {"error": kept})
