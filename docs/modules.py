@@ -23,7 +23,7 @@ __all__ = ["write_modules"]
 # Packages whose public names form the Python API.
 PARTS = (
     "dpbench", "dpbench.estimators", "dpbench.distributions", "dpbench.privacy", "dpbench.samples",
-    "dpbench.report.result", "dpbench.audit", "dpbench.libraries", "dpbench.tracking",
+    "dpbench.report.run_result", "dpbench.audit", "dpbench.libraries", "dpbench.tracking",
     "dpbench.testing", "dpbench.app",
 )  # fmt: skip
 # Modules outside of dpbench/theory whose docstrings contain derivations.

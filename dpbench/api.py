@@ -18,7 +18,7 @@ from dpbench.package import user_folder
 from dpbench.registry import ConfigError, from_mapping
 
 if TYPE_CHECKING:
-    from dpbench.report.result import Result
+    from dpbench.report.run_result import Result
 
 __all__ = ["load", "run"]
 
@@ -150,7 +150,7 @@ def load(folder: str | Path, *, config_dir: str | Path | None = None) -> Result:
         If the folder holds no finished study, the run used a class that is not imported, or
         `config_dir` does not exist.
     """
-    from dpbench.report.result import load_result
+    from dpbench.report.run_result import load_result
 
     check_instance("folder", folder, str | os.PathLike, "the folder of a run", "its path, a text")
     plugin_folder = None if config_dir is None else user_folder(config_dir, "config_dir")

@@ -31,7 +31,7 @@ from dpbench.estimators import Estimator, TunedClippedMean
 from dpbench.libraries.means.process import close_libraries, python
 from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.report.drawing.style import save
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.runner import imports, origin
 from dpbench.theory.families import TwoPointFamily
 from tests.bench import FIGURE, TINY, Bench

@@ -18,7 +18,7 @@ from dpbench import ConfigError, Estimate, Estimator, Ledger, PureDP, validated
 from dpbench.analysis.claim_kinds import build_claim
 from dpbench.distributions import Gaussian
 from dpbench.estimators import ClippedMean, CoordinateWise, EmpiricalMean
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.samples import Sample
 from tests.own import KNOWN, OWN, PART, SAMPLING, Shifted, spec_of
 

@@ -25,7 +25,7 @@ from dpbench.output.terminal import progress
 from dpbench.output.verdicts import any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.drawing.style import save, style
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.scoreboard import shipped_estimators
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import compute

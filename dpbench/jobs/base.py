@@ -34,7 +34,7 @@ from dpbench.runner.origin import environment_digest, fingerprint
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpbench.report.result import Result
+    from dpbench.report.run_result import Result
     from dpbench.runner.run import RunOptions, Say
     from dpbench.runner.settings import Settings
 

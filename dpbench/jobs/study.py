@@ -24,7 +24,7 @@ from dpbench.registry import MAX_TRIALS, from_mapping
 from dpbench.report.answer import trials_to_decide
 from dpbench.report.drawing.style import PRINT, save, style
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study, SweepPlan
 from dpbench.runner.cost import Cost
 from dpbench.runner.execute import Runner, compute

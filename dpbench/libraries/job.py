@@ -34,7 +34,7 @@ from dpbench.output.terminal import progress
 from dpbench.output.verdicts import CLAIMS, any_fails
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.report.drawing.style import save, style
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.runner.cost import Cost
 from dpbench.runner.opened_files import noting
 from dpbench.runner.run import RunOptions, Say

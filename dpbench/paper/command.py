@@ -27,7 +27,7 @@ from dpbench.registry import ConfigError, from_mapping, labelled_entries, valida
 from dpbench.report.drawing.style import save, style
 from dpbench.report.figures import chosen_labels
 from dpbench.report.latex import claim_rows, claims_table, write_snippet
-from dpbench.report.result import Result, load_result
+from dpbench.report.run_result import Result, load_result
 from dpbench.signals import install_interrupt_handlers
 from dpbench.sweep.selection import Choice
 

@@ -39,7 +39,7 @@ BOTH_SIDES, ONE_SIDE = 2.0, 1.84
 def format_answer(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> Iterator[str]:
     """Yield the answer to the sweep's question, and the table with a line for each claim.
 
-    `claims` and `summary` are tables of a `dpbench.report.result.Result`.
+    `claims` and `summary` are tables of a `dpbench.report.run_result.Result`.
     """
     rows = claims.to_dict("records")
     words = [shown_verdicts(row)[0] for row in rows]

@@ -21,7 +21,7 @@ from dpbench.report.drawing.style import THEORY, THEORY_AT_N, Axes, line_styles
 from dpbench.report.error_curves import check_one_budget, check_sizes, intervals_text
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.selection import Choice, rows_of_budget, select_labels
 from dpbench.theory.bounds.numbers import BETA

@@ -13,7 +13,7 @@ from dpbench.analysis.trial_statistics import metric_interval
 from dpbench.registry import ConfigError
 from dpbench.report.drawing.curves import draw_curve, draw_guide, draw_outside
 from dpbench.report.drawing.style import THEORY, THEORY_AT_N, Axes
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.sweep.metrics import ERRORS, METRICS, VARIABLES
 from dpbench.sweep.selection import BUDGET
 

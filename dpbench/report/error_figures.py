@@ -31,7 +31,7 @@ from dpbench.report.error_curves import (
 from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.metrics import ERRORS, METRICS, MetricName
 from dpbench.sweep.selection import rows_of_budget

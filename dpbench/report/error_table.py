@@ -22,7 +22,7 @@ from dpbench.report.error_table_text import (
     MarkdownWriter,
     TableBlock,
 )
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study, Table
 from dpbench.sweep.metrics import ERRORS, METRICS
 from dpbench.sweep.selection import BUDGET, Selection

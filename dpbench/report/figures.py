@@ -14,7 +14,7 @@ from dpbench.report.drawing.axes import share_axes
 from dpbench.report.drawing.curves import label_ends
 from dpbench.report.drawing.style import Axes, Canvas, legend, panels
 from dpbench.report.labels import Labels
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Figure, Names, Study
 from dpbench.sweep.selection import Choice, Selection, Variant, select_labels
 

@@ -18,7 +18,7 @@ from dpbench.report.drawing.curves import draw_curve, draw_guide, mark_guide
 from dpbench.report.drawing.style import GUIDE, GUIDE_DASHES, THEORY, Axes, line_styles
 from dpbench.report.figures import DrawnFigure, Looks, Panel, SelectingFigure, chosen_labels
 from dpbench.report.labels import Labels, exponent_text, plain_text
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import BUDGET, Choice, select_labels

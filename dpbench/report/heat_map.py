@@ -16,7 +16,7 @@ from dpbench.report.drawing.axes import colour_bar
 from dpbench.report.drawing.style import Axes
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.plan import lower_bound
 

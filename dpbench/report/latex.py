@@ -24,7 +24,7 @@ from dpbench.report.error_curves import ABOVE, BELOW, FALLBACK
 from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.figures import DrawnFigure
 from dpbench.report.labels import Labels, parameter_text
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Figure
 from dpbench.sweep.metrics import VARIABLES
 from dpbench.sweep.selection import Variant

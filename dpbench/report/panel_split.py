@@ -18,7 +18,7 @@ from dpbench.registry import ConfigError, validated
 from dpbench.report.error_curves import check_one_budget
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels, parameter_text
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET, rows_of_budget, swept_columns
 

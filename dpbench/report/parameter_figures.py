@@ -33,7 +33,7 @@ from dpbench.report.error_curves import (
 from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import Labels, axis_label, metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.metrics import METRICS, VARIABLES, MetricName
 from dpbench.sweep.selection import BUDGET, KEY, swept_columns

@@ -14,7 +14,7 @@ from dpbench.report.drawing.curves import draw_curve, mark_guide
 from dpbench.report.drawing.style import Axes, line_styles
 from dpbench.report.figures import NamedLooks, Panel, SelectingFigure
 from dpbench.report.labels import Labels
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.selection import BUDGET
 

@@ -15,7 +15,7 @@ from dpbench.report.drawing.axes import colour_bar
 from dpbench.report.drawing.style import Axes, make_higher
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels, metric_text
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.metrics import METRICS, MetricName
 from dpbench.sweep.selection import BUDGET, Choice, select_labels

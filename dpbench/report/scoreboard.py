@@ -368,10 +368,10 @@ def render(
 ) -> str:
     """Return the text that a run prints at its end: tables and lines, 80 columns wide.
 
-    The tables of the run are those of `dpbench.report.result.Result`. If there are no claims, the
-    text has the errors of the summary in place of verdicts. Else it has the errors of estimators
-    without a claim, such as those of a user. It ends with the error messages of the settings that
-    raised an error.
+    The tables of the run are those of `dpbench.report.run_result.Result`. If there are no claims,
+    the text has the errors of the summary in place of verdicts. Else it has the errors of
+    estimators without a claim, such as those of a user. It ends with the error messages of the
+    settings that raised an error.
     """
     parts = [
         *(_format_errors(summary) if claims.empty else _format_claims(claims, summary, study)),

@@ -63,11 +63,12 @@ class Figure(Registered, ABC):
     ) -> Any:
         """Draw the figure, on a new canvas or on the caller's axes; return the canvas or figure.
 
-        `result` is a `dpbench.report.result.Result`. `names` are names to print in the figure, by
-        the name of an estimator, family or budget in the configuration. By default the names in the
-        configuration are printed, with spaces for underscores. Axes `ax` keep the caller's style. A
-        new canvas needs `dpbench.report.drawing.style.style` around the call. `panel` selects one
-        panel, from 0; if there is no such panel, raise ConfigError. By default draw all panels.
+        `result` is a `dpbench.report.run_result.Result`. `names` are names to print in the figure,
+        by the name of an estimator, family or budget in the configuration. By default the names in
+        the configuration are printed, with spaces for underscores. Axes `ax` keep the caller's
+        style. A new canvas needs `dpbench.report.drawing.style.style` around the call. `panel`
+        selects one panel, from 0; if there is no such panel, raise ConfigError. By default draw all
+        panels.
         """
 
 
@@ -76,7 +77,7 @@ class Table(Registered, ABC):
 
     @abstractmethod
     def frame(self, result: Any) -> pd.DataFrame:
-        """Return the numbers of the table; `result` is a `dpbench.report.result.Result`.
+        """Return the numbers of the table; `result` is a `dpbench.report.run_result.Result`.
 
         Raise ConfigError if the table selects nothing that was run.
         """
@@ -85,7 +86,7 @@ class Table(Registered, ABC):
     def text(self, result: Any, syntax: str) -> str:
         """Return the table with its caption in the syntax ``latex`` or ``markdown``.
 
-        `result` is a `dpbench.report.result.Result`. Raise ConfigError if the table selects nothing
+        `result` is a `dpbench.report.run_result.Result`. Raise ConfigError if the table selects nothing
         that was run.
         """
 

@@ -25,7 +25,7 @@ from dpbench.output.terminal import table as in_columns
 from dpbench.package import user_folder
 from dpbench.registry import ConfigError, validated
 from dpbench.report.drawing.style import Canvas, new_canvas, save, style
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.runner.origin import Origin
 from dpbench.runner.settings import PathText
 from dpbench.runner.store import CorruptBlockError

@@ -15,7 +15,7 @@ from dpbench.estimators import TunedClippedMean
 from dpbench.jobs.composition import compose
 from dpbench.privacy import PureDP
 from dpbench.registry import ConfigError, from_mapping
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from dpbench.sweep.plan import key_table
 from dpbench.theory.exact.value import exact

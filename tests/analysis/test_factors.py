@@ -11,7 +11,7 @@ from dpbench.analysis.exact_of_sweep import exact_values
 from dpbench.analysis.factors import BY_TRIALS, ENDS, EXACT, factors
 from dpbench.analysis.largest_of_noisy import largest
 from dpbench.arrays import Floats
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.scoreboard import render
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 

@@ -19,7 +19,7 @@ from dpbench.report.error_curves import ABOVE, BELOW, FALLBACK
 from dpbench.report.error_figures import BOUND_LABEL
 from dpbench.report.page import write_page
 from dpbench.report.parameter_figures import GUIDES
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.runner.store import Store
 from tests.report.page_folders import write_run
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpbench.report.decomposition import UNCLIPPED
 from dpbench.report.drawing.style import THEORY
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from tests.report.conftest import curves, drawn, rows
 from tests.report.specs import CLIP
 

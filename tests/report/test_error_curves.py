@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.report.error_curves import BELOW, FALLBACK, leave_frame
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.scoreboard import render
 from tests.report.conftest import curves, drawn, lines
 from tests.report.specs import ERROR

@@ -27,7 +27,7 @@ from dpbench.report.drawing.style import save, style
 from dpbench.report.error_curves import ABOVE, BELOW, axis_scale
 from dpbench.report.error_figures import BOUND_LABEL, RATIO_LABELS, ErrorAgainstN
 from dpbench.report.parameter_figures import GUIDES
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.theory.families import TwoPointFamily
 from tests.report.conftest import TRIALS, assert_refused, curves, drawn, lines, rows
 from tests.report.specs import ACCURACY, ERROR, PAID, THRESHOLD

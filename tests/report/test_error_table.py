@@ -17,7 +17,7 @@ from dpbench.analysis.fallback import FALLBACK_NOTE
 from dpbench.registry import ConfigError
 from dpbench.report.error_table import _bounds
 from dpbench.report.error_table_text import MAX_COLUMNS, _digits
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from tests.report.conftest import rows
 from tests.report.test_latex import assert_latex
 

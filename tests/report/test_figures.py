@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 import dpbench
 from dpbench.registry import ConfigError
 from dpbench.report.drawing.style import save, style
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from tests.report.conftest import assert_refused, curves, drawn, lines
 from tests.report.specs import ACCURACY, CLIP, ERROR, PAID, THRESHOLD
 from tests.report.test_error_figures import ROUNDS

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from dpbench.output.names import display_name
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from tests.report.conftest import drawn, lines
 from tests.report.specs import ACCURACY, THRESHOLD
 

@@ -10,7 +10,7 @@ import pandas as pd
 from dpbench.analysis.factors import BY_TRIALS, EXACT
 from dpbench.report.heat_map import BETWEEN, factor_text
 from dpbench.report.labels import Labels
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.sweep.selection import BUDGET
 from tests.report.conftest import drawn
 

@@ -37,7 +37,7 @@ from dpbench.report.latex import (
     escape_latex,
     to_latex,
 )  # fmt: skip
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.report.study import Study
 from tests.bench import Bench, shipped
 from tests.report.specs import ACCURACY, CLIP, ERROR, PAID

@@ -16,7 +16,7 @@ import pytest
 
 from dpbench.registry import ConfigError
 from dpbench.report.page import write_page
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from tests.report.conftest import Page, page_of
 from tests.report.page_folders import CLAIM, HOSTILE, MANIFEST, PAIR, write_run, write_table
 

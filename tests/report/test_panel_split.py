@@ -9,7 +9,7 @@ import pytest
 from dpbench.report.drawing.interactive import shown_by
 from dpbench.report.drawing.style import FREE
 from dpbench.report.panel_split import MAX_CURVES
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from tests.report.conftest import curves, drawn
 from tests.report.specs import ERROR
 

@@ -8,7 +8,7 @@ import pytest
 
 from dpbench.analysis.factors import scores
 from dpbench.report.profiles import OUTSIDE, shares
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from tests.report.conftest import assert_refused, curves, drawn
 
 PURE = {"privacy": "pure", "epsilon": 1.0, "delta": np.nan, "rho": np.nan, "mu": np.nan}

@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.registry import ConfigError
 from dpbench.report.rank_map import _worst_errors
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from tests.report.conftest import drawn
 
 SPEC: dict[str, Any] = {

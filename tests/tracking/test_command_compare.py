@@ -14,7 +14,7 @@ import pytest
 import dpbench
 from dpbench.cli.main import run
 from dpbench.registry import ConfigError
-from dpbench.report.result import Result
+from dpbench.report.run_result import Result
 from dpbench.tracking.command_compare import _draw_ratios, read_errors
 from tests.tracking.baselines import errors
 

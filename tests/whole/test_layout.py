@@ -15,7 +15,7 @@ ELSEWHERE = {
     "arrays.py": "",
     "output/names.py": "report/drawing/test_style.py",
     # nothing can be seen of them but what comes of it
-    "report/overview.py": "report/test_result.py",
+    "report/overview.py": "report/test_run_result.py",
     "tracking/command_init_ci.py": "tracking/test_pytest_plugin.py",
     "site/command.py": "docs/test_site.py",
     "distributions/beta.py": "distributions/test_continuous.py",

@@ -15,7 +15,7 @@ import dpbench
 from dpbench import ConfigError
 from dpbench.analysis.trial_statistics import quantile
 from dpbench.report.overview import overview
-from dpbench.report.result import Result, _read_table
+from dpbench.report.run_result import Result, _read_table
 from dpbench.runner.store import Memory
 from tests.own import OWN, SAMPLING, spec_of
 
