@@ -29,7 +29,7 @@ from dpbench.estimators.estimands import VARIANCE, Estimand
 from dpbench.planner.prediction import BoundedRecords, Clip, Error, KnownDistribution
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import Atoms, average_of_few
-from dpbench.theory.exact.noise import Gaussian, Laplace, LaplaceSum, Noise, additive
+from dpbench.theory.exact.noise import GaussianNoise, Laplace, LaplaceSum, Noise, additive
 
 __all__ = ["HARDEST_COIN", "BoundedVariance", "KnownVariance"]
 
@@ -62,8 +62,8 @@ class KnownVariance(KnownDistribution):
         size = 2 * m**2 - s
         weights = np.abs([size, size - m, size - 2 * m + 1]) * width**2 / n
         noise = additive(budget, 1.0, 1.0)
-        if isinstance(noise, Gaussian):
-            return Gaussian(noise.sd * float(np.linalg.norm(weights)))
+        if isinstance(noise, GaussianNoise):
+            return GaussianNoise(noise.sd * float(np.linalg.norm(weights)))
         assert isinstance(noise, Laplace)
         return LaplaceSum(tuple(float(x) * noise.scale for x in weights if x > 0))
 

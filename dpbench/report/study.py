@@ -86,8 +86,8 @@ class Table(Registered, ABC):
     def text(self, result: Any, syntax: str) -> str:
         """Return the table with its caption in the syntax ``latex`` or ``markdown``.
 
-        `result` is a `dpbench.report.run_result.Result`. Raise ConfigError if the table selects nothing
-        that was run.
+        `result` is a `dpbench.report.run_result.Result`. Raise ConfigError if the table selects
+        nothing that was run.
         """
 
 

@@ -24,16 +24,16 @@ from dpbench import estimators as est
 from dpbench.arrays import Floats
 from dpbench.privacy import ApproxDP, Budget, NonPrivate
 from dpbench.theory.exact import (  # noqa: F401 (they register what they compute)
+    ball_searches,
     balloon,
     binary,
     columns,
-    instance,
+    instance_noise,
     local,
     people,
     ratio,
     regression,
     score,
-    searches,
 )
 from dpbench.theory.exact.averages import average, finite_atoms, median_quantile
 from dpbench.theory.exact.choices import (
