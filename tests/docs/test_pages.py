@@ -17,7 +17,7 @@ import pytest
 
 from docs import archive, generate, modules
 from docs.docstring_to_rst import docstring_to_rst, escape
-from dpbench.analysis import factors, smallest_n
+from dpbench.analysis import claims, factors, smallest_n
 from dpbench.analysis.trial_statistics import statistics
 from dpbench.audit import cases, controls, task
 from dpbench.audit.job import AuditJob
@@ -134,11 +134,12 @@ def test_the_page_of_columns_has_those_of_the_code(file: str, columns: Sequence[
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(columns)
 
 
-def test_the_page_of_claims_explains_every_variable() -> None:
+def test_the_page_of_claims_explains_every_column_and_variable() -> None:
     text = (DOCS / "howto" / "claims.md").read_text("utf-8")
     table = text.partition("| `variable` |")[2].partition("\n\n")[0]
     explained = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row[:80])}
     assert {one.variable for one in THEOREMS.values()} | set(VARIABLES) == explained
+    assert set(claims.COLUMNS) <= set(re.findall(r"`(\w+)`", text))
 
 
 def test_the_table_of_choices_names_estimators_of_its_records() -> None:
