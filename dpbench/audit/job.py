@@ -107,7 +107,7 @@ class AuditJob(FolderJob):
         ]
         tables_by_name, draw = dict(zip(TABLES, tables, strict=True)), partial(self._draw, tables)
         missed = self._find_controls_missed_by_replay(tables[1])
-        text = render(tables[0], tables[1], missed)
+        text = partial(render, tables[0], tables[1], missed)
         return Outcome(tables_by_name, text, draw, self._code(tables, missed))
 
     def _code(self, tables: Sequence[pd.DataFrame], missed: Sequence[str]) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpbench.errors import ConfigError
-from dpbench.jobs.finished_run import find_finished_run, print_next
+from dpbench.jobs.finished_run import find_finished_run, print_next, printed_text
 from dpbench.jobs.replaced_run import replaced_report
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import (
@@ -27,7 +27,7 @@ from dpbench.output.run_folder import (
     stamps_of,
     write_manifest,
 )
-from dpbench.output.terminal import command_line, say
+from dpbench.output.terminal import WIDE, command_line, line_width, say
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import environment_digest, fingerprint
 
@@ -49,16 +49,17 @@ Next = tuple[str, list[str], list[str] | None]
 class Outcome:
     """Results of a job before they are written.
 
-    `tables` are keyed by the name of their CSV file without ``.csv``. `text` is printed and kept in
-    ``scoreboard.txt``. `draw` writes the figures and their LaTeX files; to its argument, a mapping,
-    it adds the size and time of each file. `exit_code` is that of the run. `failures` has one
+    `tables` are keyed by the name of their CSV file without ``.csv``. `text` returns the text that
+    is printed and kept in ``scoreboard.txt``, with lines of the width in use. `draw` writes the
+    figures and their LaTeX files; to its argument, a mapping, it adds the size and time of each
+    file. `exit_code` is that of the run. `failures` has one
     mapping per exception: the text of the ``failure``, the ``name`` of the failure, and the command
     line that would ``rerun`` the failure. `next` is the command that is suggested to the user, by
     default that of the job.
     """
 
     tables: Mapping[str, pd.DataFrame]
-    text: str
+    text: Callable[[], str]
     draw: Callable[[Stamps], None]
     exit_code: int
     failures: Sequence[Mapping[str, str]] = ()
@@ -189,7 +190,7 @@ class FolderJob(Job):
             record = self.write(self.compute(argv, cost, say), argv, cost)
         else:
             cost.reuse(record)
-        texts = [(self.folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")]
+        texts = [printed_text(self.folder, record)]
         last = record["tracked"], record["exit_code"]
         for name in record["tracked"]:
             (self.folder / name).unlink(missing_ok=True)
@@ -237,7 +238,9 @@ class FolderJob(Job):
                 # Python objects give the text that numpy numbers give, in half of the time.
                 table.astype(object).to_csv(path, index=False)
         with atomic(self.folder / "scoreboard.txt", stamps) as path:
-            path.write_text(outcome.text, encoding="utf-8")
+            path.write_text(outcome.text(), encoding="utf-8")
+        with line_width(WIDE):
+            wide_text = outcome.text()
         outcome.draw(stamps)
         record = {
             "sweep": self.config["sweep"].get("name", "sweep"),
@@ -261,6 +264,7 @@ class FolderJob(Job):
             "next": self.next if outcome.next is None else outcome.next,
             "computed": computation,
             "sections": [*self.sections],
+            "wide_text": wide_text,
             "outputs": relative_stamps(self.folder, stamps),
         }
         write_manifest(self.folder, record)

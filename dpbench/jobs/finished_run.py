@@ -16,7 +16,7 @@ from dpbench.output.run_folder import (
     read_manifest,
     write_manifest,
 )
-from dpbench.output.terminal import command_line, rerun_line, say
+from dpbench.output.terminal import WIDE, command_line, rerun_line, say, screen_width
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import Origin, fingerprint
 from dpbench.seeds import digest
@@ -86,9 +86,16 @@ class FinishedRun:
             cost = Cost(trials=record["trials"])
             cost.reuse(record)
             write_manifest(self.folder, {**record, **cost.as_dict()})
-        say((self.folder / "scoreboard.txt").read_text("utf-8").rstrip("\n"))
+        say(printed_text(self.folder, record))
         print_next(self.folder, record, argv, cost)
         return int(record["exit_code"])
+
+
+def printed_text(folder: Path, record: Mapping[str, Any]) -> str:
+    """Return the tables of a finished run as the screen shows them; `record` is its manifest."""
+    if screen_width() == WIDE and "wide_text" in record:
+        return str(record["wide_text"]).rstrip("\n")
+    return (folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")
 
 
 def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cost: Cost) -> None:

@@ -165,7 +165,7 @@ class StudyJob(FolderJob):
         to_decide = (TO_DECIDE, [f"trials={needed:.0f}"], ["trials=", "resume="])
         return Outcome(
             tables,
-            result.scoreboard,
+            lambda: result.scoreboard,
             partial(self._draw, result),
             code,
             failures,

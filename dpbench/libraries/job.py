@@ -109,16 +109,19 @@ class LibrariesJob(FolderJob):
         cost.note_files(reads)
         for file in reads:
             say(f"a later run measures the libraries again, because a plug-in has read '{file}'")
-        text = render(tables["overview"], tables["claims"], tables["verdicts"])
         unexpected = [
             f"audit: {row['estimator']}: {row['verdict']}, {row['expected']} was expected\n"
             for row in select_strongest(tables["audit"]).to_dict("records")
             if row["verdict"] != row["expected"]
         ]
         if "replay" in tables:
-            text += f"\n{render_replay(tables['replay'])}"
             unexpected += [f"{line}\n" for line in unexpected_verdicts(tables["replay"])]
-        text += "".join(unexpected)
+
+        def text() -> str:
+            printed = render(tables["overview"], tables["claims"], tables["verdicts"])
+            replayed = f"\n{render_replay(tables['replay'])}" if "replay" in tables else ""
+            return "".join([printed, replayed, *unexpected])
+
         messages = pd.concat([tables["overview"]["version"], tables["libraries"]["message"]])
         failed = messages.str.contains("process ended").any()
         failed |= any_fails(CLAIMS, tables["claims"]["verdict"])

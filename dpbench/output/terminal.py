@@ -5,25 +5,30 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from dpbench.app import applications
 from dpbench.output.verdicts import AHEAD, BAD, GOOD, PRINTED, UNSURE, Tone
 from dpbench.package import command_in_use
 
 __all__ = [
-    "TO_DECIDE", "count_verdicts", "fit_columns", "format_count", "progress", "say", "shorten",
-    "table",
+    "TO_DECIDE", "WIDE", "WIDTH", "count_verdicts", "fit_columns", "format_count", "line_width",
+    "progress", "say", "screen_width", "shorten", "spread", "table",
 ]  # fmt: skip
 
 
+T = TypeVar("T")
 TO_DECIDE = "to decide"  # what the next command of an undecided run is for
-WIDTH = 80  # characters per line of a table, on every terminal
+# Characters per line of a table: in files, pipes and narrow terminals; on terminals that have them.
+WIDTH, WIDE = 80, 120
+_width: ContextVar[int] = ContextVar("_width", default=WIDTH)
 # Columns of words are aligned to the left, all others to the right. If a table is too wide, words
 # lose their middle, down to MIN_WORD_WIDTH characters.
 WORD_COLUMNS = (
@@ -32,6 +37,33 @@ WORD_COLUMNS = (
 )  # fmt: skip
 MIN_WORD_WIDTH = 6
 SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextlib.contextmanager
+def line_width(width: int) -> Iterator[None]:
+    """Give the tables that are made inside this context lines of up to `width` characters."""
+    token = _width.set(width)
+    try:
+        yield
+    finally:
+        _width.reset(token)
+
+
+def screen_width() -> int:
+    """Return the width of lines to print: 120 (`WIDE`) on a terminal that wide, else 80."""
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    return WIDE if columns >= WIDE else WIDTH
+
+
+def spread(values: Sequence[T], cell: int, taken: int) -> list[T]:
+    """Return as many values as have a column in a line, evenly spaced in rank; at least two.
+
+    A column has `cell` characters, or the 8 of 1.23e-05 if these are more. Beside the columns are
+    `taken` characters.
+    """
+    most = max(2, (_width.get() - taken) // (max(cell, 8) + 2))
+    last, count = len(values) - 1, min(most, len(values))
+    return [values[round(place * last / max(count - 1, 1))] for place in range(count)]
 
 
 def say(text: str) -> None:
@@ -70,16 +102,16 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
     """Return a text that shows rows as aligned columns below a title.
 
     A row is a mapping from column to text, with equal keys in all rows, or a text that becomes a
-    line. Columns that are empty in all rows are dropped. Lines have at most 80 (`WIDTH`)
-    characters, if the numbers fit. No text is cut: where the words of a row do not fit into their
-    columns, they stand in a line of their own above its numbers.
+    line. Columns that are empty in all rows are dropped. Lines have at most 80 characters, or those
+    of `line_width`, if the numbers fit. No text is cut: where the words of a row do not fit into
+    their columns, they stand in a line of their own above its numbers.
     """
     cells = [row for row in rows if not isinstance(row, str)]
     shown = [name for name in cells[0] if any(row[name] for row in cells)]
     widths = {name: max(len(name), *(len(row[name]) for row in cells)) for name in shown}
     words = [name for name in WORD_COLUMNS[:-2] if name in widths]  # problems, verdicts are whole
     others = sum(width + 2 for name, width in widths.items() if name not in words)
-    room = WIDTH + 2 - others - 2 * len(words)
+    room = _width.get() + 2 - others - 2 * len(words)
     widths |= dict(zip(words, fit_columns([widths[name] for name in words], room), strict=True))
 
     def line(row: Mapping[str, str]) -> str:
@@ -97,8 +129,8 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
 
 
 def fill(text: str) -> str:
-    """Break a text into lines of at most 80 (`WIDTH`) characters, where it has spaces."""
-    return textwrap.fill(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    """Break a text into lines of at most 80 characters, or `line_width`, where it has spaces."""
+    return textwrap.fill(text, _width.get(), subsequent_indent="  ", break_on_hyphens=False)
 
 
 def fit_columns(widths: Sequence[int], room: int) -> list[int]:

@@ -28,7 +28,7 @@ from dpbench.output.verdicts import EARLY
 from dpbench.report.study import Study
 from dpbench.theory.theorems import CODE
 
-__all__ = ["format_answer", "format_digits", "trials_to_decide"]
+__all__ = ["asks_whether", "format_answer", "format_digits", "trials_to_decide"]
 
 AGREE = ("consistent", EARLY)
 # Tolerance over the half-width of a 95% interval at which an interval around a true prediction lies
@@ -56,6 +56,11 @@ def format_answer(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> 
     yield "\n".join(map(fill, notes))
 
 
+def asks_whether(question: str) -> bool:
+    """Return True if a question can be answered by yes or no, because it begins with Do or Does."""
+    return question.startswith(("Do ", "Does "))
+
+
 def _first_line(study: Study) -> str:
     return f"{study.name}: {study.question}" if study.question else ""
 
@@ -70,18 +75,17 @@ def _answer(
     own = [(row, word) for row, word in judged if row["checks"] != CODE]
     checks = [word for row, word in judged if row["checks"] == CODE]
     found = {word for _, word in own}
-    asks = study.question.startswith(("Do ", "Does "))
     if "inconsistent" in checks:
         failed = f"{checks.count('inconsistent')} of {len(checks)} checks of the code"
         yield f"IN DOUBT. {failed} disagree with exact values, so that the code may be wrong."
     elif "inconsistent" in found:
-        lead = "NO." if asks else "DISAGREE."
+        lead = "NO." if asks_whether(study.question) else "DISAGREE."
         yield f"{lead} {_count(own, 'inconsistent')} disagree with the measurement."
     elif "inconclusive" in found:
         yield f"UNDECIDED: the intervals of {_count(own, 'inconclusive')} are too wide."
         yield _advise(trials_to_decide(claims, summary, study), summary, study)
     elif own:
-        lead = "YES." if asks else "AGREE."
+        lead = "YES." if asks_whether(study.question) else "AGREE."
         yield f"{lead} {_count(own, 'consistent')} agree with the measurement."
     if EARLY in found:
         here = "agree with the exact number at these n, and not yet with the theorem's limit"

@@ -34,7 +34,7 @@ from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import Labels, axis_label, metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
 from dpbench.report.run_result import Result
-from dpbench.report.study import Study
+from dpbench.report.study import Compared, Study
 from dpbench.sweep.metrics import METRICS, VARIABLES, MetricName
 from dpbench.sweep.selection import BUDGET, KEY, swept_columns
 
@@ -170,6 +170,16 @@ class AgainstParameter(SplitFigure):
         level = rows[is_level].drop(columns=self.parameter)
         ends = swept[[self.parameter]].agg(["min", "max"])
         return pd.concat([swept, level.merge(ends, how="cross")], ignore_index=True)[rows.columns]
+
+    def compared(self, result: Result) -> Compared:
+        rows, study = self.summary_rows(result), result.study
+        rows, without = rows[~rows["estimator"].isin(self.level)], self._omitted(study)
+        names = {
+            "estimator": [study.estimators[label].label(*without) for label in rows["estimator"]],
+            "distribution": [study.families[label].label(*without) for label in rows["family"]],
+        }
+        rows = rows.assign(**names, x=rows[self.parameter], value=rows[self.metrics[0]])
+        return Compared(self.parameter, self.metrics[0], rows)
 
     FIRST_SPLIT: ClassVar[tuple[str, ...]] = ("family",)
 

@@ -18,6 +18,7 @@ from dpbench.errors import ArgumentError, check_instance, choose_from, describe_
 from dpbench.output.names import Font, Width
 from dpbench.output.run_folder import read_manifest
 from dpbench.registry import ConfigError, from_mapping
+from dpbench.report.answer import asks_whether
 from dpbench.report.drawing.style import Axes, Canvas, style
 from dpbench.report.overview import check_values, describe, describe_as_html, overview
 from dpbench.report.scoreboard import render
@@ -277,8 +278,11 @@ class Result:
 
         Failures of settings stand at its end.
         """
+        closed = asks_whether(self.study.question)
+        compared = (figure.compared(self) for figure in self.study.all_figures.values())
         return render(
             self.study,
+            compared=None if closed else next(filter(None, compared), None),
             summary=self.summary,
             claims=self.claims,
             factors=self.factors,

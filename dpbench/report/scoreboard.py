@@ -1,4 +1,4 @@
-"""Format the text that a run prints at its end, in 80 columns.
+"""Format the text that a run prints at its end, in 80 columns or more.
 
 Numbers are rounded. The files of the run have all digits.
 """
@@ -20,12 +20,13 @@ from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.summary_table import Failure
 from dpbench.output.names import NOTIONS
-from dpbench.output.terminal import fill, format_count, shorten, table
+from dpbench.output.terminal import fill, format_count, spread, table
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.package import conf_folder
-from dpbench.privacy.symbols import budget_text
+from dpbench.privacy.symbols import SYMBOLS, budget_text
 from dpbench.report.answer import format_answer, format_digits
-from dpbench.report.study import Study
+from dpbench.report.labels import metric_text
+from dpbench.report.study import Compared, Study
 from dpbench.sweep.selection import BUDGET
 from dpbench.theory.theorems import CODE
 
@@ -34,13 +35,21 @@ __all__ = ["render", "shipped_estimators"]
 FALLBACK_MARK = "*"  # beside an error that an estimator reaches without data
 MAX_FAILING = 12  # rows of failing settings
 MAX_ROWS = 12  # rows of claims that do not agree
-MAX_SIZES, MAX_ERROR_ROWS = 5, 40  # columns of n and rows of errors, for a sweep without claims
+MAX_ERROR_ROWS = 40  # rows of errors, for a sweep without claims
+MAX_COMPARED_ROWS = 20  # rows of values that a figure compares, in a sweep with claims
+MAX_NAME = 14  # characters of a name beside a number, in lines of 80
 MAX_UNCLAIMED_ROWS = 12  # rows of errors of estimators without a claim, in a sweep with claims
 
 
-def _format_claims(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> Iterator[str]:
-    """Yield the answer, a line for each claim, the rows that do not agree, and counts."""
-    yield from format_answer(claims, summary, study)
+def _format_claims(
+    claims: pd.DataFrame, summary: pd.DataFrame, study: Study, compared: Compared | None = None
+) -> Iterator[str]:
+    """Yield the answer, a line for each claim, the rows that do not agree, and counts.
+
+    A table of the values `compared` stands below the answer.
+    """
+    first, *others = format_answer(claims, summary, study)
+    yield from [first, *([] if compared is None else [_format_compared(compared)]), *others]
     words = pd.Series([shown_verdicts(row)[0] for row in claims.to_dict("records")], claims.index)
     few = bool(summary["trials"].max() < max(part.trials for part in study.parts.values()))
     unlike = claims[~words.isin(["consistent", *["inconclusive"] * few])]
@@ -134,25 +143,23 @@ def _label_cells(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:
 def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
     """Yield a table of errors for each family, with a row for each estimator and budget.
 
-    The columns are up to five of the n that were run. Cells have the 0.9 quantile of the error on
-    the worst member of the family. A mark says that the mean of the member is what the estimator
-    answers without data. At most 40 (`MAX_ERROR_ROWS`) rows are printed. Tables that do not fit are
-    named instead; only the first table is cut.
+    The columns are as many of the n that were run as a line has room for. Cells have the 0.9
+    quantile of the error on the worst member of the family. A mark says that the mean of the member
+    is what the estimator answers without data. At most 40 (`MAX_ERROR_ROWS`) rows are printed.
+    Tables that do not fit are named instead; only the first table is cut.
     """
     rows_left, left_out = MAX_ERROR_ROWS, list[str]()
     for family, members in summary.groupby("family", sort=False):
-        sizes = np.unique(members["n"])
-        positions = np.linspace(0, len(sizes) - 1, min(MAX_SIZES, len(sizes)))
-        shown_sizes = sizes[positions.round().astype(int)]
+        headings = {n: f"n={format_count(n)}" for n in np.unique(members["n"])}
+        labels = [_label_cells(row, "estimator") for row in members.to_dict("records")]
+        shown_sizes = spread([*headings], max(map(len, headings.values())), _width_of(labels))
         rows: list[Mapping[str, str] | str] = []
         for _, curve in members.groupby(["estimator", *BUDGET], dropna=False, sort=False):
             worst = curve.loc[curve.dropna(subset="q90").groupby("n")["q90"].idxmax()]
             errors = dict(zip(worst["n"], worst["q90"], strict=True))
             chance = dict(zip(worst["n"], answers_without_data(worst), strict=True))
             numbers = {
-                f"n={format_count(n)}": f"{errors[n]:.3g}{FALLBACK_MARK * chance[n]}"
-                if n in errors
-                else ""
+                headings[n]: f"{errors[n]:.3g}{FALLBACK_MARK * chance[n]}" if n in errors else ""
                 for n in shown_sizes
             }
             rows.append(_label_cells(curve.iloc[0].to_dict(), "estimator") | numbers)
@@ -167,6 +174,37 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
         yield fill(f"Not printed: errors on {', '.join(left_out)}; see q90 in summary.csv")
 
 
+def _width_of(rows: Sequence[Mapping[str, str]]) -> int:
+    """Return the characters that columns with these cells take in a line of a table."""
+    return sum(max(len(row[name]) for row in [{name: name}, *rows]) + 2 for name in rows[0])
+
+
+def _format_compared(compared: Compared) -> str:
+    """Return a table of the values that a figure compares, with a column for each parameter value.
+
+    A row is an estimator under a budget at one n, on the worst distribution of a family.
+    """
+    parameter, rows = compared.parameter, compared.rows.assign(**{compared.parameter: np.nan})
+    symbol = SYMBOLS[parameter].ascii if parameter in SYMBOLS else parameter
+    headings = {x: f"{symbol}={x:.3g}" for x in np.unique(rows["x"])}
+    several = [name for name in ("estimator", "distribution", "n") if rows[name].nunique() > 1]
+    groups = [g for _, g in rows.groupby([*several, *BUDGET], dropna=False, sort=False)]
+    labels = []
+    for group in groups:
+        first = group.iloc[0].to_dict()
+        labels.append(_label_cells(first | {"n": format_count(first["n"])}, *several))
+    shown = spread([*headings], max(map(len, headings.values())), _width_of(labels))
+    lines: list[Mapping[str, str] | str] = []
+    for label, group in zip(labels, groups, strict=True):
+        worst = group.groupby("x")["value"].max()
+        lines.append(label | {headings[x]: f"{worst[x]:.3g}" if x in worst else "" for x in shown})
+    n = "" if "n" in several else f", n = {format_count(rows['n'].iloc[0])}"
+    title = f"{metric_text(compared.metric)} against {parameter}{n}"
+    more = len(lines) - MAX_COMPARED_ROWS
+    rest = [f"and {more} more: see {compared.metric} in summary.csv"] if more > 0 else []
+    return table(f"{title[0].upper()}{title[1:]}", [*lines[:MAX_COMPARED_ROWS], *rest])
+
+
 def _format_fallbacks(summary: pd.DataFrame) -> str:
     """Return lines that list the estimators that answer the mean of a distribution without data."""
     found = summary[answers_without_data(summary)]
@@ -175,8 +213,8 @@ def _format_fallbacks(summary: pd.DataFrame) -> str:
         for (estimator, law), rows in found.groupby(["estimator", "distribution"], sort=False)
     ]
     more = [f"and {len(lines) - MAX_FAILING} more"] if len(lines) > MAX_FAILING else []
-    shown = [shorten(line, 78) for line in lines[:MAX_FAILING]] + more
-    return "\n  ".join([f"{FALLBACK_MARK}: {FALLBACK_NOTE}", *shown]) if lines else ""
+    shown = [fill(f"  {line}") for line in [*lines[:MAX_FAILING], *more]]
+    return "\n".join([f"{FALLBACK_MARK}: {FALLBACK_NOTE}", *shown]) if lines else ""
 
 
 def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
@@ -201,11 +239,13 @@ def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
         beside = private[np.all([private[name] == value for name, value in names.items()], axis=0)]
         worst = beside.groupby("estimator")["q90"].max()
         others = worst.drop(index=label).dropna()
-        best = f"{others.min():.3g} {shorten(str(others.idxmin()), 14)}" if len(others) else ""
+        name = str(others.idxmin()) if len(others) else ""
+        best = f"{others.min():.3g}" if len(others) else ""
+        is_short = len(name) <= MAX_NAME
         cells = {"estimator": str(label), "distribution": str(family), "privacy": str(budget)}
-        rows.append(
-            cells | {"n": format_count(n), "q90": f"{worst[str(label)]:.3g}", "best other": best}
-        )
+        cells |= {"n": format_count(n), "q90": f"{worst[str(label)]:.3g}"}
+        rows.append(cells | {"best other": f"{best} {name if is_short else ''}".strip()})
+        rows += [] if is_short else [f"  best other: {name}"]
     if len(rows) > MAX_UNCLAIMED_ROWS:
         rest = len(rows) - MAX_UNCLAIMED_ROWS
         rows = [*rows[:MAX_UNCLAIMED_ROWS], f"and {rest} more: see q90 in summary.csv"]
@@ -365,16 +405,22 @@ def render(
     factors: pd.DataFrame,
     samples: pd.DataFrame,
     failures: Sequence[Failure],
+    compared: Compared | None = None,
 ) -> str:
-    """Return the text that a run prints at its end: tables and lines, 80 columns wide.
+    """Return the text that a run prints at its end: tables and lines.
 
-    The tables of the run are those of `dpbench.report.run_result.Result`. If there are no claims,
-    the text has the errors of the summary in place of verdicts. Else it has the errors of
+    The tables of the run are those of `dpbench.report.run_result.Result`. A sweep with an open
+    question prints the values that its first comparing figure has `compared`. If there are no
+    claims, the text has the errors of the summary in place of verdicts. Else it has the errors of
     estimators without a claim, such as those of a user. It ends with the error messages of the
     settings that raised an error.
     """
     parts = [
-        *(_format_errors(summary) if claims.empty else _format_claims(claims, summary, study)),
+        *(
+            _format_errors(summary)
+            if claims.empty
+            else _format_claims(claims, summary, study, compared)
+        ),
         _format_fallbacks(summary),
         *(() if claims.empty else _format_unclaimed(summary, study)),
         *_format_factors(factors, study),

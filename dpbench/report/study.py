@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,11 +35,25 @@ from dpbench.sweep.plan import Cell, Part, Sweep, key_table, make_cells
 from dpbench.sweep.selection import Selection
 from dpbench.theory.theorems import THEOREMS
 
-__all__ = ["Figure", "Names", "Study", "StudyPart", "SweepPlan", "Table", "gather_entries"]
+__all__ = [
+    "Compared", "Figure", "Names", "Study", "StudyPart", "SweepPlan", "Table", "gather_entries",
+]  # fmt: skip
 
 SELECTION_KEYS = ("families", "estimators", "budgets")
 # Printed names of entries, by name.
 Names = Mapping[str, str] | None
+
+
+class Compared(NamedTuple):
+    """Values that a figure compares, to be printed as a table with a column for each value of x.
+
+    `rows` has the columns ``estimator``, ``distribution`` and ``n``, those of the budget, ``x``
+    (values of the parameter) and ``value`` (of the metric). They have a row for each distribution.
+    """
+
+    parameter: str
+    metric: str
+    rows: pd.DataFrame
 
 
 class Figure(Registered, ABC):
@@ -70,6 +84,13 @@ class Figure(Registered, ABC):
         selects one panel, from 0; if there is no such panel, raise ConfigError. By default draw all
         panels.
         """
+
+    def compared(self, result: Any) -> Compared | None:
+        """Return the values that a run prints beside its answer; None for most figures.
+
+        `result` is a `dpbench.report.run_result.Result`.
+        """
+        return None
 
 
 class Table(Registered, ABC):

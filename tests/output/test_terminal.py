@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from dpbench.analysis.smallest_n import TERMS
-from dpbench.output.terminal import WIDTH, format_count, rerun_line, say, table
+from dpbench.output.terminal import (
+    WIDE,
+    WIDTH,
+    fill,
+    format_count,
+    line_width,
+    rerun_line,
+    say,
+    screen_width,
+    spread,
+    table,
+)
 from dpbench.report.scoreboard import _format_samples
 from tests.bench import Bench
 
@@ -27,6 +40,41 @@ def test_a_table_cuts_no_text() -> None:
     assert wide[4].split() == ["9" * 46, "inconclusive"]
     assert "…" not in "".join(lines + wide)
     assert [format_count(n) for n in (30, 53980.4, 1e10)] == ["30", "53,980", "1e+10"]
+
+
+def test_wider_lines_show_more_columns_and_whole_names() -> None:
+    numbers = [10, 20, 30, 40, 50, 60, 70]
+    assert spread(numbers, 3, 30) == [10, 30, 40, 50, 70]  # five columns of 8 and 2 in 50
+    assert spread(numbers, 18, 60) == [10, 70]
+    assert spread(numbers[:1], 18, 90) == [10]
+    rows = [{"estimator": LONG, "pair": "x" * 30, "verdict": "agree"}]
+    with line_width(WIDE):
+        assert spread(numbers, 3, 30) == numbers
+        assert len(table("T", rows).splitlines()) == 3
+        assert fill("word " * 24).count("\n") == 0
+    assert len(table("T", rows).splitlines()) == 5  # the names stand in two lines of their own
+    assert fill("word " * 24).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "columns", "width"), [(True, 200, 120), (True, 119, 80), (False, 200, 80)]
+)
+def test_only_a_terminal_has_wide_lines(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_terminal: bool, columns: int, width: int
+) -> None:
+    """A finished run shows the same lines again; its file has 80 characters."""
+    name = "exponents_of_moments_2_and_3"
+    bench.write(lambda spec: spec["claims"].update({name: {**spec["claims"]["alpha"]}}))
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+        patch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
+        assert screen_width() == width
+    monkeypatch.setattr("dpbench.jobs.finished_run.screen_width", lambda: width)
+    for _ in range(2):
+        tables = bench.done("trials=4").out.partition("counted")[0]
+        stands_alone = f"\n{name}\n" in tables
+        assert (stands_alone, name in tables) == (width == WIDTH, True)
+    assert f"\n{name}\n" in bench.read("scoreboard.txt")
 
 
 def test_everything_printed_fits(bench: Bench) -> None:

@@ -43,6 +43,37 @@ def test_a_sweep_without_claims_prints_errors_by_n(bench: Bench) -> None:
     assert row.split() == ["minimax", "eps=0.1", *(f"{q:.3g}" for q in worst)]
 
 
+@pytest.mark.parametrize("question", ["How large is the error?", "Does theory hold?"])
+def test_an_open_question_is_answered_by_the_values_of_a_figure(
+    bench: Bench, question: str
+) -> None:
+    """With a row for each estimator and n, on the worst of the laws; beside claims."""
+    figure = {
+        "kind": "against_parameter", "parameter": "k", "n": [10**5, 10**8], "caption": "k",
+        "families": "two_point", "estimators": ["minimax", "rate"], "metrics": ["rmse"],
+    }  # fmt: skip
+    bench.write(lambda spec: spec.update(question=question, figures={"by_k": figure}))
+    out = bench.done().out
+    title = "\nRoot mean square error against k\n"
+    assert (title in out) == question.startswith("How")
+    if title not in out:
+        return
+    answer, _, after = out.partition(title)
+    assert "Theory against measurement" not in answer
+    head, *lines = after.partition("\n\n")[0].splitlines()
+    assert head.split() == ["estimator", "n", "privacy", "k=2", "k=3"]
+    worst = bench.table().groupby(["estimator", "n", "k"])["rmse"].max()
+    assert [line.split() for line in lines] == [
+        [
+            name,
+            f"{n:,}" if n < 1e8 else "1e+08",
+            "eps=0.1",
+            *(f"{worst[name, n, k]:.3g}" for k in (2, 3)),
+        ]
+        for name, n in (("minimax", 10**5), ("minimax", 10**8), ("rate", 10**5), ("rate", 10**8))
+    ]
+
+
 def test_errors_that_are_not_printed_are_counted() -> None:
     """The second family does not fit, but the third does; a first family that is long is cut."""
     sizes = {"a": 30, "b": 20, "c": 10}
