@@ -21,7 +21,7 @@
     for (let i = 0; i < 200 && high - low > 1e-7 * high; i++) {
       const share = i % 3 === 2 ? 0.5 : atLow / (atLow - atHigh);
       const x = low + (high - low) * share, y = f(x);
-      if (y === 0) return x;
+      if (Math.abs(y) < 1e-9) return x;
       if (y < 0) { low = x; atLow = y; if (side < 0) atHigh /= 2; side = -1; }
       else { high = x; atHigh = y; if (side > 0) atLow /= 2; side = 1; }
     }
@@ -43,14 +43,14 @@
   function erfcx(x) {
     if (x >= 2) {
       let fraction = x;
-      for (let k = 80; k > 0; k--) fraction = x + k / 2 / fraction;
+      for (let k = Math.ceil(8 + 300 / (x * x)); k > 0; k--) fraction = x + k / 2 / fraction;
       return 1 / fraction / Math.sqrt(Math.PI);
     }
     let term = x, series = x; // erf(x) = 2/sqrt(pi) e^(-x^2) sum_k x (2 x^2)^k/(2k + 1)!!
-    for (let k = 1; k < 80; k++) series += term *= 2 * x * x / (2 * k + 1);
+    for (let k = 1; term > 1e-17 * series; k++) series += term *= 2 * x * x / (2 * k + 1);
     return Math.exp(x * x) - 2 / Math.sqrt(Math.PI) * series;
   }
-  const upperTail = (z) => z < 0 ? 1 - upperTail(-z) : Math.exp(-z * z / 2) * erfcx(z / Math.SQRT2) / 2;
+  const upperTail = (z) => z < 0 ? 1 - upperTail(-z) : z > 9 ? 0 : Math.exp(-z * z / 2) * erfcx(z / Math.SQRT2) / 2;
 
   /** Return P(N(0, sd^2) + Z <= x) for the noise Z. */
   function cdf(x, noise, sd) {
@@ -63,10 +63,21 @@
     return 1 - upperTail(t) - (right - density * erfcx((r + t) / Math.SQRT2) / 2) / 2;
   }
 
+  /** Return the smallest sd of Gaussian noise that is (epsilon, delta)-DP (noise.py, _gaussian_sd). */
+  function analyticSd(epsilon, delta) {
+    return solve((s) => {
+      const a = (epsilon * s - 0.5 / s) / Math.SQRT2, b = (epsilon * s + 0.5 / s) / Math.SQRT2;
+      return Math.log(delta) - (a > 0 ? Math.log((erfcx(a) - erfcx(b)) / 2) - a * a
+        : Math.log(upperTail(a * Math.SQRT2) - Math.exp(-a * a) * erfcx(b) / 2));
+    }, 0.01 / Math.sqrt(1 + epsilon), 10 * Math.sqrt(Math.log(2 / delta)) / Math.min(epsilon, 1));
+  }
+
   /** Return the noise at sensitivity 1; of Laplace and Gaussian noise the quieter. */
-  function noiseOf(amount) {
-    const gaussian = plan.gaussian && Math.exp(interpolate(Math.log(amount), ...plan.gaussian));
-    const laplace = plan.laplace && (!gaussian || Math.SQRT2 / amount <= gaussian);
+  function noiseOf(amount, delta) {
+    if (plan.key === "rho") return { scale: 1 / Math.sqrt(2 * amount) };
+    if (plan.key === "mu") return { scale: 1 / amount };
+    const gaussian = delta ? analyticSd(amount, delta) : Infinity;
+    const laplace = Math.SQRT2 / amount <= gaussian;
     return { laplace, scale: laplace ? 1 / amount : gaussian };
   }
   const scaled = (noise, factor) => ({ ...noise, scale: noise.scale * factor });
@@ -104,7 +115,10 @@
     return { values, weights: weights.map((w) => w / total) };
   }
 
-  /** Transform complex numbers in place by the fast Fourier transform; their count is 2^m. */
+  const angles = Array.from({ length: SUM_POINTS / 2 }, (_, i) => 2 * Math.PI * i / SUM_POINTS);
+  const cosines = Float64Array.from(angles, Math.cos), sines = Float64Array.from(angles, Math.sin);
+
+  /** Transform `SUM_POINTS` complex numbers in place by the fast Fourier transform. */
   function transform(re, im) {
     const n = re.length;
     for (let i = 1, j = 0; i < n; i++) {
@@ -114,10 +128,11 @@
       if (i < j) { [re[i], re[j]] = [re[j], re[i]]; [im[i], im[j]] = [im[j], im[i]]; }
     }
     for (let half = 1; half < n; half *= 2) {
-      for (let k = 0; k < half; k++) {
-        const c = Math.cos(Math.PI * k / half), s = -Math.sin(Math.PI * k / half);
-        for (let i = k; i < n; i += 2 * half) {
-          const j = i + half, x = re[j] * c - im[j] * s, y = re[j] * s + im[j] * c;
+      const stride = n / (2 * half);
+      for (let from = 0; from < n; from += 2 * half) {
+        for (let k = 0; k < half; k++) {
+          const c = cosines[k * stride], s = -sines[k * stride];
+          const i = from + k, j = i + half, x = re[j] * c - im[j] * s, y = re[j] * s + im[j] * c;
           re[j] = re[i] - x; im[j] = im[i] - y; re[i] += x; im[i] += y;
         }
       }
@@ -159,7 +174,7 @@
     });
     transform(re, im);
     re.forEach((x, i) => {
-      const size = Math.hypot(x, im[i]) ** n, angle = -n * Math.atan2(im[i], x);
+      const size = (x * x + im[i] * im[i]) ** (n / 2), angle = -n * Math.atan2(im[i], x);
       re[i] = size * Math.cos(angle); // the conjugate, so that the same transform inverts it
       im[i] = size * Math.sin(angle);
     });
@@ -211,10 +226,10 @@
       const start = Math.min(Math.log(isf(unit, 0.05) / n), -3) - 7, end = Math.log(0.49);
       const tails = Array.from({ length: 12 }, (_, i) => start + (end - start) * i / 11);
       const costs = tails.map(cost), best = costs.indexOf(Math.min(...costs));
-      const x = minimise(cost, tails[Math.max(best - 1, 0)], tails[Math.min(best + 1, 11)], 0.005);
+      const x = minimise(cost, tails[Math.max(best - 1, 0)], tails[Math.min(best + 1, 11)], 0.0005);
       return clipAt(Math.exp(cost(x) <= costs[best] ? x : tails[best]));
     }
-    return { error, bestClip };
+    return { error, bestClip, mean: target };
   }
 
   /** All distributions with a bounded k-th moment. */
@@ -236,9 +251,69 @@
     return { error, bestClip };
   }
 
+  const grid = (count, x) => Array.from({ length: count }, (_, i) => x(i));
+  const normal = (x, mean) => {
+    const z = grid(4001, (i) => -10 + i / 200);
+    return [z.map(x), z.map((y) => Math.exp(-y * y / 2)), mean];
+  };
+
+  /** Points, weights and mean of standard distributions (averages.py). */
+  const shapes = {
+    bernoulli: ({ p }) => [[0, 1], [1 - p, p], p],
+    two_point({ p, k }) {
+      const tau = (p * (1 - p) * ((1 - p) ** (k - 1) + p ** (k - 1))) ** (-1 / k);
+      return plan.sign > 0 ? [[0, tau], [1 - p, p], p * tau] : [[-tau, 0], [p, 1 - p], -p * tau];
+    },
+    gaussian: () => normal((z) => z, 0),
+    log_normal: ({ sigma }) => normal((z) => Math.exp(sigma * z), Math.exp(sigma * sigma / 2)),
+    student_t({ tail_index: nu }) {
+      const t = grid(16004, (i) => Math.sinh(-40 + 80 * i / 16003));
+      return [t, t.map((x) => Math.exp(-(nu + 1) / 2 * Math.log1p(x * x / nu)) * Math.sqrt(1 + x * x)), 0];
+    },
+    pareto({ tail_index: a }) {
+      const y = grid(16004, (i) => (i + 0.5) * 10 / 4001);
+      return [y.map((x) => Math.exp(x / a) - a / (a - 1)), y.map((x) => Math.exp(-x)), 0];
+    },
+  };
+
+  /** Return points that stand for others, at most 2,000, and their probabilities. */
+  function merge(values, weights) {
+    const total = sum(weights, (w) => w), merged = [], shares = [];
+    const likely = values.map((_, i) => i).filter((i) => weights[i] / total > 1e-18);
+    const size = Math.ceil(likely.length / 2000);
+    for (let from = 0; from < likely.length; from += size) {
+      const cell = likely.slice(from, from + size), share = sum(cell, (i) => weights[i]);
+      merged.push(sum(cell, (i) => weights[i] * values[i]) / share);
+      shares.push(share / total);
+    }
+    return [merged, shares];
+  }
+
+  /** Return the distribution with these parameters; one without a formula is moved and scaled. */
+  function distribution({ location = 0, scale = 1, ...shape }) {
+    const move = (x) => location + scale * x;
+    if (shapes[plan.law]) {
+      const [values, weights, mean] = shapes[plan.law](shape), [merged, shares] = merge(values, weights);
+      return known(merged.map(move), shares, move(mean), ...plan.ends);
+    }
+    const from = { location: 0, scale: 1, ...plan.parameters };
+    const moved = (x) => move((x - from.location) / from.scale);
+    return known(plan.values.map(moved), plan.weights, moved(plan.target), ...plan.ends);
+  }
+
   const coin = ([a, b]) => ({ ...known([a, b], [0.5, 0.5], (a + b) / 2, a, b), bestClip: () => [a, b] });
-  const fixed = { records: null, known: () => known(plan.values, plan.weights, plan.target, ...plan.ends),
-    moment: () => moment(plan) }[plan.kind]?.();
+  const names = Object.keys(plan.parameters);
+  let problem = null, described = "";
+
+  /** Return the problem of these inputs; a distribution is kept until a parameter changes. */
+  function problemOf(inputs) {
+    if (plan.kind === "records") return coin([inputs.lower, inputs.upper]);
+    if (plan.kind === "moment") return problem ??= moment(plan);
+    const parameters = Object.fromEntries(names.map((name) => [name, inputs[name]]));
+    if (JSON.stringify(parameters) !== described) problem = distribution(parameters);
+    described = JSON.stringify(parameters);
+    return problem;
+  }
 
   function roundOutwards([a, b]) {
     const unit = 10 ** (Math.floor(Math.log10(b - a)) - 2), [low, high] = plan.ends;
@@ -268,7 +343,7 @@
 
   const find = (selector) => document.querySelector(selector);
   const short = (x) => Number.isFinite(x) ? String(Number(x.toPrecision(3))) : "none";
-  const keys = ["n", "amount", "lower", "upper"];
+  const keys = Object.keys(plan.sliders), fixed = plan.kind !== "records";
   const read = () => Object.fromEntries([...keys, "alpha"].map((key) => [key, find(`#${key}`).valueAsNumber]));
   let timer = 0, best = [];
 
@@ -282,17 +357,27 @@
     }
   }
 
+  /** Return what is wrong with delta or a parameter of the distribution, or an empty text. */
+  function outside(inputs) {
+    for (const [key, [from, to]] of Object.entries(plan.limits)) {
+      if (!(inputs[key] > from && inputs[key] < to)) return `${key}: write a number between ${from} and ${to}`;
+    }
+    const mean = names.length && problemOf(inputs).mean, [low, high] = plan.ends;
+    return names.length && !(low < mean && mean < high) ? `the mean, ${short(mean)}, is not within the bounds` : "";
+  }
+
   function update() {
-    const { n, amount, lower, upper, alpha } = read();
+    const inputs = read(), { n, amount, delta, lower, upper, alpha } = inputs;
     clearTimeout(timer);
     find("#records").textContent = "…";
     for (const cell of [find("#records"), find("#best .clip")]) delete cell.dataset.value;
     const wrong = !(n >= 1 && n <= MAX_RECORDS && Number.isInteger(n)) ? "n: write a whole number from 1 on"
       : !(amount > 0) ? `${plan.key}: write a number above 0`
-        : !(lower < upper) ? "upper: must exceed lower" : !(alpha > 0) ? "error: write a number above 0" : "";
+        : !(lower < upper) ? "upper: must exceed lower" : !(alpha > 0) ? "error: write a number above 0"
+          : outside(inputs);
     find("#wrong").textContent = wrong;
     if (wrong) return;
-    const noise = noiseOf(amount), problem = fixed ?? coin([lower, upper]);
+    const noise = noiseOf(amount, delta), problem = problemOf(inputs);
     const error = problem.error([lower, upper], n, noise);
     show("yours", error, [lower, upper]);
     const parts = ["sampling", "bias", "noise"].map((part) => [part, Math.abs(error[part])]);
@@ -312,7 +397,7 @@
   // A slider has 1,000 steps, on a log scale for n and the budget.
   for (const key of keys) {
     const box = find(`#${key}`), slider = find(`#${key}-slider`), [from, to] = plan.sliders[key];
-    const log = key === "n" || key === "amount";
+    const log = plan.logarithmic.includes(key);
     const place = () => {
       const x = box.valueAsNumber;
       slider.value = 1000 * (log ? Math.log(x / from) / Math.log(to / from) : (x - from) / (to - from));
@@ -320,7 +405,7 @@
     };
     slider.oninput = () => {
       const share = slider.value / 1000, x = log ? from * (to / from) ** share : from + (to - from) * share;
-      const digits = log ? x : Math.abs(to - from) / 1000;
+      const digits = log ? Math.abs(x) : Math.abs(to - from) / 1000;
       const unit = 10 ** (Math.floor(Math.log10(digits)) - (log ? 2 : 0));
       box.value = key === "n" ? Math.max(1, Math.round(Math.round(x / unit) * unit))
         : Number((Math.round(x / unit) * unit).toPrecision(12));

@@ -225,7 +225,7 @@ class KnownDistribution:
         costs = [cost(log_tail) for log_tail in log_tails]
         best = int(np.argmin(costs))
         ends = log_tails[max(best - 1, 0)], log_tails[min(best + 1, GRID_POINTS - 1)]
-        optimum = minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": 0.01})
+        optimum = minimize_scalar(cost, bounds=ends, method="bounded", options={"xatol": 0.001})
         return self.clip_at_tail(
             float(np.exp(optimum.x if optimum.fun <= costs[best] else log_tails[best]))
         )
