@@ -26,7 +26,7 @@ def test_the_guides_entry_is_scored_and_compared(
 ) -> None:
     """At most 40 lines of code; what it answers and what it does not; tables and a figure."""
     monkeypatch.setattr(checks, "RUNS", 100)
-    monkeypatch.setitem(measure.RUNS, True, 10)
+    monkeypatch.setitem(measure.RUNS, True, 3)
     chosen = read_benchmark().select(FEW.partition("=")[2])
     few = Benchmark(MEAN_BENCHMARK, tuple(replace(one, trials=(12, 12)) for one in chosen.problems))
     monkeypatch.setattr(command, "read_benchmark", lambda _: few)
@@ -41,7 +41,7 @@ def test_the_guides_entry_is_scored_and_compared(
     assert "all promises" in told
     assert "none of 2 pairs refutes" in told
     assert "audit on scored data: none of 10 pairs of 2 problems refutes" in told
-    quick = "2 of 2 scores rest on audits of 10 runs a dataset: binary-n300-pure0.1, gauss-n100-"
+    quick = "2 of 2 scores rest on audits of 3 runs a dataset: binary-n300-pure0.1, gauss-n100-"
     assert quick in " ".join(told.split())
     assert "benchmark compare wide_clip.parquet" in told
     monkeypatch.undo()
@@ -221,7 +221,7 @@ def test_an_entry_of_the_benchmark_of_real_data(
 ) -> None:
     """Scored in the unit of the run, over the best of the archive, and never invalid."""
     monkeypatch.setattr(checks, "RUNS", 100)
-    monkeypatch.setitem(measure.RUNS, True, 20)
+    monkeypatch.setitem(measure.RUNS, True, 3)
     chosen = read_benchmark(REAL_BENCHMARK).select("earnings-n1000-pure1")
     few = Benchmark(REAL_BENCHMARK, tuple(replace(one, trials=(40, 40)) for one in chosen.problems))
     monkeypatch.setattr(command, "read_benchmark", lambda _: few)
