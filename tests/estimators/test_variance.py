@@ -6,8 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-import yaml
-from scipy import integrate, optimize
 
 from dpbench.arrays import Floats
 from dpbench.distributions import Bernoulli, Gaussian
@@ -21,7 +19,6 @@ from dpbench.estimators import (
     ThreeSumsVariance,
 )
 from dpbench.estimators.estimands import VARIANCE
-from dpbench.package import conf_folder
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
 from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import CountedSample, DenseSample
@@ -132,40 +129,6 @@ def test_pairs_have_the_variance_as_their_mean() -> None:
     assert estimator.most_records is None
     assert PairVariance(base="binary_minimax").most_records == 2001  # 1000 pairs, and one alone
     assert (run(estimator, np.zeros((50, 2)), PureDP(0.1)).value >= 0).all()
-
-
-def _quantile(weights: list[float]) -> float:
-    """0.9 quantile of the size of a sum of Laplace variables, by its characteristic function."""
-    scales = np.abs([w for w in weights if abs(w) > 1e-12])
-
-    def tail(t: float) -> float:
-        def density(u: float) -> float:
-            return float(np.sin(u * t) / u / np.prod(1 + (scales * u) ** 2))
-
-        found = integrate.quad(density, 0, 100 / scales.min(), limit=2000, epsabs=1e-9)
-        return float(1 - 2 / np.pi * found[0])
-
-    return float(optimize.brentq(lambda t: tail(t) - 0.1, 0.01, 50))
-
-
-def test_the_sweep_states_the_noise_to_first_order() -> None:
-    """From mean and mean square: derivatives of the variance in the noises, at n epsilon = 3200."""
-    claims = yaml.safe_load((conf_folder() / "sweep" / "variance.yaml").read_text())["claims"]
-    moments = {"uniform": (0.5, 1 / 3), "skewed": (0.2, 0.2**2 + 0.16 / 11), "rare": (0.02, 0.02)}
-    wanted = {
-        "bezier_coin": np.log(5) / 2,
-        "direct_uniform": np.log(10),
-        "pairs_uniform": np.log(10),
-    }
-    for law, (m, s) in moments.items():
-        of_size = 2 * m**2 - s
-        wanted[f"bezier_{law}"] = _quantile([of_size, of_size - m, of_size - 2 * m + 1])
-        middle, spread = m - 0.5, s - m + 0.25
-        wanted[f"three_{law}"] = _quantile([3 * (2 * middle**2 - spread), 3 * middle, 0.75])
-        wanted[f"plain_{law}"] = _quantile([3 * of_size, 6 * m, 3.0])
-    stated = {label: claim["exact"] * 3200 for label, claim in claims.items() if "exact" in claim}
-    assert len(stated) == 10
-    assert stated == pytest.approx({label: wanted[label] for label in stated}, rel=5e-4)
 
 
 def _noise(estimator: Estimator, budget: Budget, n: int = 4000) -> Floats:

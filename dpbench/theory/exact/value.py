@@ -34,6 +34,7 @@ from dpbench.theory.exact import (  # noqa: F401 (they register what they comput
     ratio,
     regression,
     score,
+    variances,
 )
 from dpbench.theory.exact.averages import average, finite_atoms, median_quantile
 from dpbench.theory.exact.choices import (

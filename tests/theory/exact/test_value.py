@@ -11,6 +11,7 @@ from scipy import stats
 import dpbench
 from dpbench.distributions import (
     Bernoulli,
+    Beta,
     ContaminatedGaussian,
     Distribution,
     Gaussian,
@@ -26,8 +27,10 @@ from dpbench.distributions import (
 )
 from dpbench.estimators import (
     BalloonMean,
+    BezierVariance,
     BinaryMean,
     ClippedMean,
+    ClippedVariance,
     CoinPressCovariance,
     CoinPressMean,
     CoordinateWise,
@@ -45,16 +48,17 @@ from dpbench.estimators import (
     LocalMean,
     MedianThenClippedMean,
     NaiveGaussianMean,
+    PairVariance,
     PlanMean,
     PublicRecordMean,
     ShrinkingIntervals,
     SmoothSensitivityTrimmedMean,
     SubsampleAggregate,
     SubsampleTest,
+    ThreeSumsVariance,
     TunedClippedMean,
     WhitenedCoinPressMean,
 )
-from dpbench.estimators.estimands import COVARIANCE
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
 from dpbench.theory.exact.value import exact
 from tests.theory.exact.cases import name
@@ -65,6 +69,8 @@ STAIRS, LESS_PRIVATE, TULAP = PureDP(4.0, "staircase"), PureDP(4.0), ApproxDP(1.
 NORMAL, VECTORS = Gaussian(location=0.3), MultivariateGaussian(d=3, norm=1.0)
 TUNED_BALL = KSU20BallMean(k=3, scale=1, radius=1, outside="project", constants="tuned")
 RESPONSE = LocalMean(k=2, scale=1, mechanism="randomised_response")
+COIN, SKEWED = Bernoulli(p=0.5), Beta(a=2, b=8)
+PRIVATE_N = PureDP(0.5, neighbours="add_remove")
 RARE = TwoPoint(p=0.02, k=2, location=0.3)
 TRIMMED = SmoothSensitivityTrimmedMean(
     lower=-100, upper=1e3, trimmed_records=20, smoothness_share=0.5
@@ -161,6 +167,19 @@ CASES: list[tuple[Estimator, Distribution, int, Budget, str]] = [
     (KarwaVadhanMean(radius=1e300, sigma=0.01), Gaussian(scale=0.01), 400, APPROX, "noise q90"),
     (SubsampleAggregate(buckets=20, lower=-5, upper=5, aggregate="mean"), VECTORS, 40, PURE,
      "noise"),
+    (BezierVariance(), COIN, 800, PRIVATE_N, "noise q90"),
+    (BezierVariance(), SKEWED, 800, PURE, "noise q90"),
+    (BezierVariance(lower=-1, upper=2), SKEWED, 800, ZCDP(0.01, neighbours="add_remove"),
+     "noise q90"),
+    (ThreeSumsVariance(), SKEWED, 2000, PRIVATE_N, "noise q90"),
+    (ThreeSumsVariance(centred=False), Bernoulli(p=0.3), 2000, PRIVATE_N, "noise q90"),
+    (ThreeSumsVariance(), COIN, 1000, GDP(0.2, neighbours="add_remove"), "noise q90"),
+    (ClippedVariance(lower=0, upper=0.3), SKEWED, 200, PURE, "noise q90"),
+    (ClippedVariance(lower=0, upper=0.5), COIN, 200, PURE, "noise q90"),
+    (ClippedVariance(lower=0, upper=1), Bernoulli(p=0.05), 200, PureDP(0.2), "noise q90"),
+    (ClippedVariance(lower=-4, upper=4), NORMAL, 200, STAIRS, "noise q90"),
+    (PairVariance(base=ClippedMean(lower=0, upper=0.5)), SKEWED, 501, PURE, "noise q90"),
+    (PairVariance(base=ClippedMean(lower=0, upper=0.5)), Bernoulli(p=0.05), 201, PURE, "noise q90"),
 ]  # fmt: skip
 
 
@@ -179,11 +198,10 @@ def test_what_estimators_do(
     rng, trials = np.random.default_rng(0), 1000 if slow else TRIALS
     sample = law.sample(rng, trials, n)
     estimate = estimator.run(sample, Ledger(budget, rng))
-    covariance = estimator.estimand is COVARIANCE
     parts = {
         "noise": estimate.value - estimate.before_noise,
-        "q90": estimate.value - (law.covariance if covariance else law.target_of(sample)),
-        "privacy_cost_q90": estimate.value - (0 if covariance else sample.mean()),
+        "q90": estimate.value - estimator.estimand.truth(law, sample),
+        "privacy_cost_q90": estimate.value - estimator.estimand.empirical(sample),
     }
     for metric in metrics.split():
         size = np.linalg.norm(parts[metric].reshape(trials, -1), axis=1)
@@ -255,6 +273,12 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1), THREE, 1, RHO),
     ("q90", KarwaVadhanGaussian(radius=3), NORMAL, 1, CLOSE),
     ("mean_error", SubsampleTest(buckets=11), Gaussian(location=1), 5, CLOSE),
+    # a number of records that is mostly noise; pairs that are clipped; columns without a formula
+    ("q90", BezierVariance(), COIN, 50, PRIVATE_N),
+    ("q90", ThreeSumsVariance(), COIN, 50, PRIVATE_N),
+    ("q90", ClippedVariance(lower=0, upper=1), Beta(a=0.01, b=15), 200, PureDP(1e6)),
+    ("q90", PairVariance(base=ClippedMean(lower=0, upper=0.4)), COIN, 500, PURE),
+    ("rmse", BezierVariance(), COIN, 2000, PRIVATE_N),
     # no variance; noise that is not Gaussian
     ("q90", TunedClippedMean(k=2, scale=1), StudentT(tail_index=1.5), 1000, CLOSE),
     # outliers that may be friends of other records, or form the core
