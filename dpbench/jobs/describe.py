@@ -10,20 +10,24 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 import dpbench.distributions
 import dpbench.estimators
 import dpbench.report  # noqa: F401 (their kinds enter the registry)
+from dpbench.analysis.claim_kinds import build_claim
+from dpbench.analysis.claims import Claim
 from dpbench.app import applications
 from dpbench.errors import choose_from
 from dpbench.estimators import Estimator
@@ -32,8 +36,10 @@ from dpbench.jobs.app import STUDY
 from dpbench.jobs.sweep_files import find_sweeps, read_texts
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.report.labels import describe_number, metric_text
-from dpbench.report.study import Figure, Study
+from dpbench.report.study import Figure, Study, gather_entries
 from dpbench.runner.settings import Settings
+from dpbench.sweep.entries import Families
+from dpbench.sweep.selection import select_labels
 from dpbench.theory.theorems import THEOREMS, Theorem
 
 __all__ = [
@@ -125,9 +131,9 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
     """Return the help text on a sweep, on a kind, on a figure or on a theorem.
 
     A kind is the name of a class in configurations, for example of an estimator. The text on a kind
-    or a figure lists its keys with types and defaults. The text on a sweep is the comment in its
-    file, which is searched in `folders`. The text on a theorem states what a claim that names it
-    predicts, with a claim of a sweep in `folders` as an example.
+    or a figure lists its keys with types and defaults. The text on a sweep has the texts of its
+    file, which is searched in `folders`, and its claims. The text on a theorem states what a claim
+    that names it predicts, with a claim of a sweep in `folders` as an example.
 
     `topic` is ``sweep``, ``kind``, ``figure`` or ``theorem``; a name may take its place. For a
     kind, `name` may also be a search word. Without a name, the text describes the keys of all
@@ -174,11 +180,58 @@ def _list_topic(topic: str, names: Mapping[str, Any]) -> str:
 
 
 def _describe_sweep(path: Path) -> str:
-    """Return the texts in the comment of a sweep's file, its run time and the path of the file."""
+    """Return the texts of a sweep's file, its run time, its claims and the path of the file."""
     own = read_texts(path)
     cost = f"on two cores: {own.cost}" if own.cost else ""
-    parts = (own.title, own.question, own.about, cost, f"file: {path}")
+    claims = "\n".join(_describe_claims(path))
+    parts = (own.title, own.question, own.about, cost, claims, f"file: {path}")
     return "\n\n".join(filter(None, parts))
+
+
+def _describe_claims(path: Path) -> Iterator[str]:
+    """Yield a line for each claim of a sweep's file: its number, the number's meaning, its source.
+
+    Nothing is run, and the sweep is not checked. A claim that cannot be read has its error.
+    """
+    try:
+        config: Any = OmegaConf.to_container(OmegaConf.load(path))
+        specs = gather_entries(config, "claims")
+    except (yaml.YAMLError, OmegaConfBaseException, AttributeError, TypeError, OSError):
+        return  # a file that cannot be read has no claims to show
+    specs = {label: spec for label, spec in specs.items() if "theorem" in spec}
+    if specs:
+        yield "claims, with the predicted number, its meaning and its metric:"
+    width = max(map(len, specs), default=0)
+    for label, spec in specs.items():
+        try:
+            claim = build_claim(spec, label)
+            number = _claimed_number(claim, config)
+        except ConfigError as error:
+            yield f"  {error}"
+            continue
+        theorem = claim.statement
+        what = describe_number(theorem.variable, theorem)
+        yield f"  {label:{width}}  {number:20}  {what}; {theorem.metric}; {theorem.source}"
+
+
+def _claimed_number(claim: Claim, config: Mapping[str, Any]) -> str:
+    """Return the number that a claim predicts, with its tolerance, as in ``2, 1.5 +- 0.01``.
+
+    A number that depends on the order k of the bounded moment is given for the orders of the
+    claim's families in the sweep `config`.
+    """
+    theorem, finite = claim.statement, getattr(claim, "finite", False)
+    orders: list[float] = [2.0]
+    if claim.predicted is None and theorem.predicted(2) != theorem.predicted(3):
+        families = TypeAdapter(Families).validate_python(config["families"])
+        chosen = (families[label].value for label in select_labels(claim.families, families))
+        orders = sorted({float(family.moment_order or np.nan) for family in chosen})
+    if finite is not False and finite is not True:
+        numbers = [f"{finite:.4g}"]
+    else:
+        numbers = [f"{claim.prediction(k):.4g}" for k in orders]
+    limit, here = "<= " * theorem.at_most, ", exact at these n" * (finite is not False)
+    return f"{limit}{', '.join(dict.fromkeys(numbers))} +- {claim.tolerance:g}{here}"
 
 
 def _list_kinds(names: Mapping[str, type[Any]]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,8 +27,9 @@ from dpbench.jobs import describe
 from dpbench.libraries.sweep import HostileSettings, LibraryClaim, LibrarySettings, LibrarySweep
 from dpbench.package import conf_folder
 from dpbench.registry import labelled_entries, validated
-from dpbench.report.study import Study, StudyPart
+from dpbench.report.study import Study, StudyPart, gather_entries
 from dpbench.theory.theorems import THEOREMS
+from tests.bench import Bench
 
 SCHEMA = conf_folder() / "sweep.schema.json"
 VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))
@@ -123,6 +126,33 @@ def test_help_on_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
         assert about.endswith(f"file: {path}\n")
         assert "schema" not in about
         assert len(about.splitlines()) >= 2
+        claims = gather_entries(read(path), "claims")
+        predicted = [label for label, spec in claims.items() if "theorem" in spec]
+        shown = re.findall(r"^  (\S+)  +(?:<= )?-?[\d.].* \+- ", about, re.MULTILINE)
+        assert shown == predicted
+
+
+def test_help_on_a_sweep_has_the_number_of_each_claim(capsys: pytest.CaptureFixture[str]) -> None:
+    """k/(k-1) for the moment orders of the claim's families; a number of the file; a limit."""
+    about = " ".join(told(capsys, "--help", "sweep", "quick").split())
+    rates = ", ".join(f"{k / (k - 1):.4g}" for k in (2, 3, 4, 6))
+    assert re.search(
+        rf" ksu20_alpha {rates} \+- 0.01 s in n ~ \S+; q90; KSU20, Theorem 3.5 ", about
+    )
+    assert " private_side 1.333 +- 0.06, exact at these n s in n ~" in about
+    assert " near_optimal <= 1.25 +- 0.05 error over the lower bound; q90; lower bound," in about
+    noise = " ".join(told(capsys, "--help", "sweep", "noise").split())
+    ratio = math.sqrt(6 * 256**2 / (257 * 258))  # HT10's noise of the cube
+    assert f" laplace_over_cube {ratio:.4g} +- 0.02 error over another estimator's; rmse" in noise
+
+
+def test_a_claim_that_cannot_be_read_has_its_error(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.write(lambda spec: spec["claims"].update(odd={"theorem": "mine", "tolerance": 1}))
+    about = told(capsys, "--config-dir", "conf", "--help", "sweep", "tiny")
+    assert "  odd.theorem: 'mine': no such theorem; choose from" in about
+    assert re.search(r"  alpha +2, 1.5 \+- 0.3  ", about)
 
 
 def test_help_on_kinds_and_figures(capsys: pytest.CaptureFixture[str]) -> None:
