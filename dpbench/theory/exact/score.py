@@ -147,7 +147,8 @@ def _score_error(
         inside = noise.cdf(_mean_score(x, t)[:, None] - scores) @ (
             shares[grid] / shares[grid].sum()
         )
-        return float(weights @ np.where(x >= bound, 1.0, np.where(x < -bound, 0.0, inside)))
+        # y is above 0, so that no x of `excess` is below -bound.
+        return float(weights @ np.where(x >= bound, 1.0, inside))
 
     def excess(x: float) -> float:
         return below(y + x) - below(y - x) - 0.9
