@@ -36,6 +36,16 @@ the budget that a given error needs, the estimators that apply, and the Python c
   out=DIR           folder of the figure and of plan.html, a page with sliders; default results/plan
   size=SIZE         size of the figure: page (the default), column or slide
 
+With table=, plan a table of means: columns and groups are in a YAML file.
+
+  python -m dpbench plan table=table.yaml epsilon=1 neighbours=add_remove
+
+  columns: {NAME: {lower: LOWER, upper: UPPER, law: {kind: NAME}, alpha: ERROR}}
+                    public bounds of each column; its distribution and a largest error if you like
+  groups: {NAME: N} expected records of each group; without groups n: N
+  group_sizes: public   if a replaced record keeps its group; private is the default
+  split: {NAME: WEIGHT}   shares of the budget; equal is the default, sensitivity another
+
 With estimator=, plan only this estimator, by simulation: print the number of records that the
 error alpha needs, or the error at n.
 

@@ -22,6 +22,7 @@ __all__ = ["main"]
 
 ENTRY_KEYS = ("estimator", "law")
 SIMULATION_KEYS = ("trials", "n_max", "seed")
+TABLE_KEYS = ("n", "lower", "upper", "law", "data", "column", "k", "scale", "alpha")
 CLIP_KEYS = ("lower", "upper", "k", "scale")
 
 
@@ -36,6 +37,7 @@ class PlanOptions(Question):
     seed: Seed | None = None
     estimator: str | None = None
     plugins: str | None = None
+    table: PathText | None = None
 
 
 def main(words: Sequence[str]) -> int:
@@ -46,6 +48,8 @@ def main(words: Sequence[str]) -> int:
     keys = [word.partition("=")[0].partition(".")[0] for word in words]
     if "estimator" in keys:
         return _plan_estimator(words)
+    if "table" in keys:
+        return _plan_table(words)
     if given := {"plugins", "--config-dir", "-cd"}.intersection(keys):
         raise ConfigError(f"{given.pop()}: goes with estimator=NAME; add it, or omit this word")
     _, options = read_words("plan", words, "", PlanOptions, kind="law")
@@ -64,6 +68,21 @@ def main(words: Sequence[str]) -> int:
     except OSError as error:
         raise ConfigError(f"out: '{out}': {error.strerror or error}") from error
     print(f"\nfigure: {' '.join(map(str, paths))}\npage to open: {page}")
+    return 0
+
+
+def _plan_table(words: Sequence[str]) -> int:
+    """Print the plan of a table of means, whose columns and groups are in a file, and return 0."""
+    from dpbench.planner.table import TablePlan, read_table
+
+    _, options = read_words("plan", words, "", PlanOptions)
+    _refuse(options, TABLE_KEYS, "not used with table=; write it into the file")
+    _refuse(options, SIMULATION_KEYS, "goes with estimator=NAME; add it, or omit this key")
+    if options.target != "mean":
+        raise ConfigError(f"target: {options.target}: a table has means; omit this key")
+    assert options.table is not None
+    plan = TablePlan(read_table(options.table), build_budget(options))
+    print("\n".join(plan.lines()))
     return 0
 
 

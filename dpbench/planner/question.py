@@ -20,7 +20,15 @@ from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, PureDP
 from dpbench.registry import ConfigError, Count, MomentOrder, from_mapping, validated
 from dpbench.theory.exact.averages import ATOM_FUNCTIONS
 
-__all__ = ["LAW_NAMES", "Question", "answer_question", "build_budget", "build_law", "plan"]
+__all__ = [
+    "LAW_NAMES",
+    "Question",
+    "answer_question",
+    "build_budget",
+    "build_law",
+    "build_problem",
+    "plan",
+]
 
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]
 Positive = Annotated[float, Field(gt=0, le=1e300)]
@@ -119,7 +127,7 @@ def build_law(question: Question) -> Distribution | None:
     return law
 
 
-def _build_problem(question: Question, law: Distribution | None, budget: Budget) -> Problem:
+def build_problem(question: Question, law: Distribution | None, budget: Budget) -> Problem:
     """Return the public knowledge about the records, built from the keys of a question.
 
     A question holds the arguments of `plan`.
@@ -251,7 +259,7 @@ def answer_question(question: Question) -> ReleasePlan:
     """
     law = build_law(question)
     budget = build_budget(question)
-    problem = _build_problem(question, law, budget)
+    problem = build_problem(question, law, budget)
     n = len(law._values) if question.n is None and isinstance(law, Empirical) else question.n
     if n is None:
         raise ConfigError("n: this key is required: how many records there are")

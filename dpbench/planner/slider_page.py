@@ -140,10 +140,10 @@ def _sliders(plan: PlanNumbers) -> dict[str, Slider]:
     sliders = {
         "n": Slider("records n", plan.n, (max(1, plan.n // int(SPAN)), plan.n * SPAN), True),
         "amount": Slider(name, amount, (amount / SPAN, amount * SPAN), True),
+        **{key: Slider(key, x, (x / 1000, min(1000 * x, 0.5)), True) for key, x in others},
         "lower": Slider(f"lower {ends}", clip[0], sides),
         "upper": Slider(f"upper {ends}", clip[1], sides),
     }
-    sliders |= {key: Slider(key, x, (x / 1000, min(1000 * x, 0.5)), True) for key, x in others}
     for key, x in (_parameters(plan.law) if _is_known(problem) else {}).items():
         log = key != "location"
         reach = (x / 10, 10 * x) if log else (x - width, x + width)

@@ -313,6 +313,17 @@ def test_the_plan_prints_what_its_page_shows(
     assert_same(shown, printed)
 
 
+def test_the_plan_of_a_table_prints_what_its_page_shows(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("table.yaml").write_text(blocks("howto/tables.md", "yaml")[0])
+    (command,) = blocks("howto/tables.md", "sh")
+    assert run(shlex.split(command)[3:]) == 0
+    assert_same(
+        blocks("howto/tables.md", "text")[1], capsys.readouterr().out.partition("\n\nPython")[0]
+    )
+
+
 def test_the_plan_of_an_estimator_prints_what_its_page_shows(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
