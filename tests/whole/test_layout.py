@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpbench.app import BUILT_IN
+from tests.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 WHOLE = {"conf", "docs", "packaging", "whole"}  # about no module: each has all of them run
@@ -99,3 +100,13 @@ def test_a_file_of_tests_has_tests() -> None:
     """One that was emptied by mistake would fail nothing."""
     files = (ROOT / "tests").rglob("test_*.py")
     assert [path for path in files if "\ndef test_" not in path.read_text("utf-8")] == []
+
+
+def test_each_error_of_the_list_can_be_made() -> None:
+    """A line of the code that moves or changes moves in `tests/mutants.yaml`, too."""
+    for name, mutant in MUTANTS.items():
+        code = ROOT / "dpbench" / mutant["file"]
+        assert code.is_file(), f"{name}: no such file: {code}"
+        assert code.read_text().count(mutant["old"]) == 1, f"{name}: `old` is not once in {code}"
+        missing = [path for path in mutant["tests"].split() if not (ROOT / "tests" / path).exists()]
+        assert not missing, f"{name}: no such tests: {missing}"
