@@ -112,6 +112,12 @@ class TablePlan:
             for name, column in self.table.columns.items()
         }
         plans = self._plans(self._table_of(bounded), smallest)
+        for name, plan in plans.items():
+            if not np.isfinite(plan.expected.q90):
+                raise ConfigError(
+                    f"table.groups: {smallest}: too few records for {name} and its share of the "
+                    "budget: the noise of their private count may exceed n/2"
+                )
         clips = {name: plan.clip for name, plan in plans.items()}
         return self._table_of({name: kind(lower=a, upper=b) for name, (a, b) in clips.items()})
 

@@ -21,7 +21,7 @@ SPEC: dict[str, Any] = {
         "income": {"lower": 0, "upper": 9, "law": {"kind": "log_normal", "sigma": 0.7}, "alpha": 1},
         "coin": {"lower": 0, "upper": 1},
     },
-    "groups": {"north": 150, "south": 400},
+    "groups": {"north": 70, "south": 180},
     "split": {"income": 2, "coin": 1},
 }
 
@@ -29,9 +29,9 @@ SPEC: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("budget", "sizes"),
     [
-        (PureDP(1.0, neighbours="add_remove"), "private"),
-        (PureDP(2.0), "private"),
-        (ZCDP(0.1), "public"),
+        (PureDP(1.5, neighbours="add_remove"), "private"),
+        (PureDP(3.0), "private"),
+        (ZCDP(0.01), "public"),
     ],
 )
 def test_nine_in_ten_cells_are_within_the_printed_error(budget: Budget, sizes: str) -> None:
@@ -63,8 +63,8 @@ def test_nine_in_ten_cells_are_within_the_printed_error(budget: Budget, sizes: s
 def test_the_clip_is_the_best_of_the_smallest_group() -> None:
     plan = TablePlan(from_mapping(Table, SPEC, "table"), PureDP(1.0))
     income: Any = plan.estimator.columns["income"]
-    assert (income.lower, income.upper) == plan._plans(plan.estimator, 150)["income"].clip
-    assert (income.lower, income.upper) != plan._plans(plan.estimator, 400)["income"].clip
+    assert (income.lower, income.upper) == plan._plans(plan.estimator, 70)["income"].clip
+    assert (income.lower, income.upper) != plan._plans(plan.estimator, 180)["income"].clip
 
 
 @pytest.mark.parametrize("words", ["epsilon=1", "epsilon=1 neighbours=add_remove", "rho=0.5"])
@@ -97,6 +97,10 @@ def test_the_printed_code_releases_the_table(
         ("columns: {a: {lower: 0, upper: 1, law: {kind: x}}}\nn: 9", "table.columns.a.law: 'x'"),
         ("columns: {a: {lower: 0, upper: 1}}", "table: groups: give groups and their expected"),
         ("columns: {a: {lower: 0, upper: 1}}\nn: 9\nsplit: {b: 1}", "table.split: give a weight"),
+        (
+            "columns: {a: {lower: 0, upper: 1}}\ngroups: {x: 3, y: 90}",
+            "table.groups: 3: too few records for a and its share",
+        ),
         ("columns: [", "table: 'bad.yaml': not a YAML file"),
     ],
 )
