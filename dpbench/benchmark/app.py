@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dpbench.app import App, Command
 from dpbench.output.help_page import help_page
@@ -13,7 +14,7 @@ dpbench benchmark: score an estimator on frozen problems. A score is its error o
   benchmark list                       the problems
   benchmark new mine                   write mine.py, an entry to change
   benchmark run mine.py [key=value ..] check, audit and score an entry
-  benchmark compare mine.parquet ..    beside the archive: ranks, a profile, the best
+  benchmark compare mine.parquet ..    a page of your ranks and profile beside the archive
   benchmark archive [key=value ..]     score the entries of dpbench itself
 
   problems=GLOB   problems with matching ids, as 'gauss-*,binary-*'
@@ -45,6 +46,11 @@ class _Benchmark(App):
     def commands(self) -> Sequence[Command]:
         summary = "score an estimator on frozen problems, over certified lower bounds"
         return (Command("benchmark TASK", summary, USAGE, _main),)
+
+    def sections(self) -> Sequence[Any]:
+        from dpbench.benchmark.section import build_problems, build_shares, build_standings
+
+        return build_standings, build_shares, build_problems
 
 
 APP = _Benchmark()

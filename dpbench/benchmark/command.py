@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import AfterValidator
 
@@ -23,11 +24,12 @@ from dpbench.benchmark.measure import SCORING_ROOMS, run_entries, score_entry
 from dpbench.benchmark.problems import BENCHMARKS, MEAN_BENCHMARK, Benchmark, read_benchmark
 from dpbench.benchmark.reference import archive_path, divide_by_best
 from dpbench.benchmark.remote import FileEntry, read_entry
+from dpbench.benchmark.section import write_leaderboard
 from dpbench.benchmark.table import COUNTED_LEVEL, ENTRY_LEVEL, ROW_LEVEL, Scores
 from dpbench.benchmark.template import run_words, write_entry
 from dpbench.errors import choose_from
 from dpbench.output.command_line import NoKeys, Task, run_task
-from dpbench.output.files import atomic, check_writable
+from dpbench.output.files import check_writable
 from dpbench.output.run_folder import only_writer
 from dpbench.output.terminal import WIDTH, command_line, say
 from dpbench.output.terminal import table as in_columns
@@ -286,13 +288,17 @@ def _say_below(scores: Scores) -> int:
     return 1 if len(below) else 0
 
 
-def _say_overview(benchmark: Benchmark, *scores: Scores, names: Sequence[str] = ()) -> None:
+def _say_overview(
+    benchmark: Benchmark, *scores: Scores, names: Sequence[str] = ()
+) -> dict[str, pd.DataFrame]:
     """Print two tables of entries (estimators): shares of solved problems, and standings by class.
 
     A problem is solved within a factor if the error is at most this factor times the lower bound.
     The first table has several factors. If two files have an entry of one name, the later file says
     whether the entry competes in the declared or the open division. The second table shows the
     entries `names` beside the leader of each class of problems. Without names, it shows the leader.
+
+    Return the tables of all entries, ``shares`` and ``standings``, in which `names` are marked.
     """
     divisions = {
         name: card.division
@@ -303,7 +309,7 @@ def _say_overview(benchmark: Benchmark, *scores: Scores, names: Sequence[str] = 
     rows = rows[rows["problem"].isin([problem.id for problem in benchmark.problems])]
     table = compare.overview(rows, len(benchmark.problems), divisions)
     if not table:
-        return
+        return {}
     say(in_columns(f"\n{benchmark.name}: shares of {len(benchmark.problems)} problems", table))
     say(compare.LEGENDS["overview"])
     if any(problem.relative for problem in benchmark.problems):
@@ -312,6 +318,10 @@ def _say_overview(benchmark: Benchmark, *scores: Scores, names: Sequence[str] = 
     if lines := compare.tabulate_classes(classes, names):
         say(in_columns(f"\n{benchmark.name}: means in each class of problems", lines))
         say("\n".join(compare.LEGENDS[key] for key in ("by_class", *(["rank"] * bool(names)))))
+    shares = pd.DataFrame(table)
+    own = shares["estimator"].str.removesuffix(" (open)").isin(names)
+    shares.insert(0, compare.OWN, np.where(own, compare.OWN, ""))
+    return {"shares": shares, "standings": compare.tabulate_standings(classes, names)}
 
 
 def _say_problems(benchmark: str, table: Sequence[dict[str, str]], names: Sequence[str]) -> None:
@@ -334,7 +344,7 @@ def _say_problems(benchmark: str, table: Sequence[dict[str, str]], names: Sequen
 def _compare(files: Sequence[str], options: CompareOptions) -> int:
     """Compare files of scores with the archive, the stored scores of dpbench's own entries.
 
-    Write a figure and a table, print overviews, and return the exit code 0.
+    Print overviews, write a page with a figure and the tables, and return the exit code 0.
     """
     benchmark = options.read_problems(options.benchmark)
     path = Path(options.archive) if options.archive else archive_path(benchmark.name)
@@ -354,28 +364,22 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
     archive_scores, *rows = [
         scores.select(benchmark) for scores in (archive.without(entered), *mine)
     ]
-    ranked = pd.concat([scores.ranked for scores in rows])
-    out = Path(options.out)
-    with style():
-        save(
-            compare.profile_figure(ranked, archive_scores.ranked, benchmark.problems),
-            out,
-            "profile",
-        )
     all_rows, below = pd.concat([s.rows for s in rows]), pd.concat([s.is_below for s in rows])
     table = compare.tabulate_problems(all_rows, archive_scores.ranked, benchmark.problems, below)
-    with atomic(out / "problems.csv") as temporary:
-        pd.DataFrame(table).to_csv(temporary, index=False)
     _say_problems(benchmark.name, table, list(dict.fromkeys(all_rows["entry"])))
-    _say_overview(benchmark, archive_scores, *rows, names=sorted(entered))
-    for text, applies in compare.NOTES.items():
-        if any(applies(scores) for scores in mine):
-            say(textwrap.fill(text, WIDTH))
-    for scores in mine:
-        _say_quick(scores)
-    say(f"figure: {out / 'profile.svg'}, table: {out / 'problems.csv'}")
-    if len(files) == 1 and benchmark.name == MEAN_BENCHMARK:
-        say(f"leaderboard with yours: {command_line(['site', f'archive={files[0]}'])}")
+    names = sorted(entered)
+    tables = _say_overview(benchmark, archive_scores, *rows, names=names)
+    tables["problems"] = pd.DataFrame(table)
+    remarks = [text for text, applies in compare.NOTES.items() if any(map(applies, mine))]
+    remarks += filter(None, map(compare.describe_quick_audits, mine))
+    for text in remarks:
+        say(textwrap.fill(text, WIDTH, break_on_hyphens=False))
+    ranked = pd.concat([scores.ranked for scores in rows])
+    with style():
+        figure = compare.profile_figure(ranked, archive_scores.ranked, benchmark.problems)
+        save(figure, Path(options.out) / "figures", "profile")
+    page = write_leaderboard(Path(options.out), benchmark.name, names, tables, remarks)
+    say(f"page: {page}, with the figure and all tables")
     return 0
 
 

@@ -6,7 +6,7 @@ x, for each x.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = [
     "BOUND_NOTE",
     "LEGENDS",
     "NOTES",
+    "OWN",
     "RELATIVE_NOTE",
     "describe_infinite",
     "describe_quick_audits",
@@ -37,10 +38,12 @@ __all__ = [
     "profile_figure",
     "tabulate_classes",
     "tabulate_problems",
+    "tabulate_standings",
 ]
 
 # Mark of a value that does not count as a score; see `dpbench.benchmark.table.Scores.is_below`.
 BELOW_MARK = "†"
+OWN = "yours"  # column, and its value, that marks the entries to compare with the archive
 # Remarks on scores, each with the condition under which it applies.
 NOTES: dict[str, Callable[[Scores], Any]] = {
     f"{BELOW_MARK} not a score: below the bound, by prior knowledge or lack of privacy": (
@@ -142,6 +145,25 @@ def tabulate_classes(
             leader = f"{ranked[0].entry}, {ranked[0].mean:.3g}" if ranked else "none"
             lines += [f"{title}; leader: {leader}", *rows]
     return lines
+
+
+def tabulate_standings(
+    classes: Mapping[str, Sequence[Standing]], names: Collection[str]
+) -> pd.DataFrame:
+    """Return a row for each class of problems and entry; the entries `names` are marked."""
+    return pd.DataFrame(
+        {
+            OWN: OWN if one.entry in names else "",
+            "class": title,
+            "rank": one.rank,
+            "estimator": one.entry,
+            "answers": f"{one.answers} of {one.problems}",
+            **{name: getattr(one, name) for name in ("mean", "low", "high")},
+            "best": one.rival,
+        }
+        for title, found in classes.items()
+        for one in found
+    )
 
 
 def _standing_cells(standing: Standing) -> dict[str, str]:

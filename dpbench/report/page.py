@@ -124,6 +124,7 @@ def read_run(folder: Path, name: str, max_rows: int) -> dict[str, Any]:
     return {
         "id": name,
         "name": str(run.manifest.get("sweep", folder.resolve().name)),
+        "noun": str(run.manifest.get("noun", "Sweep")),
         "folder": folder.resolve().name,
         "question": str(run.sweep.get("question") or run.sweep.get("title") or ""),
         "setup": next((section.setup for section in sections if section.setup), ""),

@@ -60,10 +60,10 @@ def test_the_guides_entry_is_scored_and_compared(
     smallest = table["best"]["gauss-n100-pure1"]
     assert f"Gaussian; leader: gaussian_score_mean, {smallest:.3g}\n" in told
     assert re.search(r"^wide_clip +1 of 1 .* of 1[0-9]$", told, re.MULTILINE)
-    assert "yours: python -m dpbench site archive=wide_clip.parquet\n" in told
+    assert "page: results/benchmark/compare/leaderboard.html" in told
     assert "CPU: time of a release" in told
     assert "2 of 2 scores rest on audits of" in " ".join(told.split())
-    assert list((entry_folder / "results/benchmark/compare").glob("profile.*"))
+    assert list((entry_folder / "results/benchmark/compare").glob("figures/profile.*"))
 
 
 @pytest.mark.parametrize(
