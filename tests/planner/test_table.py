@@ -61,13 +61,13 @@ def test_nine_in_ten_cells_are_within_the_printed_error(budget: Budget, sizes: s
 
 
 def test_the_clip_is_the_best_of_the_smallest_group() -> None:
-    plan = TablePlan(from_mapping(Table, SPEC, "table"), PureDP(1.0))
+    plan = TablePlan(from_mapping(Table, SPEC, "table"), PureDP(4.0))
     income: Any = plan.estimator.columns["income"]
     assert (income.lower, income.upper) == plan._plans(plan.estimator, 70)["income"].clip
     assert (income.lower, income.upper) != plan._plans(plan.estimator, 180)["income"].clip
 
 
-@pytest.mark.parametrize("words", ["epsilon=1", "epsilon=1 neighbours=add_remove", "rho=0.5"])
+@pytest.mark.parametrize("words", ["epsilon=4", "epsilon=2 neighbours=add_remove", "rho=0.5"])
 def test_the_printed_code_releases_the_table(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
