@@ -6,13 +6,17 @@ Hydra finds the source and its search path by two plug-ins, `ConfFiles` and `Con
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.conf import HydraConf
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigNode, ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.plugins import Plugins
@@ -48,12 +52,31 @@ def compose_files(words: Sequence[str], folders: Sequence[Path]) -> DictConfig:
     GlobalHydra.instance().clear()
     token = FOLDERS.set([folder.resolve() for folder in folders])
     try:
-        with initialize_config_dir(str(folders[0].resolve()), version_base="1.3"):
+        folder = str(folders[0].resolve())
+        with _no_settings_of_hydra(), initialize_config_dir(folder, version_base="1.3"):
             return compose("config", list(words))
     finally:
         FOLDERS.reset(token)
         if callers_hydra is not None:
             GlobalHydra.instance().initialize(callers_hydra)
+
+
+@contextmanager
+def _no_settings_of_hydra() -> Iterator[None]:
+    """Leave out the ten files of Hydra's own settings, which are unused and take half the time."""
+    group = ConfigStore.instance().repo["hydra"]
+    kept = group["config.yaml"]
+    group["config.yaml"] = _hydra_without_files()
+    try:
+        yield
+    finally:
+        group["config.yaml"] = kept
+
+
+@cache
+def _hydra_without_files() -> ConfigNode:
+    settings = OmegaConf.structured(HydraConf(defaults=[]))
+    return ConfigNode("config.yaml", settings, "hydra", package=None, provider="hydra")
 
 
 class ConfFolders(SearchPathPlugin):

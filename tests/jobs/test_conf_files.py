@@ -80,7 +80,9 @@ def test_a_callers_own_hydra_stays(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("x: ${oc.env:WORD,none}\n")
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
         assert compose(["sweep=ci"])["sweep"]["name"] == "ci"
-        assert compose_by_hydra("mine").x == "none"
+        whole = compose_by_hydra("mine", return_hydra_config=True)
+    assert whole.x == "none"
+    assert whole.hydra.runtime.choices["hydra/launcher"] == "basic"  # it has its own files
 
 
 def test_nothing_private_of_hydra_or_omegaconf_is_used() -> None:
