@@ -8,8 +8,8 @@ is replaced: the variance of the data is (c_mean - a)(b - c_mean).
 
 The noise is that of the best estimator of `dpbench.estimators.variance`. If one record is replaced,
 it is added to the variance (`ClippedVariance`). If one is added or removed, the release is
-`BezierVariance`, whose noise is taken to first order, with the weights of the docstring there. Both
-estimators clip a release to [0, w^2/4].
+`BezierVariance`, whose noise is taken to first order (`dpbench.theory.exact.variances`). Both
+estimators clip a release to [0, w^2/4]. The error is NaN if the noise of a private n is not small.
 
 Clipping can only reduce the variance, at either end. So the biases at the two ends do not cancel.
 """
@@ -25,11 +25,13 @@ from scipy.optimize import brentq
 
 from dpbench.arrays import Floats
 from dpbench.distributions import Distribution
+from dpbench.estimators import BezierVariance, ClippedVariance
 from dpbench.estimators.estimands import VARIANCE, Estimand
 from dpbench.planner.prediction import BoundedRecords, Clip, Error, KnownDistribution
 from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import Atoms, average_of_few
-from dpbench.theory.exact.noise import GaussianNoise, Laplace, LaplaceSum, Noise, additive
+from dpbench.theory.exact.noise import Noise
+from dpbench.theory.exact.variances import variance_noise
 
 __all__ = ["HARDEST_COIN", "BoundedVariance", "KnownVariance"]
 
@@ -51,29 +53,24 @@ class KnownVariance(KnownDistribution):
         known = KnownDistribution.discretise(law, low, high)
         return cls(known.values, known.weights, float(law.variance), known.sd, low, high)
 
-    def noise(self, clip: Clip, n: int, budget: Budget) -> Noise:
-        """Return the noise of the released variance, to first order under add/remove."""
-        width = clip[1] - clip[0]
-        if budget.neighbours == "replace":
-            sensitivity = width**2 * (n - 1) / n**2
-            return additive(budget, sensitivity, sensitivity)
-        u = (np.clip(self.values, *clip) - clip[0]) / width
-        m, s = float(self.weights @ u), float(self.weights @ u**2)
-        size = 2 * m**2 - s
-        weights = np.abs([size, size - m, size - 2 * m + 1]) * width**2 / n
-        noise = additive(budget, 1.0, 1.0)
-        if isinstance(noise, GaussianNoise):
-            return GaussianNoise(noise.sd * float(np.linalg.norm(weights)))
-        assert isinstance(noise, Laplace)
-        return LaplaceSum(tuple(float(x) * noise.scale for x in weights if x > 0))
+    def noise(self, clip: Clip, n: int, budget: Budget) -> Noise | None:
+        """Return the noise of the variance of records on [0, 1], into which the clip is scaled.
+
+        The result is None if the noise of a private number of records is not small.
+        """
+        kind = BezierVariance if budget.neighbours == "add_remove" else ClippedVariance
+        u = (np.clip(self.values, *clip) - clip[0]) / (clip[1] - clip[0])
+        return variance_noise(kind(lower=0.0, upper=1.0), u, self.weights, n, budget)
 
     def error(self, clip: Clip, n: int, budget: Budget) -> Error:
-        return super().error(clip, n, budget)._replace(noise=self.noise(clip, n, budget).isf(0.05))
+        noise, unit = self.noise(clip, n, budget), (clip[1] - clip[0]) ** 2
+        alone = unit * noise.isf(0.05) if noise else np.nan
+        return super().error(clip, n, budget)._replace(noise=alone)
 
     def _parts(self, clip: Clip, n: int, budget: Budget) -> tuple[Atoms, float, float]:
         clipped = np.clip(self.values, *clip)
         mean = float(self.weights @ clipped)
-        squares, noise = (clipped - mean) ** 2, self.noise(clip, n, budget).variance
+        squares, noise = (clipped - mean) ** 2, self.noise(clip, n, budget)
         variance = float(self.weights @ squares)
         bias = variance * (1 - 1 / n) - self.target
         if len(ends := np.unique(clipped)) == 2:
@@ -81,13 +78,17 @@ class KnownVariance(KnownDistribution):
             means, weights = average_of_few(ends, shares, n, 0.0)
             return ((means - ends[0]) * (ends[1] - means), weights), bias, abs(bias)
         order = np.argsort(squares, kind="stable")
-        values, weights = average_of_few(squares[order], self.weights[order], n, noise)
+        spread = (clip[1] - clip[0]) ** 4 * noise.variance if noise else 0.0
+        values, weights = average_of_few(squares[order], self.weights[order], n, spread)
         return (values - variance / n, weights), bias, abs(bias)
 
     def _release(
         self, clip: Clip, n: int, budget: Budget
     ) -> Callable[[float, Floats, Floats, float], float]:
-        noise, largest = self.noise(clip, n, budget), (clip[1] - clip[0]) ** 2 / 4
+        noise, unit = self.noise(clip, n, budget), (clip[1] - clip[0]) ** 2
+        if noise is None:
+            return lambda *_: np.nan
+        largest = unit / 4
 
         def quantile(q: float, v: Floats, weights: Floats, bias: float) -> float:
             centre = self.target + bias + v
@@ -96,7 +97,7 @@ class KnownVariance(KnownDistribution):
                 """P(release < x), where a release is clipped to [0, largest]."""
                 if x <= 0 or x > largest:
                     return float(x > 0)
-                return float(weights @ noise.cdf(x - centre))
+                return float(weights @ noise.cdf((x - centre) / unit))
 
             def excess(x: float) -> float:
                 above = np.nextafter(self.target + x, np.inf)

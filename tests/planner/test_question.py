@@ -48,6 +48,7 @@ from dpbench.cli.main import run
             "epsilon=1 target=variance lower=2 upper=3 law=beta law.a=1 law.b=1",
             "upper: 3: no record",
         ),
+        ("epsilon=.02 target=variance lower=0 upper=1 neighbours=add_remove", "n: 100: too few"),
         ("table=none.yaml", "n: 100: not used with table="),
         ("epsilon 1", "plan: 'epsilon': one word too many; expected: plan [n=] [epsilon=]"),
         (

@@ -32,13 +32,14 @@ from scipy.optimize import brentq
 from dpbench import distributions as dist
 from dpbench import estimators as est
 from dpbench.arrays import Floats
+from dpbench.privacy import Budget
 from dpbench.theory.exact.averages import Atoms, average, finite_atoms
 from dpbench.theory.exact.clip_and_noise import ReleaseSetting, exact_for
 from dpbench.theory.exact.clip_and_noise_oracle import last_step
 from dpbench.theory.exact.noise import GaussianNoise, Laplace, LaplaceSum, Noise, additive
 from dpbench.theory.exact.ratio import MAX_COUNT_VARIANCE
 
-__all__: list[str] = []
+__all__ = ["variance_noise"]
 
 NAN = float("nan")
 
@@ -57,10 +58,11 @@ def _variance_error(metric: str, e: Any, law: dist.Distribution, setting: Releas
     if not pairs:
         width, top = float(e.upper - e.lower), 0.25
         u = (np.clip(u, e.lower, e.upper) - e.lower) / width
-    noise = _pair_noise(e, u, setting) if pairs else _noise(e, u, weights, setting)
+    n, budget = setting.n, setting.budget
+    noise = _pair_noise(e, u, setting) if pairs else variance_noise(e, u, weights, n, budget)
     if noise is None:
         return NAN
-    errors = _sampling_errors(u, weights, setting.n, noise.variance, pairs=pairs)
+    errors = _sampling_errors(u, weights, n, noise.variance, pairs=pairs)
     if errors is None:
         return NAN
     before_noise = float(weights @ u**2 - (weights @ u) ** 2) + errors[0]
@@ -85,12 +87,13 @@ def _pair_noise(e: est.PairVariance, u: Floats, setting: ReleaseSetting) -> Nois
     return step.noise if low <= 0 and float(np.ptp(u)) ** 2 / 2 <= high else None
 
 
-def _noise(e: Any, u: Floats, weights: Floats, setting: ReleaseSetting) -> Noise | None:
+def variance_noise(
+    e: est.Estimator, u: Floats, weights: Floats, n: int, budget: Budget
+) -> Noise | None:
     """Return the noise W of an estimator; None if it is not known, or if the count is too noisy.
 
     `u` are the values of a clipped record on [0, 1], and `weights` their probabilities.
     """
-    n, budget = setting.n, setting.budget
     if isinstance(e, est.ClippedVariance):
         sensitivity = (n - 1) / n**2
         return additive(budget, sensitivity, sensitivity)
