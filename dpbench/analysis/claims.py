@@ -424,7 +424,7 @@ def theorem_verdict(
     1. Return ``consistent`` if `verdict` on the theorem's number is ``consistent``.
     2. Return ``consistent`` if the exact verdict is ``consistent`` and the measured interval meets
        the theorem's region.
-    3. Return ``not yet asymptotic`` if the exact verdict is ``consistent`` and the exact number
+    3. Return ``pre-asymptotic`` if the exact verdict is ``consistent`` and the exact number
        lies outside the theorem's region. The measurement then agrees with a formula that is still
        away from its limit for large n.
     4. Return ``inconclusive`` if the exact verdict is ``inconclusive`` and the exact number lies
@@ -438,7 +438,7 @@ def theorem_verdict(
     - ``inconsistent``: 1 in 10,000 if the exact number is the true number. If the exact number lies
       outside the theorem's region, the exact verdict must be ``inconsistent``, too. If it lies
       inside, the stretched interval must miss a region that contains the true number.
-    - ``not yet asymptotic``: 1 in 40 for a true number outside the exact region or inside the
+    - ``pre-asymptotic``: 1 in 40 for a true number outside the exact region or inside the
       theorem's region. The interval lies inside the exact region and outside the theorem's region.
       So the true number lies beyond this 95% interval on a known side.
     - ``consistent`` by rule 2: 1 in 40 for a true number three tolerances away from the theorem's

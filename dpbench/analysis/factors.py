@@ -106,9 +106,9 @@ def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
     - ``error_over_bound_from``: ``exact value`` or ``trials``.
     - ``lower_bound``, and ``bound_name``: the lower bound, and the name of its proof.
     - ``verdict``: the first of four words that applies. ``below``: the upper end is below 1. The
-      family's distributions are then easier than the worst of their class. ``one law``: the
-      family has a single member. Other distributions of its class may be worse. ``optimal``: the
-      upper end is at most 1.1. ``open``: no other word applies.
+      family's distributions are then easier than the worst of their class. ``one distribution``:
+      the family has a single member. Other distributions of its class may be worse. ``optimal``:
+      the upper end is at most 1.1. ``open``: no other word applies.
     """
     curves = _curves(_select_bounded(summary), exact)
     best = (
@@ -116,7 +116,7 @@ def factors(summary: pd.DataFrame, exact: Exact | None = None) -> pd.DataFrame:
     )
     high = best["error_over_bound_high"]
     cases = [high < 1, best["members"] == 1, high <= OPTIMAL]
-    verdict = np.select(cases, ["below", "one law", "optimal"], "open")
+    verdict = np.select(cases, ["below", "one distribution", "optimal"], "open")
     return best.assign(verdict=verdict)[COLUMNS].reset_index(drop=True)
 
 

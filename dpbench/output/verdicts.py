@@ -74,11 +74,11 @@ def verdicts_by_word(*verdicts: Verdict) -> Verdicts:
 
 # The measurement agrees with the exact value at these n, and this value differs from the asymptotic
 # value of the theorem. This verdict fails no run.
-EARLY = "not yet asymptotic"
+EARLY = "pre-asymptotic"
 # Claims; a sweep with `fail_on_inconsistent: false` does not fail on them.
 CLAIMS = verdicts_by_word(
     Verdict("consistent", GOOD, 3),
-    Verdict(EARLY, AHEAD, 2, printed="not yet"),
+    Verdict(EARLY, AHEAD, 2, printed="pre-asympt."),
     Verdict("inconsistent", BAD, 0, fails=True),
     Verdict("inconclusive", UNSURE, 1),
 )
@@ -86,7 +86,7 @@ CLAIMS = verdicts_by_word(
 FACTORS = verdicts_by_word(
     Verdict("open", OPEN, 0),
     Verdict("below", CALM, 1),
-    Verdict("one law", CALM, 2),
+    Verdict("one distribution", CALM, 2),
     Verdict("optimal", GOOD, 3),
 )
 # Verdicts of every run that are coloured on a terminal; applications add theirs.

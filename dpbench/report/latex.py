@@ -292,7 +292,7 @@ def _format_verdict(row: Mapping[Any, Any]) -> str:
     """Return the verdict on a theorem; if it differs, also the verdict at the n that were run.
 
     The second verdict compares the measurement with the exact number at these sample sizes n. It is
-    left out if the first verdict is that the measurement is not yet asymptotic. Without a verdict
+    left out if the first verdict is that the measurement is pre-asymptotic. Without a verdict
     on the theorem, only the second verdict is returned.
     """
     word, here = shown_verdicts(row)

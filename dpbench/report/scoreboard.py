@@ -319,11 +319,11 @@ def _best_cells(group: pd.DataFrame, law: str) -> dict[str, str]:
 def _verdict_cell(group: pd.DataFrame) -> dict[str, str]:
     """Return the cell ``verdict`` of a line in a table of factors (errors over lower bounds).
 
-    A line covers several n, each with its factor and verdict. The cell is ``partly`` if these
+    A line covers several n, each with its factor and verdict. The cell is ``mixed`` if these
     verdicts differ.
     """
     verdicts = group["verdict"].unique()
-    return {"verdict": verdicts[0] if len(verdicts) == 1 else "partly"}
+    return {"verdict": verdicts[0] if len(verdicts) == 1 else "mixed"}
 
 
 def _format_samples(samples: pd.DataFrame) -> Iterator[str]:

@@ -367,7 +367,7 @@ def test_a_finite_exponent_is_that_of_exact_values() -> None:
         assert row["detectable_deviation"] == pytest.approx(0.05 + row["high"] - row["low"])
         assert (row["theorem"], row["checks"]) == (1.0, "theorem")
         assert math.isnan(row["exact_at_run_n"]) != finite
-        early = "not yet asymptotic" if finite else "inconsistent"
+        early = "pre-asymptotic" if finite else "inconsistent"
         assert row["theorem_verdict"] == early
         # -1/slope of 1/n + 10/n^2 at n, 10 n, 100 n is 0.920 at n = 20, 0.954 at 40
         assert row["asymptotic_from"] == pytest.approx(40 if finite else math.nan, nan_ok=True)

@@ -54,7 +54,7 @@ def test_verdict(low: float, high: float, floor: float | None, expected: str) ->
     assert verdict(measured, np.nan, 0.0625, floor=floor) == "inconclusive"
 
 
-EARLY = "not yet asymptotic"
+EARLY = "pre-asymptotic"
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_headline_counts_theorems_numbers_at_their_n_and_code_apart() -> None:
     code = row(math.nan, "inconsistent", math.nan, "code")
     rows = [row(EARLY, good, 0.8), row(EARLY, good, 0.8), row(good, good, 0.99), alone, code]
     assert count_claim_verdicts(rows) == [
-        "theorems: 1 consistent, 2 not yet asymptotic, 1 inconclusive",
+        "theorems: 1 consistent, 2 pre-asymptotic, 1 inconclusive",
         "at these n: 3 consistent",
         "checks of the code: 1 inconsistent",
     ]

@@ -75,7 +75,7 @@ def test_one_law_is_called_neither_optimal_nor_open(regimes: Result, over: float
     summary = regimes.summary
     alone = summary.assign(k=np.nan).query(f"distribution == '{summary['distribution'].iloc[0]}'")
     alone = alone.assign(q90_high=over * alone["lower_bound"], q90=alone["lower_bound"] / 3)
-    assert set(factors(alone)["verdict"]) == {"below" if over < 1 else "one law"}
+    assert set(factors(alone)["verdict"]) == {"below" if over < 1 else "one distribution"}
 
 
 def test_factors_are_exact_where_every_member_of_a_contender_is(regimes: Result) -> None:

@@ -178,7 +178,7 @@ def test_an_estimator_that_sometimes_releases_nothing(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("here", "of_theorem", "code"),
     [
-        ("consistent", "not yet asymptotic", 0),
+        ("consistent", "pre-asymptotic", 0),
         ("consistent", math.nan, 0),
         ("inconsistent", math.nan, 1),
         ("inconsistent", "consistent", 1),

@@ -266,7 +266,7 @@ def test_rows_that_are_not_confirmed_are_listed(since: float) -> None:
     early = {"exact_at_run_n": 0.86, "asymptotic_from": since, "claim": "d"}
     rows = [
         _row("inconclusive", "inconclusive"),
-        _row("not yet asymptotic", "consistent", **early),
+        _row("pre-asymptotic", "consistent", **early),
         _row("consistent", "consistent"),
         _row("consistent", "consistent", checks="target"),
         _row(math.nan, "inconsistent", checks="code", claim="e"),
@@ -280,10 +280,10 @@ def test_rows_that_are_not_confirmed_are_listed(since: float) -> None:
     assert listed.startswith("Numbers of theory that are not confirmed\n")
     where = "within 0.06 from n = 4e+09 on"
     none = "no n up to 1e+15 is known to be within 0.06"
-    assert f"  not yet asymptotic: {none if math.isnan(since) else where}" in listed.splitlines()
+    assert f"  pre-asymptotic: {none if math.isnan(since) else where}" in listed.splitlines()
     assert code.startswith("Checks of the code that do not pass\n")
     assert counts.splitlines() == [
-        "theorems: 1 consistent, 1 not yet asymptotic, 1 inconclusive",
+        "theorems: 1 consistent, 1 pre-asymptotic, 1 inconclusive",
         "targets: 1 consistent",
         "at these n: 1 consistent",
         "checks of the code: 1 inconsistent",
@@ -336,7 +336,7 @@ def test_a_line_of_factors_has_the_largest_over_n() -> None:
     (text,) = _format_factors(trials, study)
     found = largest([1.2, 1.0], [1.0, 0.9], [1.5, 1.6])
     told = f"{found.measured:.3f} ({found.low:.3f}, {found.high:.3f})"
-    assert cells(text) == [["f2", "eps=1", "a, b", told, "partly"]]
+    assert cells(text) == [["f2", "eps=1", "a, b", told, "mixed"]]
 
 
 def test_the_smallest_n_stands_beside_the_sum_of_the_terms() -> None:

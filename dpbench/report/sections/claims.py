@@ -44,7 +44,7 @@ CLAIMS_NOTE = (
     "tolerance, a dot is the measured number, the line its 95% interval by bootstrap over trials, "
     "and an arrow points to values beyond the axis. Verdicts: consistent if the interval lies in "
     "the band; inconsistent if the interval stretched to twice its width lies outside; else "
-    "inconclusive; not yet asymptotic if the measurement agrees with the exact number at these n, "
+    "inconclusive; pre-asymptotic if the measurement agrees with the exact number at these n, "
     "which is not yet the theorem's. A check of the code compares measurements with the formula "
     "that the code computes; it tests no theorem. A true number that is off by the distance "
     "“detectable” would be called inconsistent in half of all runs."

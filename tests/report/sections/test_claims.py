@@ -53,7 +53,7 @@ def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path
 WRONG = {"verdict": "inconsistent", "theorem_verdict": "inconsistent", "measured": 2.5}
 EARLY = CLAIM | {
     "verdict": "consistent", "checks": "theorem", "theorem": 2.0, "exact_at_run_n": 1.6,
-    "predicted": 1.6, "theorem_verdict": "not yet asymptotic", "asymptotic_from": 4e9,
+    "predicted": 1.6, "theorem_verdict": "pre-asymptotic", "asymptotic_from": 4e9,
     "measured": 1.61, "low": 1.6, "high": 1.62,
 }  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: P
     write_table(example / "claims.csv", [EARLY, never, EARLY | both | {"theorem": 1.61}, code])
     page = page_of(example)
     assert any(
-        "theorems: 1 consistent, 2 not yet asymptotic; at these n: 3 consistent; checks of the "
+        "theorems: 1 consistent, 2 pre-asymptotic; at these n: 3 consistent; checks of the "
         "code: 1 consistent" in text for text in page.texts("p")
     )  # fmt: skip
     assert [text for text in page.texts("summary") if "consistent" in text] == [
@@ -78,12 +78,12 @@ def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: P
     heads = [text for text in page.texts("th") if text in {"theorem", "formula", "at these n"}]
     assert heads == ["theorem", "at these n", "formula", "at these n"]
     rows = [row for row in page.texts("tr") if "rate " in row]
-    assert rows[0].startswith("not yet asymptoticfrom n = 4e9 onat these n: consistent")
-    assert rows[1].startswith("not yet asymptoticat no known n up to 1e+15at these n")
+    assert rows[0].startswith("pre-asymptoticfrom n = 4e9 onat these n: consistent")
+    assert rows[1].startswith("pre-asymptoticat no known n up to 1e+15at these n")
     assert rows[2].startswith("consistent rate")
     assert "2.000 ± 0.02 1.600 ± 0.02 1.610" in rows[0]
-    spans = {(at["class"], text) for at, text in page.all("span") if text == "not yet asymptotic"}
-    assert spans == {("verdict ahead", "not yet asymptotic")}
+    spans = {(at["class"], text) for at, text in page.all("span") if text == "pre-asymptotic"}
+    assert spans == {("verdict ahead", "pre-asymptotic")}
 
 
 def test_factors_have_a_column_per_moment_order(example: Path) -> None:
