@@ -81,7 +81,7 @@ def orderings(table: pd.DataFrame) -> Iterator[str]:
         row = figure.groupby(
             "estimator"
         ).cumcount()  # the settings are in one order for all estimators
-        errors = figure.pivot_table(index=row, columns="estimator", values="trimmed_mean")
+        errors = figure.pivot_table(index=row, columns="estimator", values="trimmed_mean_error")
         best = errors.filter(like="coinpress").min(axis=1)
         ratios = {"plan / shifted": errors["plan"] / errors["shifted"]}
         if "coinpress_1" in errors:
@@ -102,7 +102,7 @@ def main(trials: int = 100, largest: int = 2048) -> None:
     largest : int
         Largest dimension; 2048 by default.
     """
-    columns = ["figure", "law", "n", "rho", "estimator", "trimmed_mean", "noise_q90"]
+    columns = ["figure", "law", "n", "rho", "estimator", "trimmed_mean_error", "noise_q90"]
     print(",".join(columns))
     tables = []
     for figure, law, n, rhos, estimators in settings(largest):

@@ -61,7 +61,7 @@ METRICS = {
     "rmse": Metric("error", "root mean square error", "rms"),
     "q50": Metric("error", "error (median)", q=0.5),
     "q90": Metric("error", "error (0.9 quantile)", interval=ORDER_INTERVAL),
-    "trimmed_mean": Metric(
+    "trimmed_mean_error": Metric(
         "error", "error\n(10% trimmed mean)", "trimmed_mean", interval=TRIMMED_INTERVAL
     ),
     "failure_rate": Metric("error", "failure rate", "rate", interval=JEFFREYS_INTERVAL, share=True),

@@ -42,7 +42,9 @@ def find_suspects(table: pd.DataFrame) -> list[int]:
     A private row has the errors of an estimator under a privacy budget. If they fell so much, the
     estimator may no longer be private.
     """
-    improved = (table["verdict"] == "better") & (table["trimmed_mean_high"] < 1 - SUSPICIOUS_GAIN)
+    improved = (table["verdict"] == "better") & (
+        table["trimmed_mean_error_high"] < 1 - SUSPICIOUS_GAIN
+    )
     return [int(place) for place in np.flatnonzero(improved & (table["privacy"] != "none"))]
 
 

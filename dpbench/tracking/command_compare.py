@@ -94,10 +94,10 @@ def compare(
     old, new = (_error_table(source, config_dir) for source in (a, b))
     table = comparison.compare(old, new)
     open_rows = table["verdict"] == "changed-within-noise"
-    within = (table["trimmed_mean_low"] >= LOW) & (table["trimmed_mean_high"] <= HIGH)
+    within = (table["trimmed_mean_error_low"] >= LOW) & (table["trimmed_mean_error_high"] <= HIGH)
     table.loc[open_rows, "verdict"] = np.where(within, "unchanged", "not decided")[open_rows]
     with np.errstate(divide="ignore"):
-        change = np.nan_to_num(np.abs(np.log(table["trimmed_mean"].to_numpy(float))))
+        change = np.nan_to_num(np.abs(np.log(table["trimmed_mean_error"].to_numpy(float))))
     order = np.lexsort([-change, table["verdict"].map(lambda word: COMPARED[word].rank)])
     return table.iloc[order].reset_index(drop=True)
 
@@ -156,7 +156,7 @@ def main(words: Sequence[str]) -> int:
         cells = [_format_row(row) for row in listed.to_dict("records")]
         shown = f"{len(cells)} of {len(changed)} changed rows"
         say(in_columns(f"Ratios B/A, with 95% intervals of trimmed means; {shown}", cells))
-    drawn = table[table["trimmed_mean_low"].notna()][:MAX_SHOWN_ROWS]
+    drawn = table[table["trimmed_mean_error_low"].notna()][:MAX_SHOWN_ROWS]
     if not drawn.empty:
         with style("page"):
             save(_draw_ratios(drawn), out, "compare")
@@ -202,7 +202,7 @@ def _summarise(table: pd.DataFrame, a: str, b: str) -> str:
 def _format_row(row: Mapping[Hashable, Any]) -> dict[str, str]:
     """Return the texts with which the printed table shows one row of the comparison."""
     q90_text = "" if pd.isna(row["q90"]) else f"{row['q90']:.3f}"
-    ratio = ratio_text(row, "trimmed_mean")
+    ratio = ratio_text(row, "trimmed_mean_error")
     return {"row": row_name(row), "mean": ratio, "q90": q90_text, "verdict": str(row["verdict"])}
 
 
@@ -220,8 +220,8 @@ def _draw_ratios(rows: pd.DataFrame) -> Canvas:
     ax.axvline(1, color="black", linewidth=0.8)
     places = pd.Series(range(len(rows)), index=rows.index)
     for word, group in rows.groupby("verdict", sort=False):
-        ratio = group["trimmed_mean"]
-        ends = [ratio - group["trimmed_mean_low"], group["trimmed_mean_high"] - ratio]
+        ratio = group["trimmed_mean_error"]
+        ends = [ratio - group["trimmed_mean_error_low"], group["trimmed_mean_error_high"] - ratio]
         look = MARKS.get(str(word)) or {"color": COMPARED[str(word)].tone.figure}
         ax.errorbar(
             ratio, places[group.index], xerr=np.maximum(ends, 0), fmt="o", label=str(word), **look

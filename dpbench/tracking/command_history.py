@@ -33,7 +33,14 @@ __all__ = ["SERIES", "add_errors", "find_changes", "main"]
 
 SERIES = ["sweep", *KEY]
 TEXTS = ("commit", "date", "sweep", "estimator", "distribution", "privacy")
-NUMBERS = ("trimmed_mean", "trimmed_mean_low", "trimmed_mean_high", "q90", "q90_low", "q90_high")
+NUMBERS = (
+    "trimmed_mean_error",
+    "trimmed_mean_error_low",
+    "trimmed_mean_error_high",
+    "q90",
+    "q90_low",
+    "q90_high",
+)
 SCHEMA = pa.schema(
     [*((name, pa.string()) for name in TEXTS), *((name, pa.float64()) for name in BUDGET[1:])]
     + [(name, pa.int64()) for name in ("n", "trials", "failures")]
@@ -75,9 +82,9 @@ def add_errors(
     rows = []
     for row in errors.rows.to_dict("records"):
         summary = {k: v[0] for k, v in statistics({"error": row["errors"][None]}).items()}
-        half = NORMAL * summary["trimmed_mean_se"]
-        summary |= {"trimmed_mean_low": summary["trimmed_mean"] - half}
-        summary |= {"trimmed_mean_high": summary["trimmed_mean"] + half}
+        half = NORMAL * summary["trimmed_mean_error_se"]
+        summary |= {"trimmed_mean_error_low": summary["trimmed_mean_error"] - half}
+        summary |= {"trimmed_mean_error_high": summary["trimmed_mean_error"] + half}
         numbers = {name: summary[name] for name in (*NUMBERS, "trials", "failures")}
         names = {"commit": commit, "date": date, "sweep": errors.sweep}
         names |= {name: row[name] for name in KEY}
@@ -113,7 +120,7 @@ def find_changes(history: pd.DataFrame) -> pd.DataFrame:
         previous = np.nan
         for first, last in zip([0, *cuts], [*cuts, len(group)], strict=True):
             segment = group.iloc[first:last]
-            level = float(segment["trimmed_mean"].mean())
+            level = float(segment["trimmed_mean_error"].mean())
             names = {name: segment.iloc[0][name] for name in (*SERIES, "commit", "date")}
             segments.append(
                 names | {"points": len(segment), "level": level, "ratio": level / previous}
@@ -206,8 +213,8 @@ def _show(words: Sequence[str], options: ShowOptions) -> int:
     history = read_history(Path(words[0]).expanduser())
     table = find_changes(history)
     for row in history.groupby(SERIES, dropna=False, sort=False).tail(1).to_dict("records"):
-        low, high = row["trimmed_mean_low"], row["trimmed_mean_high"]
-        say(f"{row_name(row)}: {row['trimmed_mean']:.4g} ({low:.4g} .. {high:.4g})")
+        low, high = row["trimmed_mean_error_low"], row["trimmed_mean_error_high"]
+        say(f"{row_name(row)}: {row['trimmed_mean_error']:.4g} ({low:.4g} .. {high:.4g})")
         in_series = table[SERIES].isna() | (table[SERIES] == [row[name] for name in SERIES])
         for change in table[in_series.all(axis=1) & table["ratio"].notna()].to_dict("records"):
             say(

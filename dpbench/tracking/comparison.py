@@ -34,7 +34,7 @@ __all__ += ["compare", "row_keys", "trimmed_mean", "visible_reach"]
 
 # KEY identifies a row. The ratio new/old of each of METRICS is reported with a 95% interval.
 KEY = ("estimator", "distribution", *BUDGET, "n")
-METRICS = ("trimmed_mean", "q50", "q90")
+METRICS = ("trimmed_mean_error", "q50", "q90")
 COLUMNS = (
     *KEY,
     "comparison",
@@ -219,7 +219,7 @@ def _log_ratios(old: Floats, new: Floats, name: str, *, paired: bool) -> dict[st
 
 def trimmed_mean(errors: Floats) -> float:
     """Return the trimmed mean of errors; a failure counts as an infinite error."""
-    return float(_compute_metrics(errors, np.arange(len(errors))[None])["trimmed_mean"][0])
+    return float(_compute_metrics(errors, np.arange(len(errors))[None])["trimmed_mean_error"][0])
 
 
 def _resample_metrics(rng: np.random.Generator, *samples: Floats) -> list[dict[str, Floats]]:
@@ -245,7 +245,7 @@ def _compute_metrics(errors: Floats, draws: NDArray[np.int64]) -> dict[str, Floa
     Each row of `draws` is a resample, given by indices into `errors`.
     """
     ascending, trials = sort_errors(errors[draws]), len(errors)
-    trimmed_means = {"trimmed_mean": trim_tails(ascending).mean(axis=1)}
+    trimmed_means = {"trimmed_mean_error": trim_tails(ascending).mean(axis=1)}
     return trimmed_means | {
         metric: ascending[:, order_statistic(metrics.METRICS[metric].q, trials) - 1]
         for metric in METRICS[1:]

@@ -75,8 +75,8 @@ def _draw_rows(
         look: dict[str, Any] = {"color": GREY, "zorder": 1}
         if label in colours and (changes or len(colours) <= MAX_COLOURED_ROWS):
             look = {"color": colours[label], "label": label}
-        places, middle = row["commit"].map(place).to_numpy(), row["trimmed_mean"]
-        ends = [middle - row["trimmed_mean_low"], row["trimmed_mean_high"] - middle]
+        places, middle = row["commit"].map(place).to_numpy(), row["trimmed_mean_error"]
+        ends = [middle - row["trimmed_mean_error_low"], row["trimmed_mean_error_high"] - middle]
         ax.errorbar(places, middle, np.maximum(ends, 0), fmt=".", elinewidth=0.5, **look)
         _draw_levels(ax, places, levels, look["color"])
 

@@ -95,7 +95,7 @@ def _spreads(old: pd.DataFrame, new: pd.DataFrame, shared: pd.DataFrame) -> tupl
         summaries = [statistics({"error": row_errors[None]}) for row_errors in errors]
         mean, se = (
             np.array([summary[name][0] for summary in summaries])
-            for name in ("trimmed_mean", "trimmed_mean_se")
+            for name in ("trimmed_mean_error", "trimmed_mean_error_se")
         )
         enough = np.array([len(row_errors) for row_errors in errors]) >= MIN_BOOTSTRAP_TRIALS
         usable = np.isfinite(mean) & (mean > 0) & enough

@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_PRINTED_ROWS = 30  # rows printed on a terminal
-METRIC_NAMES = {"trimmed_mean": "trimmed mean", "q50": "median", "q90": "0.9 quantile"}
+METRIC_NAMES = {"trimmed_mean_error": "trimmed mean", "q50": "median", "q90": "0.9 quantile"}
 # Reasons why a row fails, each with the text of its message and with the remedy.
 WORSE, GONE, OTHER_BITS, SUSPECT = "worse", "gone", "other bits", "suspiciously better"
 MEANT = "if that is meant, run {update}"
@@ -36,7 +36,7 @@ REASONS = {
     ),
     SUSPECT: ("{change}: is it as private as before?", "if you have checked that, run {update}"),
 }
-SHORT_NAMES = {"trimmed_mean": "mean", "q50": "median", "q90": "q90"}
+SHORT_NAMES = {"trimmed_mean_error": "mean", "q50": "median", "q90": "q90"}
 
 
 def markdown(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:

@@ -15,7 +15,8 @@ from dpbench.tracking.verdicts import TRACKING
 
 COLUMNS = (
     "estimator", "distribution", "privacy", "epsilon", "delta", "rho", "mu", "n", "comparison",
-    "trimmed_mean", "trimmed_mean_low", "trimmed_mean_high", "smallest_detectable", "verdict",
+    "trimmed_mean_error", "trimmed_mean_error_low", "trimmed_mean_error_high",
+    "smallest_detectable", "verdict",
 )  # fmt: skip
 
 
@@ -40,8 +41,8 @@ def build_baseline(run: RunFolder) -> Section | None:
     power = run.rows("tracking_power")
     return Section(
         text=power_sentence(pd.DataFrame(power)) if power else "",
-        note=f"{counts}. trimmed_mean is the ratio of new to old trimmed mean errors, with its "
-        "95% interval: below 1 the error fell. smallest_detectable is the change that the row "
+        note=f"{counts}. trimmed_mean_error is the ratio of new to old trimmed mean errors, with "
+        "its 95% interval: below 1 the error fell. smallest_detectable is the change that the row "
         "would show with probability 0.9.",
         tables=[table],
         findings=[

@@ -293,7 +293,7 @@ def test_claims_that_nothing_speaks_about_are_refused(changes: dict[str, Any], l
     assert str(caught.value).replace("d16", "d4") == f"sweep.claims.c{line}"
 
 
-@pytest.mark.parametrize("metric", ["failure_rate", "trimmed_mean"])
+@pytest.mark.parametrize("metric", ["failure_rate", "trimmed_mean_error"])
 def test_what_cannot_be_resampled_is_no_claim(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
     theorem = Theorem("here", "limit", lambda k: 0.1, metric, at_most=True)
     monkeypatch.setitem(THEOREMS, "own", theorem)

@@ -49,8 +49,10 @@ def test_exact_values_are_of_each_row_and_unknown_without_privacy() -> None:
     found = exact_values(made.keys, made.sweep, "q90")
     private = (made.keys["privacy"] != "none").to_numpy()
     assert np.isfinite(found[private]).all()
-    with pytest.raises(ConfigError, match=r"^here: no exact trimmed_mean is known for clip on"):
-        check_exact(made.keys[private], ["estimator"], made.sweep, "trimmed_mean", "here")
+    with pytest.raises(
+        ConfigError, match=r"^here: no exact trimmed_mean_error is known for clip on"
+    ):
+        check_exact(made.keys[private], ["estimator"], made.sweep, "trimmed_mean_error", "here")
 
 
 def test_exact_values_are_computed_once_for_each_row_and_metric() -> None:

@@ -30,8 +30,8 @@ def test_statistics_are_those_of_a_naive_computation() -> None:
         "q50": np.quantile(errors, 0.5, method="inverted_cdf"),
         "q90": np.quantile(errors, 0.9, method="inverted_cdf"),
         "sampling_q90": np.quantile(sampling, 0.9, method="inverted_cdf"),
-        "trimmed_mean": stats.trim_mean(errors, 0.1),
-        "trimmed_mean_se": np.std(winsorised, ddof=1) / (0.8 * np.sqrt(357)),
+        "trimmed_mean_error": stats.trim_mean(errors, 0.1),
+        "trimmed_mean_error_se": np.std(winsorised, ddof=1) / (0.8 * np.sqrt(357)),
         "bias": signed.mean(), "bias_se": stats.sem(signed),
         "signed_sd": np.std(signed, ddof=1),
     }  # fmt: skip
@@ -56,7 +56,7 @@ def test_failures_are_counted_and_never_improve_a_quantile(mark: float) -> None:
     errors = np.linspace(1, 2, 100)
     row = _row(np.where(np.arange(100) < 15, mark, errors))
     assert [row["failures"], row["failure_rate"]] == pytest.approx([15, 0.15])
-    assert np.isinf([row["q90"], row["trimmed_mean"], row["clipping_q90"]]).all()
+    assert np.isinf([row["q90"], row["trimmed_mean_error"], row["clipping_q90"]]).all()
     assert row["q50"] == errors[64]
     assert row["mean_error"] == pytest.approx(errors[15:].mean())
     nothing = _row(np.full(100, mark))

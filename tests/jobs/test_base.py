@@ -16,7 +16,8 @@ from tests.bench import Bench
 
 SUMMARY = (
     "distribution family k estimator privacy epsilon delta rho n d trials failures failure_rate "
-    "mean_error mean_error_se rmse q50 q90 q90_low q90_high trimmed_mean trimmed_mean_se "
+    "mean_error mean_error_se rmse q50 q90 q90_low q90_high "
+    "trimmed_mean_error trimmed_mean_error_se "
     "sampling_q90 clipping_q90 noise_q90 privacy_cost_q90 lower_bound"
 )
 # of estimators that release an interval, a scale or a promised accuracy

@@ -157,8 +157,8 @@ def write_run(
     refuted |= {"move_over_sensitivity": 2.0, "refuted_by_replay": "add_noise moves by 2"}
     write_table(folder / "audit.csv", [pair, strongest, refuted, weaker])
     write_table(folder / "controls.csv", [refuted, pair | {"estimator": "no_noise"}])
-    ratio = {"estimator": f"rate{label}", "trimmed_mean": 1.0, "verdict": "same"}
-    worse = ratio | {"trimmed_mean": 1.3, "verdict": "worse"}
+    ratio = {"estimator": f"rate{label}", "trimmed_mean_error": 1.0, "verdict": "same"}
+    worse = ratio | {"trimmed_mean_error": 1.3, "verdict": "worse"}
     write_table(folder / "tracking.csv", [ratio, worse])
     return folder
 

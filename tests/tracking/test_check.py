@@ -261,6 +261,8 @@ def test_what_is_surely_better_by_much_is_suspect() -> None:
         ("better", 0.94, "pure"), ("better", 0.96, "pure"), ("better", 0.94, "none"),
         ("worse", 0.94, "pure"), ("changed-within-noise", 0.94, "pure"), ("better", 0.5, "zcdp"),
     ]  # fmt: skip
-    names = ["verdict", "trimmed_mean_high", "privacy"]
-    found = pd.DataFrame(rows, columns=names).assign(trimmed_mean=0.9, trimmed_mean_low=0.4)
+    names = ["verdict", "trimmed_mean_error_high", "privacy"]
+    found = pd.DataFrame(rows, columns=names).assign(
+        trimmed_mean_error=0.9, trimmed_mean_error_low=0.4
+    )
     assert find_suspects(found) == [0, 5]

@@ -55,9 +55,11 @@ def test_adding_again_changes_nothing_and_others_replace() -> None:
     )
     late = add_errors(table, errors(2.0), "commit1", "2026-10-01")
     assert late["commit"].tolist() == [f"commit{i}" for i in (1, 1, 0, 0, 2, 2)]
-    assert late["trimmed_mean"][0] == pytest.approx(2 * table["trimmed_mean"][0])
+    assert late["trimmed_mean_error"][0] == pytest.approx(2 * table["trimmed_mean_error"][0])
     row = table.iloc[0]
-    assert row["trimmed_mean_low"] < row["trimmed_mean"] < row["trimmed_mean_high"]
+    assert (
+        row["trimmed_mean_error_low"] < row["trimmed_mean_error"] < row["trimmed_mean_error_high"]
+    )
     assert row["q90_low"] < row["q90"] < row["q90_high"]
     assert (row["trials"], row["failures"]) == (200, 0)
 

@@ -16,8 +16,10 @@ KEY = {"estimator": "e", "distribution": "d", "privacy": "pure", "epsilon": 1.0,
 def test_levels_span_their_commits_and_triangles_point_the_way() -> None:
     """Five commits, of which the row lacks the second; it changes at the last but one."""
     points = pd.DataFrame({
-        **KEY, "label": "x", "commit": ["a", "c", "d", "e"], "trimmed_mean": [1.0, 1.2, 3.0, 3.2],
-        "trimmed_mean_low": [0.9, 1.1, 2.0, 3.3], "trimmed_mean_high": [1.5, 1.3, 3.5, 3.3],
+        **KEY, "label": "x", "commit": ["a", "c", "d", "e"],
+        "trimmed_mean_error": [1.0, 1.2, 3.0, 3.2],
+        "trimmed_mean_error_low": [0.9, 1.1, 2.0, 3.3],
+        "trimmed_mean_error_high": [1.5, 1.3, 3.5, 3.3],
     })  # fmt: skip
     for ratio, marker in ((2.0, "^"), (0.5, "v")):
         levels = pd.DataFrame({

@@ -63,7 +63,10 @@ def test_pairs_show_what_is_beyond_the_smallest_change() -> None:
     level = norm.isf(LEVEL / 2 / 1.5 / 4 / 2)
     assert at_least["seen"] == pytest.approx(2 * norm.sf(level) / 4, rel=1e-6)
     assert 0.25 < beyond["seen"] < 0.3
-    spread = np.diff(np.log(found[["trimmed_mean_low", "trimmed_mean_high"]])).ravel()[1:3] / 3.92
+    spread = (
+        np.diff(np.log(found[["trimmed_mean_error_low", "trimmed_mean_error_high"]])).ravel()[1:3]
+        / 3.92
+    )
     (tenth,) = power(old, new, found, (0.1,)).to_dict("records")
     chance = norm.cdf(np.log(1.1 / 1.02) / spread - level)
     assert tenth["seen"] == pytest.approx((1 + chance.sum()) / 4, abs=0.01)

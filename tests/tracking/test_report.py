@@ -66,7 +66,7 @@ def _row(verdict: str, **ratios: tuple[float, float, float]) -> dict[Hashable, A
     ("row", "told"),
     [
         (
-            _row("worse", trimmed_mean=(1.095, 1.094, 1.097), q90=(1.2, 1.1, 1.3)),
+            _row("worse", trimmed_mean_error=(1.095, 1.094, 1.097), q90=(1.2, 1.1, 1.3)),
             "error 9.5% (9.4 .. 9.7%) above the baseline",
         ),
         (
@@ -74,15 +74,15 @@ def _row(verdict: str, **ratios: tuple[float, float, float]) -> dict[Hashable, A
             "0.9 quantile of the error 20.0% (10.0 .. 30.0%) above the baseline",
         ),
         (
-            _row("worse", trimmed_mean=(12.34, 9, 15)),
+            _row("worse", trimmed_mean_error=(12.34, 9, 15)),
             "error 12.34 (9.00 .. 15.00) times the baseline",
         ),
         (
-            _row("better", trimmed_mean=(0.9, 0.85, 1.01)),
+            _row("better", trimmed_mean_error=(0.9, 0.85, 1.01)),
             "error 10.0% (-1.0 .. 15.0%) below the baseline",
         ),
         (
-            _row("worse", trimmed_mean=(np.nan, np.nan, np.nan)),
+            _row("worse", trimmed_mean_error=(np.nan, np.nan, np.nan)),
             "more trials without a release, or with an error, than the baseline",
         ),
     ],
@@ -94,9 +94,9 @@ def test_how_much_a_row_changed(row: dict[Hashable, Any], told: str) -> None:
 
 def test_the_worst_change_comes_before_gains() -> None:
     rows = [
-        _row("better", trimmed_mean=(0.2, 0.2, 0.2)),
-        _row("worse", trimmed_mean=(1.1, 1.1, 1.1)),
-        _row("worse", trimmed_mean=(1.3, 1.2, 1.4)),
+        _row("better", trimmed_mean_error=(0.2, 0.2, 0.2)),
+        _row("worse", trimmed_mean_error=(1.1, 1.1, 1.1)),
+        _row("worse", trimmed_mean_error=(1.3, 1.2, 1.4)),
         _row("same"),
     ]
     told = worst_sentence(pd.DataFrame(rows), "A")
@@ -109,7 +109,7 @@ def test_the_worst_change_comes_before_gains() -> None:
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_failure_says_what_to_do(reason: str) -> None:
-    row = _row("worse", trimmed_mean=(1.095, 1.094, 1.097))
+    row = _row("worse", trimmed_mean_error=(1.095, 1.094, 1.097))
     told = failure_text(reason, row, "dpbench sweep=ci track=update")
     assert "\n" not in told
     assert ("dpbench sweep=ci track=update" in told) == (reason != "other bits")

@@ -26,16 +26,16 @@ from dpbench.report.sections.base import Section, section
 
 COLUMNS = (
     "distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "mu", "n",
-    "failure_rate", "budget_fraction_spent", "trimmed_mean", "q90", "q90_low", "q90_high",
+    "failure_rate", "budget_fraction_spent", "trimmed_mean_error", "q90", "q90_low", "q90_high",
     "lower_bound",
 )  # fmt: skip
 MAX_NAMED = 3  # estimators that answer a mean without data, by name
 NOTE = Markup(
     "Errors are absolute errors, or l2 norms for vectors. q90 is their 0.9 quantile over trials; "
-    "q90_low and q90_high are the ends of its 95% interval. trimmed_mean leaves out the least and "
-    "the largest tenth of the errors. k is the order of the bounded moment of the distribution, "
-    "spent the share of the budget that is spent. An empty cell is unknown or does not apply. "
-    "<code>summary.csv</code> has more columns and all digits."
+    "q90_low and q90_high are the ends of its 95% interval. trimmed_mean_error leaves out the "
+    "least and the largest tenth of the errors. k is the order of the bounded moment of the "
+    "distribution, spent the share of the budget that is spent. An empty cell is unknown or does "
+    "not apply. <code>summary.csv</code> has more columns and all digits."
 )
 
 
