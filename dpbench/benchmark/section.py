@@ -15,7 +15,7 @@ from dpbench.report.page_run import RunFolder
 from dpbench.report.page_tables import Row, count_noun, join_words, make_table
 from dpbench.report.sections.base import Section, section
 
-__all__ = ["build_problems", "build_shares", "build_standings", "write_leaderboard"]
+__all__ = ["SECTIONS", "build_problems", "build_shares", "build_standings", "write_leaderboard"]
 
 SECTIONS = ("standings", "figures", "shares", "problems")
 TONES = {OWN: "good"}
