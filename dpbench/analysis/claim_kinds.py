@@ -65,14 +65,14 @@ class Exponent(Claim):
 
     Parameters
     ----------
-    finite : bool or float
+    exact_at_run_n : bool or float
         Number with which `verdict` compares the measured exponent. False (the default): the
         theorem's exponent. True: the exponent of exact values at the n that were run. A number:
         this number. `dpbench.analysis.claims.theorem_verdict` always compares with the theorem's
         exponent.
     """
 
-    finite: bool | float = False
+    exact_at_run_n: bool | float = False
 
     def _x(self, curve: pd.DataFrame) -> Floats:
         variable = VARIABLES[self.statement.variable]
@@ -87,9 +87,9 @@ class Exponent(Claim):
         for _, curve in chosen.groupby(self._curve_columns, dropna=False):
             if wrong := self._find_fault(curve):
                 raise ConfigError(f"{where}: {wrong}")
-        if self.finite is True:
+        if self.exact_at_run_n is True:
             metric = "samples" if self.statement.of == "samples" else self.statement.metric
-            check_exact(chosen, self._curve_columns, sweep, metric, f"{where}.finite")
+            check_exact(chosen, self._curve_columns, sweep, metric, f"{where}.exact_at_run_n")
 
     def _find_fault(self, curve: pd.DataFrame) -> str:
         """Return the reason why no exponent can be fitted to a curve of results, or blank text."""
@@ -138,18 +138,18 @@ class Exponent(Claim):
             shared or self._fitted_column in swept.values()
         )
         curves, draws = self._worst_curves(chosen, joint=joint, shared=shared)
-        if self.finite is True:
+        if self.exact_at_run_n is True:
             exact = exact_values(chosen.summary, sweep, self.statement.metric)
             curves["exact"] = worst_case(chosen.summary, exact[:, None])[1]
         return curves, draws
 
-    def _at_these_n(self, curve: pd.DataFrame) -> float:
-        if self.finite is True:
+    def _exact_number(self, curve: pd.DataFrame) -> float:
+        if self.exact_at_run_n is True:
             return float(self._number(curve, curve[["exact"]].to_numpy())[0])
-        return super()._at_these_n(curve) if self.finite is False else self.finite
+        return super()._exact_number(curve) if self.exact_at_run_n is False else self.exact_at_run_n
 
     def _asymptotic_from(self, curve: pd.DataFrame, table: pd.DataFrame, sweep: Sweep) -> float:
-        if self.finite is not True or self.statement.of == "samples":
+        if self.exact_at_run_n is not True or self.statement.of == "samples":
             return np.nan
         rows = table.merge(curve[self._curve_columns].drop_duplicates(), on=self._curve_columns)
         stated = self.prediction(curve["k"].iloc[0])
@@ -195,7 +195,7 @@ class SmallestN(Exponent):
 
     def _curves(self, chosen: Results, sweep: Sweep) -> Curves:
         curves, draws = smallest_n(chosen, sweep, [self.alpha], BETA)
-        if self.finite is True:
+        if self.exact_at_run_n is True:
             curves["exact"] = exact_n(curves, chosen, sweep)
         return curves, draws
 

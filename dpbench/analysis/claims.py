@@ -4,8 +4,8 @@ A claim names a theorem and selects results of a sweep. The kinds of claims are 
 `dpbench.analysis.claim_kinds`. A claim that tests a theorem has two verdicts:
 
 1. `verdict` compares the measured number with a prediction. The prediction is the theorem's number.
-   If the claim sets ``finite``, the prediction is instead the exact number. The exact number is the
-   true value at the n that were run, for example of an exponent.
+   If the claim sets ``exact_at_run_n``, the prediction is instead the exact number. The exact
+   number is the true value at the n that were run, for example of an exponent.
 2. `theorem_verdict` compares the measured number with the theorem's number, which may hold only in
    the limit of large n.
 
@@ -313,7 +313,7 @@ class Claim(Selection):
 
     def _make_row(self, curve: pd.DataFrame, measured: Measurement) -> dict[str, Any]:
         theorem, first = self.statement, curve.iloc[0]
-        stated, exact = self.prediction(first["k"]), self._at_these_n(curve)
+        stated, exact = self.prediction(first["k"]), self._exact_number(curve)
         predicted = stated if np.isnan(exact) else exact
         sizes = curve["samples" if theorem.of == "samples" else "n"]
         options: Any = {"floor": theorem.floor}
@@ -338,12 +338,12 @@ class Claim(Selection):
             "theorem_verdict": np.nan if self.subject == CODE else verdict_on_theorem,
         }
 
-    def _at_these_n(self, curve: pd.DataFrame) -> float:
+    def _exact_number(self, curve: pd.DataFrame) -> float:
         """Return the exact number: the true value of the measured number at the n that were run.
 
-        If the claim's option ``finite`` is True, compute the exact number. If ``finite`` is a
-        number, return it. Without this option return NaN, because the measured number is then
-        compared only with the theorem's number.
+        If the claim's option ``exact_at_run_n`` is True, compute the exact number. If
+        ``exact_at_run_n`` is a number, return it. Without this option return NaN, because the
+        measured number is then compared only with the theorem's number.
         """
         return np.nan
 

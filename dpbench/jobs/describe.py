@@ -220,7 +220,7 @@ def _claimed_number(claim: Claim, config: Mapping[str, Any]) -> str:
     A number that depends on the order k of the bounded moment is given for the orders of the
     claim's families in the sweep `config`.
     """
-    theorem, finite = claim.statement, getattr(claim, "finite", False)
+    theorem, finite = claim.statement, getattr(claim, "exact_at_run_n", False)
     orders: list[float] = [2.0]
     if claim.predicted is None and theorem.predicted(2) != theorem.predicted(3):
         families = TypeAdapter(Families).validate_python(config["families"])

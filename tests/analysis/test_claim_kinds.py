@@ -333,7 +333,7 @@ def test_thresholds_are_over_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None
     # The exponent of 100 ln R, rounded up.
     (row,) = one.judge(
         "coarse_log_radius", lambda at: math.inf if at.n < 100 * math.log(at.radius) else 1e-6,
-        alpha=3.0, finite=True,
+        alpha=3.0, exact_at_run_n=True,
     ).to_dict("records")  # fmt: skip
     assert row["predicted"] == pytest.approx(1.0, abs=2e-3)
     with pytest.raises(
@@ -359,7 +359,9 @@ def test_levels_on_the_same_data_are_resampled_together(monkeypatch: pytest.Monk
 def test_a_finite_exponent_is_that_of_exact_values() -> None:
     one = Made(n=[10, 100, 1000])
     for finite, expected in ((True, "consistent"), (False, "inconsistent")):
-        row = one.judge("private_regime", lambda at: 1 / at.n + 10 / at.n**2, finite=finite).iloc[0]
+        row = one.judge(
+            "private_regime", lambda at: 1 / at.n + 10 / at.n**2, exact_at_run_n=finite
+        ).iloc[0]
         slope = np.polyfit(np.log([10, 100, 1000]), np.log([0.2, 0.011, 0.00101]), 1)[0]
         assert row["measured"] == pytest.approx(-1 / slope, abs=1e-9)
         assert row["predicted"] == pytest.approx(-1 / slope if finite else 1.0, abs=1e-9)
@@ -371,17 +373,18 @@ def test_a_finite_exponent_is_that_of_exact_values() -> None:
         assert row["theorem_verdict"] == early
         # -1/slope of 1/n + 10/n^2 at n, 10 n, 100 n is 0.920 at n = 20, 0.954 at 40
         assert row["asymptotic_from"] == pytest.approx(40 if finite else math.nan, nan_ok=True)
-    given = one.judge("private_regime", lambda at: 1 / at.n + 10 / at.n**2, finite=0.87)
+    given = one.judge("private_regime", lambda at: 1 / at.n + 10 / at.n**2, exact_at_run_n=0.87)
     assert given["exact_at_run_n"].tolist() == given["predicted"].tolist() == [0.87]
     # against the oracle's number alone nothing is early
-    off = one.judge("private_regime", lambda at: at.n**-1.6, finite=True).iloc[0]
+    off = one.judge("private_regime", lambda at: at.n**-1.6, exact_at_run_n=True).iloc[0]
     assert (off["verdict"], off["theorem_verdict"]) == ("inconsistent", "inconsistent")
 
 
 @pytest.mark.usefixtures("known")
 def test_what_has_no_exact_value_is_refused() -> None:
     for theorem, options, at in (
-        ("exact_error", {}, "claims.c"), ("private_regime", {"finite": True}, "claims.c.finite")
+        ("exact_error", {}, "claims.c"),
+        ("private_regime", {"exact_at_run_n": True}, "claims.c.exact_at_run_n"),
     ):  # fmt: skip
         with pytest.raises(
             ConfigError, match=f"^{at}: no exact q90 is known for over on coin under pure$"

@@ -98,7 +98,7 @@ def test_a_shipped_exponent_is_early_until_the_n_that_is_told() -> None:
 
 def test_what_has_no_oracle_tells_no_n() -> None:
     made = Made(n=[100, 1000])
-    for more in ({"finite": 0.9}, {"finite": False}):
+    for more in ({"exact_at_run_n": 0.9}, {"exact_at_run_n": False}):
         spec = {"theorem": "private_regime", "tolerance": 0.05, "reason": "test", **more}
         claim = build_claim(spec, "here")
         table = claim._add_names(made.keys, made.sweep)

@@ -176,9 +176,9 @@ LIMITS: dict[tuple[str, str], Callable[[], float]] = {
 def test_limits_are_what_their_formulas_give(sweep: str) -> None:
     claims = gather_entries(shipped(sweep)["sweep"], "claims")
     given = {
-        label: claim.get("predicted", claim.get("finite"))
+        label: claim.get("predicted", claim.get("exact_at_run_n"))
         for label, claim in claims.items()
-        if "predicted" in claim or isinstance(claim.get("finite"), float)
+        if "predicted" in claim or isinstance(claim.get("exact_at_run_n"), float)
     }
     assert set(given) == {label for name, label in LIMITS if name == sweep}
     for label, number in given.items():

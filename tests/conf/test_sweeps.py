@@ -100,7 +100,7 @@ def idle(where: tuple[str, str], claim: dict[str, Any], orders: set[float]) -> s
         return ""
     rivals = {0.0, 0.5, 1.0, 2.0}
     rivals |= {k / (k - 1) for k in orders} if theorem.variable == "alpha" else set()
-    given = [claim.get("predicted"), claim.get("finite")]
+    given = [claim.get("predicted"), claim.get("exact_at_run_n")]
     stated = [one for one in given if isinstance(one, float)]
     for number in stated or {theorem.predicted(k) for k in orders or {2.0}}:
         away = [abs(number - one) for one in rivals if abs(number - one) > 0.05]
@@ -135,7 +135,7 @@ EXPONENT, LIMIT = {"theorem": "heavy_tail_alpha"}, {"theorem": "coverage"}
     (("new", "alpha"), {**EXPONENT, "tolerance": 0.16}, {2.0, 3.0, 4.0}, ""),
     (("new", "alpha"), {**EXPONENT, "tolerance": 0.17}, {2.0, 3.0, 4.0}, "rival"),
     (("new", "alpha"), {**EXPONENT, "tolerance": 0.4}, {2.0}, ""),
-    (("new", "alpha"), {**EXPONENT, "finite": 1.3, "tolerance": 0.31}, {2.0}, "rival"),
+    (("new", "alpha"), {**EXPONENT, "exact_at_run_n": 1.3, "tolerance": 0.31}, {2.0}, "rival"),
     (("new", "alpha"), {**EXPONENT, "tolerance": 0.1, "reason": "see tests/x.py"}, {2.0}, "test"),
 ])  # fmt: skip
 def test_idle_claims_are_told(
