@@ -166,3 +166,14 @@ def test_a_sensitivity_that_underflows_has_noise(sensitivity: float) -> None:
 
 def test_the_example_runs() -> None:
     assert doctest.testmod(module) == (0, 8)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "exponential"])
+def test_the_last_count_is_chosen_if_none_is_above(noise: module.ThresholdNoise) -> None:
+    """Noise that exceeds 1e6 scales has a probability below 1e-400000."""
+    low, passing = np.full((20, 4), -1e6), np.tile([-1e6, 1e6, -1e6, 1e6], (20, 1))
+    ledgers = [Ledger(PureDP(2.0), np.random.default_rng(0)) for _ in range(3)]
+    assert set(ledgers[0].above_threshold(low, 1.0, 0.0, noise=noise)) == {3}
+    assert set(ledgers[1].above_threshold(passing, 1.0, 0.0, noise=noise)) == {1}
+    both = ledgers[2].above_opposite_thresholds((low, passing), 1.0, 0.0, noise=noise)
+    assert both.tolist() == [[3, 1]] * 20

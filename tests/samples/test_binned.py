@@ -93,6 +93,14 @@ def test_a_record_stands_for_a_group_of_consecutive_ones(
         assert np.all(away[counts[:, at] > 0] <= share * group)
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_centred_means_are_clipped_means_less_the_centre(law: Any) -> None:
+    sample, each = draw(law), np.linspace(-0.7, 1.5, 3)
+    for middle, half in ((0.3, 1.0), (-2.0, 5.0), (each, 0.7), (1.5, 1 + each)):
+        expected = sample.clipped_mean(middle - half, middle + half) - middle
+        np.testing.assert_allclose(sample.centred_mean(middle, half), expected, atol=1e-12)
+
+
 def test_a_trimmed_mean_keeps_some_record() -> None:
     sample = draw(n=1000)
     assert np.isfinite(sample.trimmed_mean(0.499)).all()

@@ -98,6 +98,25 @@ def test_counted_pairs_are_a_uniform_matching(counts: tuple[int, ...]) -> None:
     assert_law(seen, enumerated(counts, outcome))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_answer_as_their_records(seed: int) -> None:
+    """Bounds are at atoms, between atoms and beyond all."""
+    generator = np.random.default_rng(seed)
+    counts = generator.multinomial(12, [0.2, 0.0, 0.3, 0.1, 0.4], 4)
+    sample = CountedSample([-2.0, -1.0, 0.5, 3.0, 4.0], counts)
+    other = DenseSample([sample.records(i, rng()) for i in range(4)])
+    ends = [-5.0, -2.0, -1.0, 0.0, 0.5, 3.0, 3.5, 4.0, 9.0]
+    for low, high in itertools.combinations(ends, 2):
+        np.testing.assert_array_equal(sample.count(low, high), other.count(low, high))
+        for query, last in (("clipped_mean", high), ("centred_mean", high - low)):
+            here, there = (getattr(one, query)(low, last) for one in (sample, other))
+            np.testing.assert_allclose(here, there, atol=1e-12)
+    for first, last in itertools.combinations_with_replacement(range(12), 2):
+        values, number = (np.asarray(part) for part in sample.ranked(first, last))
+        listed = [np.repeat(*row) for row in zip(values, number.astype(int), strict=True)]
+        np.testing.assert_array_equal(listed, other.ranked(first, last)[0])
+
+
 def test_pairs_that_overflow_are_the_largest_number() -> None:
     values = [[1e200, -1e200, 0.0, 1.0, 0.0, 0.0], [1e308, -1e308, 5.0, 1.0, 0.0, 1e153]]
     found = DenseSample(values).half_squared_differences(rng())
