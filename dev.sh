@@ -67,6 +67,7 @@ test)
     unset PYTHONDONTWRITEBYTECODE # else every process that a test starts compiles all again
     "$venv/bin/ruff" format --check
     "$venv/bin/ruff" check
+    "$venv/bin/python" -m compileall -qq -j 0 dpbench tests # once, and not in every worker
     # on one core; to look for garbage takes it a fifth of its time
     "$venv/bin/python" -c 'import gc; gc.disable(); import mypy.__main__ as m; m.console_entry()' &
     tests=0

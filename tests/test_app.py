@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import subprocess
@@ -26,6 +27,7 @@ PACKAGE = Path(dpbench.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "howto" / "add_an_application.md"
 
 
+@functools.cache
 def imports() -> dict[str, set[str]]:
     """The modules of dpbench that each module imports anywhere, by dotted name."""
     paths = [path for path in PACKAGE.rglob("*.py") if "templates" not in path.parts]

@@ -73,8 +73,9 @@ GRIDS = (
 )
 
 
-def test_no_guess_is_ranked_first_of_a_fair_coin() -> None:
+def test_no_guess_is_ranked_first_of_a_fair_coin(monkeypatch: pytest.MonkeyPatch) -> None:
     """The minimax estimator releases about 1/2 if in doubt, which another coin tells."""
+    monkeypatch.setattr(ranking, "TRIALS", 100)
     made = dpbench.plan(n=20, epsilon=0.001, law={"kind": "bernoulli", "p": 0.5})
     found = {row.estimator: row.q90 for row in made.rows}
     assert found["binary_minimax"] > 0.39  # the other coin is 0.4 away
@@ -83,9 +84,10 @@ def test_no_guess_is_ranked_first_of_a_fair_coin() -> None:
 def test_a_slow_estimator_has_fewer_trials_and_one_with_too_few_records_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        ranking, "MAX_DRAWN_RECORDS", 4_000
-    )  # of records in all, as if n were large
+    monkeypatch.setattr(ranking, "TRIALS", 100)
+    monkeypatch.setattr(ranking, "SLOW_TRIALS", 20)
+    # of records in all, as if n were large
+    monkeypatch.setattr(ranking, "MAX_DRAWN_RECORDS", 1_000)
     made = dpbench.plan(n=20, epsilon=1, law="gaussian", lower=-5, upper=6)
     trials = {row.estimator: row.trials for row in made.rows}
     assert trials["clipped_mean"] == 0  # computed
@@ -115,11 +117,12 @@ def test_ranks_of_errors_are_those_of_a_naive_count() -> None:
     assert (low, high) == (np.ceil(360 - reach), np.ceil(360 + reach))
 
 
-def test_a_class_of_moments_has_the_unit_of_its_scale() -> None:
+def test_a_class_of_moments_has_the_unit_of_its_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records ten times as large, and bounds: all errors and clips are ten times as large.
 
     But for those estimators that round a radius or a bound to a public grid.
     """
+    monkeypatch.setattr(ranking, "TRIALS", 40)
     one, ten = (
         dpbench.plan(n=200, epsilon=0.5, k=3, scale=unit, lower=-3 * unit, upper=5 * unit)
         for unit in (1, 10)
@@ -150,8 +153,11 @@ def test_a_mean_at_a_bound_is_within_the_radius() -> None:
         assert 1 - 1e-12 <= reach < 1.0011
 
 
-def test_equal_rows_of_an_estimator_are_one_row_for_the_weaker_assumption() -> None:
+def test_equal_rows_of_an_estimator_are_one_row_for_the_weaker_assumption(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The trimmed mean does not see a clip beyond the records that it trims."""
+    monkeypatch.setattr(ranking, "TRIALS", 40)
     law = {"kind": "log_normal", "scale": 50, "sigma": 0.7}
     made = dpbench.plan(n=1000, epsilon=0.5, lower=0, upper=1000, law=law)
     found = [(row.estimator, row.q90, row.low, row.high) for row in made.rows]

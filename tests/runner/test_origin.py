@@ -103,18 +103,32 @@ def test_an_estimator_that_nobody_imports_by_name_is_reached(package: Path) -> N
     assert len({before, once, _source()}) == 3
 
 
-@pytest.mark.parametrize(
-    ("module", "rooms"),
-    [("audit.cases", AuditJob.rooms), ("audit.task", AUDIT_ROOMS),
-     ("benchmark.scoring", SCORING_ROOMS), ("benchmark.checks", SCORING_ROOMS)],
-)  # fmt: skip
-def test_the_rooms_of_an_application_hold_all_that_it_loads(
-    module: str, rooms: tuple[str, ...]
-) -> None:
-    code = f"import sys, dpbench.{module}; print(*(m for m in sys.modules if 'dpbench.' in m))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    named = {line.partition(" ")[0] for line in Origin.of(rooms=rooms).modules}
-    assert {name for name in done.stdout.split() if name.startswith("dpbench.")} <= named
+ROOMS = {
+    "audit.cases": AuditJob.rooms, "audit.task": AUDIT_ROOMS,
+    "benchmark.scoring": SCORING_ROOMS, "benchmark.checks": SCORING_ROOMS,
+}  # fmt: skip
+# Each module is loaded by a process of its own, which begins with the libraries of all.
+LOADED_ALONE = """
+import importlib, json, os, sys
+import pandas, pydantic, pyarrow, scipy.optimize, scipy.stats
+for module in sys.argv[1:]:
+    if not os.fork():
+        importlib.import_module(f"dpbench.{module}")
+        print(json.dumps([module, [name for name in sys.modules if "dpbench." in name]]))
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.wait()[1] == 0, module
+"""
+
+
+def test_the_rooms_of_an_application_hold_all_that_it_loads() -> None:
+    command = [sys.executable, "-c", LOADED_ALONE, *ROOMS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = dict(json.loads(line) for line in done.stdout.splitlines())
+    for module, rooms in ROOMS.items():
+        named = {line.partition(" ")[0] for line in Origin.of(rooms=rooms).modules}
+        assert f"dpbench.{module}" in loaded[module]
+        assert set(loaded[module]) <= named, module
 
 
 def test_an_audit_does_not_survive_an_edit_of_what_it_attacks(package: Path) -> None:
