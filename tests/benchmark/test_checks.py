@@ -33,6 +33,14 @@ def entry(public):
 """
 
 
+def test_an_estimator_is_checked_once_in_each_dimension() -> None:
+    """On its smallest problem."""
+    problems: list[Any] = [SimpleNamespace(n=n, d=d) for n, d in ((50, 1), (5, 4), (20, 1), (5, 8))]
+    entry: Any = SimpleNamespace(estimator=lambda _: SimpleNamespace(name="clip"))
+    chosen = [(one.n, one.d) for one, _ in checks._distinct_estimators(entry, problems)]
+    assert chosen == [(5, 4), (20, 1), (5, 8)]
+
+
 def test_one_that_spends_too_much_is_refuted_and_named(
     entry_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,7 +37,7 @@ def found() -> dict[str, list[Standing]]:
         scored("whole", a=2, b=8, coin=3),
         scored("second", a=3, b=6.75),
         scored("half", b=1.5),
-        scored("seer", a=1, b=1),
+        scored("seer", a=2, b=2),
         scored("failing", a=1, b=math.inf),
     ])  # fmt: skip
     divisions = dict.fromkeys(("whole", "second", "half", "failing"), "declared")

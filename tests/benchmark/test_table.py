@@ -33,6 +33,15 @@ def scores(chances: list[float], division: Literal["declared", "open"] = "declar
     return Scores(rows.assign(chance=chances), {"one": card}, {})
 
 
+def test_scores_that_are_added_replace_those_of_their_entries() -> None:
+    both = scores([0.1, 0.2])
+    other = replace(both, rows=both.rows.assign(entry="two"), cards={"two": both.cards["one"]})
+    merged = both.add(other).add(scores([0.9]))
+    assert merged.rows["entry"].tolist() == ["two", "two", "one"]
+    assert merged.rows["chance"].tolist() == [0.1, 0.2, 0.9]
+    assert set(merged.cards) == {"one", "two"}
+
+
 def test_a_row_below_the_bound_is_left_out() -> None:
     found = scores([0.9e-4, 1.1e-4, 0.5])
     assert found.is_below.tolist() == [True, False, False]

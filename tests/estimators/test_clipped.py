@@ -10,7 +10,9 @@ import pytest
 from scipy import stats
 
 import dpbench.estimators as est
+from dpbench.estimators.clipped import add_box_noise
 from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.tape import Tape
 from dpbench.registry import ConfigError
 from dpbench.samples import DenseSample
 from tests.support import (
@@ -169,3 +171,18 @@ def test_coordinates_are_audited_at_their_share() -> None:
         np.testing.assert_array_equal(
             pair_of_vectors.right, np.stack([pair_of_numbers.right] * 2, axis=1)
         )
+
+
+@pytest.mark.parametrize("d", [2, 3, 8])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_the_noise_of_a_box_is_the_quieter_one(d: int, epsilon: float) -> None:
+    """Of a cube, with the variance (d + 1)(d + 2)/(3 epsilon^2) for a side of 1, or Gaussian."""
+    cube, chosen = (d + 1) * (d + 2) / (3 * epsilon**2), set()
+    for delta in np.geomspace(1e-9, 0.4, 60):
+        gaussian = d * ApproxDP(epsilon, delta, noise_by="analytic").noise_sd() ** 2
+        tape = Tape()
+        add_box_noise(np.zeros((1, d)), 1.0, Ledger(ApproxDP(epsilon, delta), rng(), tape=tape))
+        (step,) = (one.mechanism for one in tape.steps if one.mechanism != "pay")
+        assert (step == "add_joint_noise") == (cube <= gaussian)
+        chosen.add(step)
+    assert len(chosen) == 2

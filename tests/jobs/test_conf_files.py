@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 from dpbench.errors import MAX_ENTRIES, ConfigError
 from dpbench.jobs.composition import compose
 from dpbench.jobs.conf_files import SHIPPED_DATA, _resolve_path
-from dpbench.package import PACKAGE
+from dpbench.jobs.sweep_files import find_sweeps
+from dpbench.package import PACKAGE, conf_folder
 
 
 def test_a_file_of_the_user_goes_before_shipped_data(tmp_path: Path) -> None:
@@ -24,6 +25,20 @@ def test_a_file_of_the_user_goes_before_shipped_data(tmp_path: Path) -> None:
     (tmp_path / name).write_text("x")
     assert _resolve_path(name, tmp_path) == str((tmp_path / name).resolve())
     assert _resolve_path("mine.csv", tmp_path) == str((tmp_path / "mine.csv").resolve())
+
+
+def test_help_describes_the_sweep_that_is_run(tmp_path: Path) -> None:
+    """A file of the user with the name of a shipped one is neither run nor described."""
+    (tmp_path / "sweep").mkdir()
+    for name in ("quick", "other"):
+        (tmp_path / "sweep" / f"{name}.yaml").write_text("name: mine")
+    described = find_sweeps([conf_folder(), tmp_path])
+    for name, path, is_mine in (
+        ("quick", conf_folder() / "sweep" / "quick.yaml", False),
+        ("other", tmp_path / "sweep" / "other.yaml", True),
+    ):
+        assert described[name] == path
+        assert (compose([f"sweep={name}"], tmp_path)["sweep"]["name"] == "mine") is is_mine
 
 
 LABELS = ("no", "on", "Off", "YES", "y", "null", "~x", "true", "1e3", "0x10", "010", "2024-01-01")

@@ -25,6 +25,7 @@ from dpbench.report.scoreboard import (
     _format_failing_trials,
     _format_samples,
     _format_spending,
+    _format_unclaimed,
     shipped_estimators,
 )
 from dpbench.theory.theorems import THEOREMS
@@ -236,7 +237,9 @@ def test_an_undecided_answer_says_how_many_trials_decide() -> None:
     """
     row = _row("inconclusive", "inconclusive", low=0.75, high=0.99)
     assert "About 2,000 trials would decide each of them" in _told([row], _study(DOES))[0]
-    few = _told([row], _study(DOES, trials=6000, cost="12 s, 3 MB"))
+    study = _study(DOES, trials=6000, cost="12 s, 3 MB")
+    study.parts["short"] = SimpleNamespace(trials=50)
+    few = _told([row], study)
     own = "The sweep's own are 6,000 (12 s on two idle cores): leave out trials=100."
     assert own in " ".join(few[0].split())
     assert "not confirmed" not in "".join(few)  # too few trials for any verdict
@@ -258,6 +261,26 @@ def test_the_upper_end_alone_decides_an_upper_limit() -> None:
         row = _row("inconclusive", "inconclusive", low=low, high=0.99, checks="target")
         assert "About 1,000 trials would decide each of them" in _told([row], study)[0]
     assert norm.cdf(1.96 * (ONE_SIDE - 1)) == pytest.approx(0.95, abs=1e-3)
+
+
+def test_the_farthest_number_is_the_one_nearest_to_its_upper_limit() -> None:
+    study = _study(DOES)
+    study.all_claims["c"] = SimpleNamespace(statement=THEOREMS["near_optimal"])
+    rows = [_row(*["consistent"] * 2, measured=m, low=m - 0.01, high=m + 0.01) for m in (0.2, 0.9)]
+    (line,) = (line for line in _told(rows, study)[1].splitlines() if line.startswith("c "))
+    assert "0.900 +-0.010" in line
+    assert "0.200..0.900" in line
+
+
+def test_errors_without_a_claim_are_those_of_the_budget_with_most_n() -> None:
+    summary = pd.DataFrame({
+        "estimator": "mine", "family": "f", "privacy": "pure", "epsilon": [1.0, 0.1, 0.1],
+        "n": [1000, 10, 100], "q90": [0.1, 3.0, 2.0],
+    })  # fmt: skip
+    summary = summary.assign(delta=math.nan, rho=math.nan, mu=math.nan)
+    study: Any = SimpleNamespace(name="mine", estimators={}, all_claims={})
+    (text,) = _format_unclaimed(summary, study)
+    assert text.splitlines()[-1].split() == ["mine", "f", "eps=0.1", "100", "2"]
 
 
 @pytest.mark.parametrize("since", [4e9, math.nan])
