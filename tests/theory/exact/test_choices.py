@@ -24,7 +24,7 @@ from dpbench.estimators import (
     MedianThenClippedMean,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
-from dpbench.theory.exact.choices import overtaking_probability
+from dpbench.theory.exact.choices import histogram_miss_probability, overtaking_probability
 from dpbench.theory.exact.clip_and_noise_oracle import Histogram
 from dpbench.theory.exact.value import exact, exact_miss
 from tests.theory.exact.cases import name
@@ -53,6 +53,21 @@ CLOSE, FAR_VECTORS = PureDP(1.0), MultivariateGaussian(d=3, norm=9.0)
 )
 def test_misses_of_other_records_are_not_known(estimator: Estimator, law: Distribution) -> None:
     assert np.isnan(exact_miss(estimator, law, 150, CLOSE))
+
+
+@pytest.mark.parametrize("either_bin", [False, True])
+@pytest.mark.parametrize("number", [3, 4, 12])
+def test_misses_among_a_few_bins_by_draws(number: int, either_bin: bool) -> None:
+    """Five standard errors of 200,000 draws; false alarms 1e-6. Counts have Laplace(2/epsilon)."""
+    generator, n, share, draws = np.random.default_rng(number), 12, 0.7, 200_000
+    noisy = generator.laplace(0, 2 / PURE.epsilon, (draws, number))
+    s = generator.binomial(n, share, draws)
+    noisy[:, 0] += s
+    noisy[:, 1] += (n - s) * either_bin
+    missed = np.mean(noisy.argmax(axis=1) > either_bin)
+    bins = Histogram(0.0, 1.0, number, n, PURE, held=6.0, miss=1.0)
+    expected = histogram_miss_probability(share, either_bin, bins)
+    assert abs(missed - expected) < 5 * np.sqrt(missed * (1 - missed) / draws) + 1e-3
 
 
 def test_how_often_a_fuller_bin_is_overtaken() -> None:
