@@ -59,11 +59,11 @@ class AuditSettings:
     runs : int
         Average number of releases on each dataset of a neighbouring pair, 10,000 by default.
         ``trials=`` on the command line overrides it.
-    error : float
+    failure_probability : float
         Probability that any bound of the audit exceeds the true parameter; 1e-5 by default. The
         audited estimators share this probability equally. Controls (estimators broken on purpose)
         have probabilities of their own. The controls that runs must refute share a second
-        probability of the size `error`. The controls that only replays must refute share a third
+        probability of the same size. The controls that only replays must refute share a third
         probability of this size.
     """
 
@@ -71,7 +71,7 @@ class AuditSettings:
         dict[str, AuditCase], labelled_entries(AuditCase, least=1, title="a case of an audit")
     ]
     runs: Annotated[int, Field(ge=MIN_AUDIT_RUNS, le=10_000_000)] = 10_000
-    error: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    failure_probability: Annotated[float, Field(gt=0, lt=1)] = 1e-5
 
 
 @validated
@@ -197,6 +197,6 @@ def _make_tasks(
     The tasks share the error probability of the settings equally.
     """
     return [
-        AuditTask(*arguments, settings.runs, settings.error / len(audits), seed)
+        AuditTask(*arguments, settings.runs, settings.failure_probability / len(audits), seed)
         for arguments in audits
     ]

@@ -77,7 +77,7 @@ def _caption(summary: str, table: pd.DataFrame, sweep: AuditSweep, seed: int) ->
     return (
         f"{summary}. {len(table)} pairs of neighbouring datasets; claimed: {claims}; releases on "
         f"each dataset: {runs}; seed {seed}. All bounds of the table hold together with "
-        f"probability 1 - {sweep.audit.error:g}.\n"
+        f"probability 1 - {sweep.audit.failure_probability:g}.\n"
     )
 
 

@@ -82,7 +82,7 @@ def audit_pair(
     pair: Pair | tuple[ArrayLike, ArrayLike],
     *,
     runs: int = 1000,
-    error: float = 1e-5,
+    failure_probability: float = 1e-5,
     rng: np.random.Generator,
 ) -> PrivacyBound:
     """Bound the privacy parameter from below by releases on two neighbouring datasets.
@@ -101,7 +101,7 @@ def audit_pair(
     runs : int
         Average number of releases on each dataset, at least 100. A fair coin chooses the dataset of
         each of 2 `runs` releases.
-    error : float
+    failure_probability : float
         Probability that the bound exceeds the true parameter, in (0, 1).
     rng : Generator
         Source of the coins and of all noise.
@@ -114,7 +114,7 @@ def audit_pair(
     ------
     ValueError
         If the datasets are not neighbours, or the estimator does not claim the budget's notion, or
-        `runs` or `error` is out of range.
+        `runs` or `failure_probability` is out of range.
     TypeError
         If `rng` is a seed instead of a generator.
 
@@ -132,11 +132,12 @@ def audit_pair(
     """
     pair = check_pair(estimator, budget, pair, rng)
     check_whole_number("runs", runs, MIN_AUDIT_RUNS)
-    check_instance("error", error, float | int, "a number", "error=1e-5")
-    if not 0 < error < 1:
-        raise ConfigError(f"error: {error}: not a probability; write a number between 0 and 1")
+    name, value = "failure_probability", failure_probability
+    check_instance(name, value, float | int, "a number", f"{name}=1e-5")
+    if not 0 < value < 1:
+        raise ConfigError(f"{name}: {value}: not a probability; write a number between 0 and 1")
     with single_threaded_blas():
-        return bound_privacy(estimator, budget, pair, runs, error, lambda *_: rng)
+        return bound_privacy(estimator, budget, pair, runs, failure_probability, lambda *_: rng)
 
 
 def bound_privacy(

@@ -30,7 +30,7 @@ class LinearModel(Distribution):
     norm : float >= 0
         Norm of theta, which is parallel to (1, ..., 1).
     noise_sd : float > 0
-        Standard noise_sd of z, in the unit of y.
+        Standard deviation of z, in the unit of y.
     """
 
     d: Annotated[int, Field(ge=2, le=10_000)] = Field()  # type: ignore[misc]

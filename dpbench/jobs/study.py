@@ -81,8 +81,8 @@ class StudyJob(FolderJob):
 
     @property
     def next(self) -> Next:
-        if self.plan.study.next is not None:
-            return "next", [f"sweep={self.plan.study.next}"], None
+        if self.plan.study.see_next is not None:
+            return "next", [f"sweep={self.plan.study.see_next}"], None
         if len(set(self.trials)) == 1:
             few, many = self.trials[0], 2 * self.trials[0]
             kept = ", keeping these" if most_trials(few) == most_trials(many) else ""

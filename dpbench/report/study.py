@@ -191,7 +191,7 @@ class Study(Sweep):
         Figures by label, see `dpbench.report.study.Figure`.
     fail_on_inconsistent : bool
         Whether an inconsistent claim makes the run fail.
-    next : str, optional
+    see_next : str, optional
         Name of a further sweep that the run recommends at its end.
     names : mapping of str to str
         Names that figures print for estimators, families and budgets, by the names of these entries
@@ -206,7 +206,7 @@ class Study(Sweep):
     sample_complexity: Requests = Field(default_factory=dict)
     figures: Figures = Field(default_factory=dict)
     fail_on_inconsistent: bool = True
-    next: Label | None = None
+    see_next: Label | None = None
     names: dict[str, str] = Field(default_factory=dict)
 
     @cached_property

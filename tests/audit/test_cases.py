@@ -19,7 +19,7 @@ def test_an_estimators_own_pairs_are_audited_beside_the_catalogue() -> None:
 
 def test_controls_that_runs_see_and_others_have_an_error_each() -> None:
     """A control that no run sees changes no bound of those that runs do see."""
-    how = AuditSettings(cases={"numbers": AuditCase(n=20)}, error=1e-3)
+    how = AuditSettings(cases={"numbers": AuditCase(n=20)}, failure_probability=1e-3)
     tasks = control_tasks(how, 0)
     assert len(tasks) == sum(len(one.budgets) for one in CONTROLS)
     for by_runs in (True, False):

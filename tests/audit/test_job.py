@@ -28,7 +28,7 @@ TINY_AUDIT = """
 name: tiny
 estimators: {clipped: {kind: clipped_mean, lower: -1, upper: 1}, binary: {kind: binary_mean}}
 budgets: {pure: {kind: pure_dp, epsilon: 1}, zcdp: {kind: zcdp, rho: 0.5}}
-audit: {runs: 300, error: 1.0e-5, cases: {numbers: {n: 20}}}
+audit: {runs: 300, failure_probability: 1.0e-5, cases: {numbers: {n: 20}}}
 """
 READ = "float(np.loadtxt('data.txt'))"
 PLUGIN = """
@@ -224,7 +224,7 @@ def test_what_is_made_again(audits: Bench) -> None:
         assert (_table(audits)["lower_bound"] != table["lower_bound"]).any()
     # Another estimator changes no release, but each task's share of the error, and so the bounds.
     _plugin(audits)
-    audits.done(*MINE, f"sweep.audit.error={1e-5 * 6 / 4!r}")
+    audits.done(*MINE, f"sweep.audit.failure_probability={1e-5 * 6 / 4!r}")
     after = _table(audits).query("estimator != 'mine'")["lower_bound"]
     np.testing.assert_allclose(after, table["lower_bound"], rtol=1e-9)
 
@@ -234,7 +234,7 @@ BAD: list[tuple[str, list[str]]] = [
     (f"+{NUMBERS}.estimators=[nope]", ["numbers.estimators", "'nope'", "clipped"]),
     (f"+{NUMBERS}.budgets=[nope]", ["numbers.budgets", "'nope'", "pure, zcdp"]),
     ("sweep.audit.runs=50", ["sweep.audit.runs: 50", "100"]),
-    ("sweep.audit.error=0", ["sweep.audit.error: 0"]),
+    ("sweep.audit.failure_probability=0", ["sweep.audit.failure_probability: 0"]),
     (f"{NUMBERS}.n=1", [f"{NUMBERS}.n: 1", "2"]),
     (f"+{NUMBERS}.m=3", [f"{NUMBERS}.m", "choose from", "budgets"]),
     (f"~{NUMBERS}", ["sweep.audit.cases"]),

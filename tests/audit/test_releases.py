@@ -45,7 +45,7 @@ def test_a_pair_refutes_half_of_the_noise(budget: Budget, d: int | None) -> None
 
     def found(pair: Any) -> PrivacyBound:
         rng = np.random.default_rng(0)
-        return audit_pair(CLIPPED, budget, pair, runs=2000, error=ERROR, rng=rng)
+        return audit_pair(CLIPPED, budget, pair, runs=2000, failure_probability=ERROR, rng=rng)
 
     bound = found((left.tolist(), right.tolist()))
     assert bound == found(Pair("mine", left, right))
@@ -130,7 +130,9 @@ def test_to_raise_by_chance_tells_nothing(chance: float) -> None:
     estimator = _Raises(lower=-1, upper=1, chance=chance)
     (pair,) = only(catalogue(50), "two_clusters")
     (row,) = rows_of(estimator, PURE, [pair], runs=100)
-    found = audit_pair(estimator, PURE, pair, runs=100, error=ERROR, rng=np.random.default_rng(0))
+    found = audit_pair(
+        estimator, PURE, pair, runs=100, failure_probability=ERROR, rng=np.random.default_rng(0)
+    )
     assert {row["verdict"], found.verdict} == {"failed" if chance == 1 else "not refuted"}
     assert np.isnan(row["lower_bound"]) == np.isnan(found.lower_bound) == (chance == 1)
 
@@ -157,7 +159,7 @@ def test_a_coin_deals_out_the_runs_and_no_run_of_the_pilot_is_judged(
     monkeypatch.setattr(releases, "choose_attacks", spy)
     data = np.zeros(9), np.append(np.zeros(8), 1.0)
     rng = np.random.default_rng(3)
-    found = audit_pair(CLIPPED, PureDP(1e6), data, runs=500, error=1e-3, rng=rng)
+    found = audit_pair(CLIPPED, PureDP(1e6), data, runs=500, failure_probability=1e-3, rng=rng)
     assert found == PrivacyBound(1e6, 0.0, 500)
     pilot, runs, error, rest, share = told
     coins = np.random.default_rng(3).random(1000) < 0.5
@@ -206,7 +208,11 @@ def test_half_of_the_noise_of_coins_is_refuted(estimator: Estimator, d: int | No
     for factor in (1.0, 0.5):
         rng = np.random.default_rng(0)
         with noise_times(factor):
-            found.append(audit_pair(estimator, PureDP(2.0), pair, runs=4000, error=ERROR, rng=rng))
+            found.append(
+                audit_pair(
+                    estimator, PureDP(2.0), pair, runs=4000, failure_probability=ERROR, rng=rng
+                )
+            )
     assert [one.verdict for one in found] == ["not refuted", "refuted"]
 
 
@@ -219,7 +225,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "scalar records",
     ),
     ({"runs": 99}, "runs: 99"),
-    ({"error": 0.0}, "error: 0"),
+    ({"failure_probability": 0.0}, "failure_probability: 0"),
 ]
 
 

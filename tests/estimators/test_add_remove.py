@@ -275,7 +275,7 @@ def test_errors_of_sensitivity_show(kind: Any, region: str) -> None:
         square = np.sum((wide.run(sample, Ledger(big, rng())).value - law.target) ** 2, axis=1)
         expected = exact("rmse", wide, law, 100, replace(big, **AR)) ** 2  # type: ignore[type-var]
         pair = pairs[budget.neighbours]
-        audit = audit_pair(wide, budget, pair, runs=6000, error=1e-6, rng=rng())
+        audit = audit_pair(wide, budget, pair, runs=6000, failure_probability=1e-6, rng=rng())
         claims = abs(square.mean() - expected) > 5.5 * square.std() / np.sqrt(2000)
         return bool(claims), audit.verdict == "refuted"
 

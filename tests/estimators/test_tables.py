@@ -307,7 +307,9 @@ def test_the_audit_by_runs_refutes_what_costs_too_much(
     pair = Pair("moved", left, right if budget is PURE else left[1:])
     parts: Any = {"columns": {f"x{j}": _NoisySum() for j in range(columns)}, "groups": ["a", "b"]}
     verdicts = [
-        audit_pair(one(**parts), budget, pair, runs=4000, error=1e-6, rng=rng(1)).verdict
+        audit_pair(
+            one(**parts), budget, pair, runs=4000, failure_probability=1e-6, rng=rng(1)
+        ).verdict
         for one in (TableMean, kind)
     ]
     assert verdicts == ["not refuted", "refuted"]

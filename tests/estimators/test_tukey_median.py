@@ -102,7 +102,7 @@ def test_an_audit_detects_a_wrong_sensitivity(monkeypatch: pytest.MonkeyPatch) -
     (pair,) = estimator.audit_pairs(60, None, budget)
 
     def refuted(one: Pair) -> bool:
-        audit = audit_pair(estimator, budget, one, runs=8000, error=1e-6, rng=rng())
+        audit = audit_pair(estimator, budget, one, runs=8000, failure_probability=1e-6, rng=rng())
         return audit.verdict == "refuted"
 
     assert not refuted(pair)

@@ -256,7 +256,9 @@ def test_the_audit_removes_a_record(factor: float) -> None:
     (pair,) = (p for p in catalogue(20) if p.name == "one_to_the_far_end")
     with noise_times(factor):
         bounds = [
-            audit_pair(NormalizedSumMean(), PURE, one, runs=3000, error=1e-6, rng=rng())
+            audit_pair(
+                NormalizedSumMean(), PURE, one, runs=3000, failure_probability=1e-6, rng=rng()
+            )
             for one in pair.convert("add_remove")
         ]
     refuted = [bound.verdict == "refuted" for bound in bounds]
