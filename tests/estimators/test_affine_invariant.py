@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from dpbench.distributions import Distribution, Gaussian, MultivariateGaussian
 from dpbench.estimators import AffineInvariantMean
 from dpbench.estimators.affine_invariant import StableCore, leverages
 from dpbench.privacy import ApproxDP, Ledger
 from dpbench.privacy.account import OverdraftError
 from dpbench.samples import CountedSample, DenseSample
+from dpbench.theory.exact.value import exact
 from tests import support
 from tests.support import Floats
 
@@ -243,3 +245,16 @@ def test_a_mean_that_pays_too_much_delta_overdraws(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(AffineInvariantMean, "_core", lambda *_: wrong)
     with pytest.raises(OverdraftError):
         support.run(MEAN, x, BUDGET)
+
+
+@pytest.mark.parametrize(
+    "law", [Gaussian(location=1, scale=2), MultivariateGaussian(d=2, norm=0.5)], ids=["d1", "d2"]
+)
+def test_errors_are_as_computed(law: Distribution) -> None:
+    """The shares below the exact 0.9 quantiles are 0.9; false alarms 1e-6 over four shares."""
+    n, trials = 12_000, 400
+    found = MEAN.run(law.sample(rng(), trials, n), Ledger(BUDGET, rng(1)))
+    for metric, other in (("noise_q90", found.before_noise), ("q90", np.asarray(law.mean))):
+        errors = np.linalg.norm((found.value - other).reshape(trials, -1), axis=1)
+        within = int(np.count_nonzero(errors <= exact(metric, MEAN, law, n, BUDGET)))
+        assert stats.binomtest(within, trials, 0.9).pvalue > 1e-6 / 4

@@ -11,6 +11,8 @@ import pytest
 from dpbench.estimators import InverseSensitivity
 from dpbench.privacy import GDP, ZCDP, Budget, Ledger, PureDP
 from dpbench.samples import CountedSample
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting
+from dpbench.theory.exact.instance_noise import _inverse_sensitivity_noise
 from tests.estimators.few_records import Floats, samples
 
 LOWER, UPPER = -3.0, 4.0
@@ -102,3 +104,17 @@ def test_the_last_of_equal_steps_is_the_furthest() -> None:
     assert rounded > 10
     # Up: three steps of 1/12. Down: three of 2/12, then three of 1/12.
     assert distances == {2.5, -5.0, -8.5}
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_the_exact_noise_has_the_density_of_the_definition(epsilon: float) -> None:
+    """On records that are as often as expected, by a search over all sets to replace."""
+    h, grid = 0.1, np.linspace(LOWER - 0.1, UPPER + 0.1, 36_001)
+    nearest = np.clip(RECORDS.mean(), grid - h, grid + h)
+    weights = np.exp(-epsilon / 2 * changes_for_a_mean(RECORDS, np.clip(nearest, LOWER, UPPER)))
+    below = np.cumsum(weights) / weights.sum()
+    values, counts = np.unique(RECORDS, return_counts=True)
+    estimator = InverseSensitivity(lower=LOWER, upper=UPPER, resolution=h)
+    setting = ReleaseSetting(len(RECORDS), 1, PureDP(epsilon))
+    noise = _inverse_sensitivity_noise(estimator, (values, counts / len(RECORDS)), setting)
+    np.testing.assert_allclose(noise.cdf(grid - RECORDS.mean()), below, atol=1e-3)

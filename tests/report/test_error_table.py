@@ -207,6 +207,7 @@ def test_arguments_that_cannot_be_used(
         (np.inf, 2.5, np.inf, ["∞", "2.50", "∞"], None),
         (0.0, 0.0, 0.0, ["0.00", "0.00", "0.00"], None),
         (1.0, np.nan, np.nan, ["1.00"], None),
+        (1.0, np.nan, 2.0, ["1.00"], None),
     ],
 )
 def test_three_digits(

@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from dpbench.output.names import display_name
+from dpbench.report.labels import exponent_text
 from dpbench.report.run_result import Result
+from dpbench.theory.theorems import THEOREMS
 from tests.report.conftest import drawn, lines
 from tests.report.specs import ACCURACY, THRESHOLD
 
@@ -131,3 +133,18 @@ def test_thresholds_against_delta(numbers: Result) -> None:
         at = table[table["distribution"] == family].sort_values("delta", ascending=False)
         assert x == pytest.approx([6 * np.log(10), 100 * np.log(10)])
         assert y == at["samples"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("theorem", "words"),
+    [
+        ("heavy_tail_alpha", ("n", "(1/α)", "s")),  # noqa: RUF001
+        ("core_epsilon", ("n", "(1/ε)", "s")),
+        ("bounded_n", ("error", "n", "c")),
+        ("ball_radius", ("error", "R", "c")),
+    ],
+)
+def test_an_exponent_is_of_n_at_a_fixed_error_or_of_the_error(
+    theorem: str, words: tuple[str, str, str]
+) -> None:
+    assert exponent_text(THEOREMS[theorem]) == words

@@ -58,6 +58,9 @@ def test_factors_by_trials_are_printed_as_intervals() -> None:
             {**row, "error_over_bound": factor, "error_over_bound_from": EXACT, "verdict": "open"}
         )
         assert found == text  # a plain 1.10 would look like a bold one
+    ends = {"error_over_bound_low": 1.0, "error_over_bound_high": 1.104}
+    found = factor_text({**row, **ends, "error_over_bound_from": BY_TRIALS, "verdict": "open"})
+    assert found == f"1.00{BETWEEN}1.104"
     assert (
         factor_text(
             {**row, "error_over_bound": 4.54, "error_over_bound_from": EXACT, "verdict": "open"}

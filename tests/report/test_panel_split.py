@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from dpbench.report.drawing.interactive import shown_by
 from dpbench.report.drawing.style import FREE
-from dpbench.report.panel_split import MAX_CURVES
+from dpbench.report.panel_split import MAX_CURVES, PanelRows, _share_out
 from dpbench.report.run_result import Result
 from tests.report.conftest import curves, drawn
 from tests.report.specs import ERROR
@@ -18,6 +19,19 @@ SPEC: dict[str, Any] = {
     "budgets": {"pure": {}},
 }  # fmt: skip
 HALF, ONE = (rf"pure DP, $\varepsilon = {epsilon}$" for epsilon in (0.5, 1))
+
+
+@pytest.mark.parametrize(("private", "free"), [(12, 0), (12, 2), (7, 5), (2, 9), (0, 8)])
+def test_curves_are_shared_out_and_free_ones_are_in_every_panel(private: int, free: int) -> None:
+    lines = [f"private {i}" for i in range(private)], [f"free {i}" for i in range(free)]
+    rows = pd.DataFrame(
+        {"line": [*lines[0], *lines[1]], "privacy": private * ["pure"] + free * ["none"]}
+    )
+    panels = [set(part.rows["line"]) for part in _share_out(PanelRows("", rows))]
+    assert all(panel >= set(lines[1]) for panel in panels)
+    paid = [panel - set(lines[1]) for panel in panels]
+    assert sorted(line for one in paid for line in one) == sorted(lines[0])
+    assert max(map(len, panels)) <= max(MAX_CURVES, free + MAX_CURVES // 2)
 
 
 def test_rows_and_columns_make_a_grid(numbers: Result) -> None:

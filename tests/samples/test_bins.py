@@ -15,6 +15,19 @@ from dpbench.samples.bins import Occupied, merge_occupied
 from tests.support import BIG
 
 INF = math.inf
+
+
+def test_bins_of_each_trial_are_merged_alone() -> None:
+    """Neighbouring trials may end and begin with one bin."""
+    trial, index, count = np.array([0, 0, 1, 0, 2]), np.array([4.0, 7, 7, 7, 7]), np.arange(1.0, 6)
+    cuts = (slice(0, 2), slice(2, 3), slice(3, 5))
+    parts = [Occupied(trial[cut], index[cut], count[cut]) for cut in cuts]
+    merged = merge_occupied(parts)
+    assert merged.trial.tolist() == [0, 0, 1, 2]
+    assert merged.index.tolist() == [4, 7, 7, 7]
+    assert merged.count.tolist() == [1, 2 + 4, 3, 5]
+
+
 # Numbers with few binary digits, so that nothing rounds and edges are hit exactly.
 ROWS = [
     [-4.0, -3.75, -2.5, -2.5, 0.0, 0.0, 0.25, 0.5, 3.0, 3.5],

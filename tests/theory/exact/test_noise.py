@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from dpbench.arrays import Floats
 from dpbench.privacy import ApproxDP, PureDP
+from dpbench.theory.exact.instance_noise import PiecewiseUniform
 from dpbench.theory.exact.noise import (
     Cube,
     GaussianNoise,
@@ -18,6 +20,8 @@ from dpbench.theory.exact.noise import (
     LaplaceSum,
     Noise,
     Radial,
+    Staircase,
+    Tulap,
     additive,
     box_noise,
 )
@@ -50,6 +54,32 @@ def test_noise_by_quadrature(noise: Noise, law: Any) -> None:
     assert within(noise.norm_quantile(2, 0.9)) == pytest.approx(0.9, abs=1e-6)
     mean = integrate.quad(lambda r: 1 - within(r), 0, 20, epsabs=1e-7)[0]
     assert noise.norm_mean(2) == pytest.approx(mean, rel=1e-5)
+
+
+EVERY_NOISE: list[Noise] = [
+    GaussianNoise(0.7), Laplace(0.7), LaplaceSum((0.3, 1.0)), Cube(0.4, 3), Staircase(0.3, 2.0),
+    Staircase(4.0, 0.5), Tulap(1.0, 0.1, 2.0), Tulap(3.0, 1e-6, 1.0),
+    PiecewiseUniform(np.array([-2.0, -1.0, 0.5, 3.0]), np.array([0.0, 0.2, 0.7, 1.0])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("noise", EVERY_NOISE, ids=name)
+def test_moments_and_quantiles_are_those_of_the_distribution_function(noise: Noise) -> None:
+    """E Z^2 and E|c + Z| are integrals of tails, here sums over a fine grid."""
+    end = 60.0 * float(np.sqrt(noise.variance))
+    x = (np.arange(600_000) + 0.5) * end / 600_000
+
+    def integrate_tails(weight: Floats | float, c: float = 0.0) -> float:
+        return float(np.sum(weight * (1 - noise.cdf(x - c) + noise.cdf(-x - c))) * end / x.size)
+
+    assert noise.variance == pytest.approx(integrate_tails(2 * x), rel=1e-5)
+    shifts = np.array([0.0, 0.4, -1.7])
+    expected = [integrate_tails(1.0, c) for c in shifts]
+    np.testing.assert_allclose(noise.distance(shifts), expected, rtol=1e-5)
+    for upper in (0.3, 0.05, 1e-4):
+        assert noise.cdf(np.array(noise.isf(upper))) == pytest.approx(1 - upper, abs=1e-9)
+    if not isinstance(noise, PiecewiseUniform):
+        assert noise.cdf(np.zeros(1)) == pytest.approx([0.5])
 
 
 @pytest.mark.parametrize("scales", [(1.0,), (0.5, 2.0), (0.3, 1.0, 1.1), (1.0, 1.0), (2.0,) * 3])

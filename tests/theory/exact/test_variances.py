@@ -82,3 +82,11 @@ def test_the_sampling_error_of_records_and_of_pairs() -> None:
     for estimator, square in ((ClippedVariance(lower=0, upper=1), -1), (PAIRS, 1)):
         wanted = z * np.sqrt((1 / 80 + square / 144) / n)
         assert exact("q90", estimator, LAWS[0], n, budget) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_a_public_n_is_exact_for_few_records() -> None:
+    """The sensitivity is (n - 1)/n^2; pairs whose clip cuts squares off are not known."""
+    noise = exact("noise_q90", ClippedVariance(lower=0, upper=1), LAWS[0], 100, PureDP(10.0))
+    assert noise == pytest.approx(99 / 100**2 * np.log(10) / 10, rel=1e-3)
+    narrow = PairVariance(base=ClippedMean(lower=0, upper=0.4))
+    assert np.isnan(exact("noise_q90", narrow, LAWS[0], 10**6, PUBLIC))
