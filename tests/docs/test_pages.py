@@ -31,6 +31,7 @@ from dpbench.jobs import describe
 from dpbench.report.study import Figure
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.selection import KEY
+from dpbench.theory.bounds import class_bound
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 from dpbench.tracking import comparison
@@ -221,6 +222,18 @@ def test_bounds_have_their_oracles() -> None:
     at = "tests/theory/bounds/test_multi_hypothesis.py::"
     assert at in pages["theory.bounds.multi_hypothesis"]
     assert at not in pages["theory.bounds.local"]
+
+
+def test_the_page_of_bounds_has_the_names_of_the_code() -> None:
+    """Each name of a proof has a row, whose link the pages of the benchmark share."""
+    code = (PACKAGE / "theory/bounds/class_bound.py").read_text("utf-8")
+    names = {class_bound.LOCAL_BOUND_NAME, *re.findall(r'[{ \[]"([\w -]+)"(?:: |\] =)', code)}
+    page = (DOCS / "bounds.md").read_text("utf-8").partition("## A binary mean")[0]
+    rows = dict(re.findall(r"^\| ([\w -]+) \| (.*)", page, re.MULTILINE))
+    assert {*rows} == names
+    for name, module in archive.PROOFS.items():
+        if "{doc}" in rows[name]:
+            assert f"<derivations/theory.bounds.{module}>" in rows[name]
 
 
 @pytest.mark.parametrize(
