@@ -129,7 +129,7 @@ def test_weights_of_one_are_equal_weights() -> None:
     """The count is public, so that one number is released, with noise that is for one number."""
     people, budget = DenseSample(np.tile(ROWS, (5, 1, 1))), PureDP(4.0, noise_by="staircase")
     first, second = (
-        BoundedContributionMean(lower=0, upper=1, cap=1, weights=weights)  # type: ignore[arg-type]
+        BoundedContributionMean(lower=0, upper=1, cap=1, weights=weights)
         .run(people, Ledger(budget, np.random.default_rng(0)))
         .value
         for weights in ("records", "equal")

@@ -52,7 +52,8 @@ def test_differences_lie_in_the_widest_band_around_their_orders(numbers: Result)
     shown = wider.claims.loc[wider.claims["claim"] == "rate", "tolerance"]
     assert shown.min() < shown.max()
     (band,) = below.patches
-    heights = band.get_path().transformed(band.get_patch_transform()).vertices[:, 1]
+    path = band.get_path().transformed(band.get_patch_transform())
+    heights = np.asarray(path.vertices, dtype=float)[:, 1]
     assert (heights.min(), heights.max()) == pytest.approx((-shown.max(), shown.max()))
     moved = [
         line.get_transform().transform((2, 0))[0] - below.transData.transform((2, 0))[0]

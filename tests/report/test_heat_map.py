@@ -58,8 +58,8 @@ def test_factors_by_trials_are_printed_as_intervals() -> None:
             {**row, "error_over_bound": factor, "error_over_bound_from": EXACT, "verdict": "open"}
         )
         assert found == text  # a plain 1.10 would look like a bold one
-    ends = {"error_over_bound_low": 1.0, "error_over_bound_high": 1.104}
-    found = factor_text({**row, **ends, "error_over_bound_from": BY_TRIALS, "verdict": "open"})
+    row |= {"error_over_bound_low": 1.0, "error_over_bound_high": 1.104, "verdict": "open"}
+    found = factor_text({**row, "error_over_bound_from": BY_TRIALS})
     assert found == f"1.00{BETWEEN}1.104"
     assert (
         factor_text(
