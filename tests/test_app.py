@@ -24,7 +24,8 @@ from dpbench.planner.question import LAW_NAMES
 from tests.bench import Bench
 
 PACKAGE = Path(dpbench.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "howto" / "add_an_application.md"
+DOCS = PACKAGE.parent / "docs"
+PAGE = DOCS / "howto" / "add_an_application.md"
 
 
 @functools.cache
@@ -57,6 +58,25 @@ def test_the_core_imports_no_application() -> None:
     assert {one for one in imports()["dpbench"] if owner(one)} == {
         "dpbench.planner", "dpbench.tracking.command_compare",
     }  # fmt: skip
+
+
+def test_rooms_import_what_their_table_says() -> None:
+    """In the map of the package: the ground, and rooms by name or all above."""
+    table = (DOCS / "code_map.md").read_text("utf-8").partition("| question |")[0]
+    rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", table, re.MULTILINE)
+    ground, may = set(re.findall(r"\w+", rows[0][0])), dict[str, set[str]]()
+    for rooms, allowed in rows:
+        for room in re.findall(r"\w+", rooms):
+            above = set(may) if allowed == "all above" else set(re.findall(r"`(\w+)/`", allowed))
+            may[room] = above | ground | {room}
+    assert set(may) == {room_of(name) for name in imports()}
+    for name, used in imports().items():
+        assert {room_of(one) for one in used} <= may[room_of(name)], name
+
+
+def room_of(name: str) -> str:
+    """The room of a module of the package."""
+    return name.split(".")[1] if "." in name else "__init__"
 
 
 def test_no_modules_import_each_other() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -229,11 +230,6 @@ ESTIMATORS: dict[str, Any] = {
     "mean": {"kind": "empirical_mean"},
 }
 BOTH = {"pure": {"kind": "pure_dp", "epsilon": 1}, "zcdp": {"kind": "zcdp", "rho": 0.5}}
-ALL = Made(bounds=True, families=FAMILIES, estimators=ESTIMATORS, budgets=BOTH)
-NUMBERS = Made(
-    families={"numbers": {"kind": "gaussian", "location": 1}}, budgets=DELTAS,
-    estimators={"free": {"kind": "karwa_vadhan_mean", "sigma": 1, "radius": [None, 10, 1000]}},
-)  # fmt: skip
 CUBES: dict[str, Any] = {"theorem": "pure_dimension", "families": "cube", "estimators": "additive",
                          "budgets": "pure", "tolerance": 0.1, "reason": "test"}  # fmt: skip
 RATIO: dict[str, Any] = {"theorem": "noise_ratio", "predicted": 1.4,
@@ -242,19 +238,31 @@ FREE = {"theorem": "naive_radius", "alpha": 1.0, "families": None, "budgets": No
 SCALED = {**RATIO, "estimators": None, "denominator": "scaled"}
 
 
+@functools.cache
+def vectors() -> Made:
+    return Made(bounds=True, families=FAMILIES, estimators=ESTIMATORS, budgets=BOTH)
+
+
+@functools.cache
+def numbers() -> Made:
+    mean = {"kind": "karwa_vadhan_mean", "sigma": 1, "radius": [None, 10, 1000]}
+    families = {"numbers": {"kind": "gaussian", "location": 1}}
+    return Made(families=families, budgets=DELTAS, estimators={"free": mean})
+
+
 def _check(made: Made, **changes: Any) -> None:
     claim = build_claim({**CUBES, **changes}, "sweep.claims.c")
     claim.check(made.sweep, made.keys, "sweep.claims.c")
 
 
 def test_claims_that_can_be_tested_are_let_pass() -> None:
-    _check(ALL)
-    _check(ALL, theorem="core_norm", families="gaussian")
-    _check(ALL, theorem="ball_radius", estimators=["scaled"])
-    _check(ALL, **RATIO, denominator="l2")
-    _check(ALL, **RATIO, denominator="additive", families="zero", n_min=1000)
-    _check(ALL, **{**SCALED, "estimators": {"additive": {}, "scaled": {"radius": 2}}})
-    _check(NUMBERS, **FREE, estimators={"free": {"radius": {"low": 1}}})
+    _check(vectors())
+    _check(vectors(), theorem="core_norm", families="gaussian")
+    _check(vectors(), theorem="ball_radius", estimators=["scaled"])
+    _check(vectors(), **RATIO, denominator="l2")
+    _check(vectors(), **RATIO, denominator="additive", families="zero", n_min=1000)
+    _check(vectors(), **{**SCALED, "estimators": {"additive": {}, "scaled": {"radius": 2}}})
+    _check(numbers(), **FREE, estimators={"free": {"radius": {"low": 1}}})
 
 
 @pytest.mark.parametrize(
@@ -289,7 +297,7 @@ def test_claims_that_can_be_tested_are_let_pass() -> None:
 )  # fmt: skip
 def test_claims_that_nothing_speaks_about_are_refused(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        _check(NUMBERS if changes.get("estimators") == "free" else ALL, **changes)
+        _check(numbers() if changes.get("estimators") == "free" else vectors(), **changes)
     assert str(caught.value).replace("d16", "d4") == f"sweep.claims.c{line}"
 
 
@@ -300,7 +308,7 @@ def test_what_cannot_be_resampled_is_no_claim(monkeypatch: pytest.MonkeyPatch, m
     with pytest.raises(
         ConfigError, match=f"c.theorem: 'own': no claim can test the metric {metric}$"
     ):
-        _check(ALL, theorem="own")
+        _check(vectors(), theorem="own")
 
 
 @pytest.mark.parametrize(

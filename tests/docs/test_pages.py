@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 import sys
@@ -80,30 +79,6 @@ def test_names_and_files_that_texts_mention_exist() -> None:
 def sources(folder: Path) -> list[Path]:
     """The Python files below a folder, but templates of others' files."""
     return [path for path in sorted(folder.rglob("*.py")) if path.parent.name != "templates"]
-
-
-def test_rooms_import_what_their_table_says() -> None:
-    """In the map of the package: the ground, and rooms by name or all above."""
-    table = (DOCS / "code_map.md").read_text("utf-8").partition("| question |")[0]
-    rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", table, re.MULTILINE)
-    ground, may = set(re.findall(r"\w+", rows[0][0])), dict[str, set[str]]()
-    for rooms, allowed in rows:
-        for room in re.findall(r"\w+", rooms):
-            above = set(may) if allowed == "all above" else set(re.findall(r"`(\w+)/`", allowed))
-            may[room] = above | ground | {room}
-    assert set(may) == {room_of(path) for path in sources(PACKAGE)}
-    for path in sources(PACKAGE):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{one.name}" for one in node.names]
-            used = {name.split(".")[1] for name in names if name.startswith("dpbench.")}
-            assert used <= may[room_of(path)], path
-
-
-def room_of(path: Path) -> str:
-    """The room of a module of the package."""
-    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
 def test_every_column_of_a_summary_is_explained() -> None:
