@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import operator
 import os
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -31,9 +33,7 @@ from dpbench.runner.origin import Origin
 from dpbench.sweep.block import BlockTask, Setting, run_block
 from tests.bench import MINE, Bench, unusable, wait_for
 
-cluster = pytest.importorskip("dpbench.runner.cluster")
-cluster_model = pytest.importorskip("experiments.cluster_model")
-dask_config = pytest.importorskip("dask.config")
+pytestmark = pytest.mark.skipif(not find_spec("distributed"), reason="dask is not installed")
 ROOT = Path(dpbench.__file__).parents[1]
 TIMEOUTS = "DASK_DISTRIBUTED__COMM__TIMEOUTS__"
 
@@ -80,6 +80,15 @@ class Dask:
             return tried.connect_ex(("127.0.0.1", self.port)) == 0
 
 
+def cluster() -> Any:
+    """Load the module in the one worker that tests it, because dask takes a second."""
+    return importlib.import_module("dpbench.runner.cluster")
+
+
+def cluster_model() -> Any:
+    return importlib.import_module("experiments.cluster_model")
+
+
 @pytest.fixture
 def dask(bench: Bench) -> Iterator[Dask]:
     found = Dask(bench.folder)
@@ -108,7 +117,7 @@ def test_a_worker_of_another_source_is_refused(
     for late in (True, False):
         with monkeypatch.context() as patched:
             if late:
-                patched.setattr(cluster, "_refuse_others", lambda *_: None)
+                patched.setattr(cluster(), "_refuse_others", lambda *_: None)
             result = bench.run(*words(dask))
         unusable(result, "runner: worker tcp://127.0.0.1:", "computes by other source")
         assert not bench.blocks()
@@ -171,15 +180,15 @@ def test_small_blocks_are_handed_over_many_at_once(
     monkeypatch: pytest.MonkeyPatch, seconds: float, least: int, most: int
 ) -> None:
     """And those of a share that there was no time for are handed over again."""
-    handed = list[object]()
+    handed, pickled = list[object](), cluster().pickle.dumps
 
-    def dumps(call: object, dumps: Any = cluster.pickle.dumps) -> Any:
+    def dumps(call: object) -> Any:
         handed.append(call)
-        return dumps(call)
+        return pickled(call)
 
-    monkeypatch.setattr(cluster, "pickle", SimpleNamespace(dumps=dumps, loads=pickle.loads))
-    monkeypatch.setattr(cluster, "SHARE_SECONDS", seconds)
-    monkeypatch.setattr(cluster, "SHARES_PER_SECOND", math.inf)
+    monkeypatch.setattr(cluster(), "pickle", SimpleNamespace(dumps=dumps, loads=pickle.loads))
+    monkeypatch.setattr(cluster(), "SHARE_SECONDS", seconds)
+    monkeypatch.setattr(cluster(), "SHARES_PER_SECOND", math.inf)
     tasks = list(range(60))
     found = list(compute(operator.neg, tasks, Runner(backend="dask"), 1))
     assert sorted(found) == [(task, -task) for task in tasks]
@@ -190,10 +199,10 @@ def test_small_blocks_are_handed_over_many_at_once(
 @pytest.mark.parametrize("block", [0.01, 1.0, 3.0])
 def test_the_model_of_a_cluster(workers: int, block: float) -> None:
     """It keeps to the bounds of its queue, and comes near them where only one of them counts."""
-    costs = cluster_model.Costs()
-    share = costs.share / cluster_model.share_size(workers, block)
+    costs = cluster_model().Costs()
+    share = costs.share / cluster_model().share_size(workers, block)
     bounds = sorted([1 / (share + costs.block), workers / (block + costs.worker)])
-    rate = cluster_model.simulate_throughput(workers, block, costs)
+    rate = cluster_model().simulate_throughput(workers, block, costs)
     assert rate <= bounds[0] * (1 + 1e-9)
     assert bounds[1] < 2 * bounds[0] or rate >= 0.97 * bounds[0]
 
@@ -205,7 +214,7 @@ def test_the_page_has_the_throughput_of_the_model() -> None:
         workers, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         number = int(workers.replace(",", ""))
         for block, cell in zip((0.1, 1.0, 10.0), cells, strict=True):
-            rate = cluster_model.simulate_throughput(number, block, cluster_model.Costs())
+            rate = cluster_model().simulate_throughput(number, block, cluster_model().Costs())
             assert cell == f"{round(rate, rate < 1):g}, {rate * block / number:.0%}"
 
 
@@ -224,18 +233,21 @@ def test_the_page_has_the_throughput_of_the_model() -> None:
 def test_tls_without_credentials(scheme: str, settings: dict[str, Any], told: str) -> None:
     given = {f"distributed.comm.{key}": value for key, value in settings.items()}
     runner = Runner(backend="dask", address=f"{scheme}://127.0.0.1:1")
-    with dask_config.set(given), pytest.raises(dpbench.ConfigError, match=f"'{scheme}://.*{told}"):
+    with (
+        importlib.import_module("dask.config").set(given),
+        pytest.raises(dpbench.ConfigError, match=f"'{scheme}://.*{told}"),
+    ):
         list(compute(operator.neg, [1], runner, 1))
 
 
 def test_a_wait_for_workers_is_told_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(cluster(), "PATIENCE_SECONDS", 0.01)
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Timer(0.2, done.put, ["a future"]).start()
     client = SimpleNamespace(nthreads=dict, scheduler=SimpleNamespace(address="tcp://there"))
-    assert cluster._wait_for_next(done, client) == "a future"
+    assert cluster()._wait_for_next(done, client) == "a future"
     told = "dpbench: waiting for workers of the dask scheduler tcp://there\n"
     assert capsys.readouterr().err == told
 
@@ -244,9 +256,9 @@ def test_results_that_go_with_the_last_worker(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The wait for another, which computes them again, is told."""
-    how = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), cluster.LOOPBACK)
+    how = dict.fromkeys(("dashboard_address", "worker_dashboard_address"), cluster().LOOPBACK)
     how["host"] = "127.0.0.1"
-    fetch, lost = cluster._fetch_result, threading.Event()
+    fetch, lost = cluster()._fetch_result, threading.Event()
 
     def lose(*arguments: Any) -> Any:
         if not lost.is_set():
@@ -256,9 +268,9 @@ def test_results_that_go_with_the_last_worker(
             threading.Timer(0.5, there.scale, [1]).start()
         return fetch(*arguments)
 
-    monkeypatch.setattr(cluster, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(cluster, "_fetch_result", lose)
-    with cluster.distributed.LocalCluster(
+    monkeypatch.setattr(cluster(), "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(cluster(), "_fetch_result", lose)
+    with cluster().distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", **how
     ) as there:
         runner = Runner(backend="dask", address=there.scheduler_address)
@@ -268,8 +280,8 @@ def test_results_that_go_with_the_last_worker(
 
 
 def test_a_worker_that_ends_while_it_is_asked_is_no_other() -> None:
-    gone = {"tcp://there": cluster.distributed.comm.CommClosedError("Stream is closed")}
-    cluster._refuse_others(SimpleNamespace(run=lambda *_, **__: gone), Origin.of())
+    gone = {"tcp://there": cluster().distributed.comm.CommClosedError("Stream is closed")}
+    cluster()._refuse_others(SimpleNamespace(run=lambda *_, **__: gone), Origin.of())
 
 
 def listening() -> set[str]:
@@ -283,7 +295,7 @@ def listening() -> set[str]:
 
 def test_a_local_cluster_listens_nowhere() -> None:
     before = listening()
-    with cluster._client(None, 1, Origin.of()) as client:
+    with cluster()._client(None, 1, Origin.of()) as client:
         assert client.submit(sum, [1, 2]).result() == 3
         assert listening() <= before
 
@@ -313,7 +325,7 @@ def test_what_was_loaded_of_a_plug_in_is_forgotten_with_its_parts(
     for name in ("my_mean", "my_mean.inner", "my_meaning"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setattr(sys, "path", [*sys.path])
-    sources = cluster._Sources(sorted(package.glob("*.py")))
+    sources = cluster()._Sources(sorted(package.glob("*.py")))
     sources.setup(SimpleNamespace(local_directory=tmp_path))
     assert [name for name in sys.modules if name.startswith("my_mean")] == ["my_meaning"]
     assert (Path(sys.path[0]) / "my_mean" / "inner.py").exists()
