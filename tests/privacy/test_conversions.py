@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import ndtri_exp
+from scipy.integrate import quad
+from scipy.special import log_ndtr, ndtri_exp
 
 from dpbench.privacy import GDP, ZCDP, ApproxDP
 from dpbench.privacy.conversions import (
@@ -32,6 +34,21 @@ def phi(x: Decimal) -> Decimal:
         total += term / (2 * k + 1)
     pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
     return Decimal("0.5") + total / pi.sqrt()
+
+
+@pytest.mark.parametrize("sd", [0.3, 1.0, 10.5, 50.0, 1e3, 1e5])
+@pytest.mark.parametrize("deviations", [0.01, 1.0, 8.0, 30.0])
+def test_delta_is_an_integral_over_epsilon(sd: float, deviations: float) -> None:
+    """d delta/d epsilon = -e^epsilon Phi(-epsilon sd - 1/(2 sd)), so that no terms cancel."""
+    epsilon = deviations / sd
+
+    def density(x: float) -> float:  # in units of 1/sd
+        t = epsilon + x / sd
+        return math.exp(t + log_ndtr(-t * sd - 1 / (2 * sd))) / sd
+
+    ends = [0.0, *np.geomspace(1e-3, 60, 12)]
+    delta = sum(quad(density, *piece, epsabs=0)[0] for piece in itertools.pairwise(ends))
+    assert gaussian_delta(sd, epsilon) == pytest.approx(delta, rel=1e-7, abs=1e-300)
 
 
 @pytest.mark.parametrize(

@@ -233,3 +233,12 @@ def test_steps_without_a_ledger_can_be_compared() -> None:
     found = compare_steps(steps(0.0, 5.0), steps(1.0, 6.0))
     assert (found.ratio, found.compared, found.skipped, found.complete) == (0.5, 1, 1, False)
     assert np.isnan(compare_steps([], []).ratio)
+
+
+def test_small_moves_of_large_values_are_seen_above_the_rounding() -> None:
+    """The gap is 1e-9 of the values, of which rounding hides 1e-14."""
+    found = replayed(noise(1e-3), [1e6], [1e6 + 1e-3 * 1.5])
+    assert found.ratio == pytest.approx(1.5, rel=1e-4)
+    assert (found.compared, found.skipped) == (1, 0)
+    hidden = replayed(noise(1e-10), [1e6], [1e6 * (1 + 4e-16)])
+    assert (hidden.compared, hidden.skipped) == (0, 1)

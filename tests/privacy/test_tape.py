@@ -65,3 +65,13 @@ def test_a_choice_by_other_weights_is_not_replayed() -> None:
         tape = Tape(first.steps)
         found = Ledger(PURE, rng(1), tape=tape).exponential(scores, 1.0, other)
         np.testing.assert_array_equal(found, chosen)
+
+
+def test_code_that_changes_its_output_leaves_the_tape_as_it_was() -> None:
+    tape = Tape()
+    ledger = Ledger(PURE, rng(), tape=tape)
+    ledger.pay("own noise")
+    output = ledger.record_output(np.arange(3.0))
+    output += 5.0
+    assert tape.steps[-1].output is not None
+    assert tape.steps[-1].output.tolist() == [0.0, 1.0, 2.0]

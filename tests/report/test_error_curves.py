@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from dpbench.report.error_curves import BELOW, FALLBACK, leave_frame
+from dpbench.report.error_curves import BELOW, FALLBACK, divide_errors, leave_frame
 from dpbench.report.run_result import Result
 from dpbench.report.scoreboard import render
 from tests.report.conftest import curves, drawn, lines
@@ -66,3 +67,21 @@ def test_an_answer_without_data_is_no_point_of_the_figure(numbers: Result) -> No
     assert "1e-298*" in text
     assert "naive_radius10 on gaussian, n = 30 .. 300" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_errors_are_divided_by_the_smallest_bound_of_a_family_at_each_n() -> None:
+    """Its members may have different bounds, and all of them are allowed."""
+    rows = pd.DataFrame({
+        "family": "f", "privacy": "pure", "epsilon": 1.0, "n": [10, 10, 100, 100],
+        "lower_bound": [2.0, 4.0, 0.5, 1.0], "q90": [6.0, 8.0, 1.0, 2.0], "floor": np.nan,
+    })  # fmt: skip
+    rows = rows.assign(
+        low=rows["q90"] / 2, high=2 * rows["q90"], delta=np.nan, rho=np.nan, mu=np.nan
+    )
+    ratios = divide_errors(rows, "q90")
+    assert ratios["q90"].tolist() == [3, 4, 2, 4]
+    assert ratios["high"].tolist() == [6, 8, 4, 8]
+    assert (ratios["lower_bound"] == 1).all()
+    by_error = divide_errors(rows.assign(mean_error=rows["q90"]), "mean_error")
+    assert by_error["mean_error"].tolist() == pytest.approx([1, 4 / 3, 1, 2])
+    assert by_error["lower_bound"].isna().all()

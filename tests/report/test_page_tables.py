@@ -128,3 +128,6 @@ def test_a_group_has_a_dot_per_claim_where_it_lies_in_its_region() -> None:
     assert (mark["left"], mark["right"]) == (False, True)
     assert mark["words"].startswith("3 of 4 measurements within")
     assert group_mark([nan]) is None
+    beyond = group_mark([0.5, 1.5, -1.9])
+    assert beyond is not None
+    assert beyond["words"].startswith("1 of 3 measurements within")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -57,9 +58,16 @@ from dpbench.estimators import (
     SubsampleTest,
     ThreeSumsVariance,
     TunedClippedMean,
+    UnbiasedMean,
+    UserLevelMean,
     WhitenedCoinPressMean,
 )
 from dpbench.privacy import GDP, ZCDP, ApproxDP, Budget, Ledger, PureDP
+from dpbench.privacy.tape import Tape
+from dpbench.samples import DenseSample
+from dpbench.theory.exact.clip_and_noise import ReleaseSetting
+from dpbench.theory.exact.clip_and_noise_oracle import last_step
+from dpbench.theory.exact.noise import additive
 from dpbench.theory.exact.value import exact
 from tests.theory.exact.cases import name
 
@@ -336,3 +344,47 @@ def test_exact_moments_of_clipped_incomes(upper: float) -> None:
     values = [exact(metric, clip, law, n, dpbench.PureDP(epsilon)) for metric in ("bias", "rmse")]
     expected = [bias, np.sqrt(bias**2 + (second - first**2) / n + noise)]
     assert values == pytest.approx(expected, rel=1e-3)
+
+
+TUNED = partial(TunedClippedMean, k=3, scale=2, radius=1)
+KSU20 = partial(KSU20Mean, k=3, scale=2, radius=5)
+BALL = partial(KSU20BallMean, k=3, scale=2, radius=5)
+LAST_STEPS: list[tuple[Estimator, int, int, Budget]] = [
+    (estimator, n, d, ApproxDP(1.0, 1e-6) if isinstance(estimator, UnbiasedMean) else RHO)
+    for n, d, estimators in (
+        (300, 1, [BinaryMean(), ClippedMean(lower=-1, upper=2),
+                  NaiveGaussianMean(radius=2, sigma=1),
+                  SubsampleAggregate(aggregate="mean", buckets=30, lower=-1, upper=1)]),
+        (300, 3, [ClippedMean(lower=-1, upper=2, mechanism="additive"), L2ClippedMean(radius=2)]),
+        (3000, 1, [MedianThenClippedMean(radius=5, sigma=1), KarwaVadhanMean(radius=5, sigma=1),
+                   TUNED(), TUNED(policy="keep_all"), TUNED(policy="ksu20_order"),
+                   UnbiasedMean(sigma=1),
+                   ShrinkingIntervals(radius=50, sigma=1, rounds=3),
+                   UserLevelMean(k=3, scale=2, m=4, radius=5)]),
+        (3000, 2, [CoinPressMean(radius=5, sigma=2, rounds=3), PublicRecordMean(sigma=1),
+                   PublicRecordMean(sigma=1, rounds=2)]),
+        (5000, 3, [BALL(constants="tuned"), BALL(), BALL(constants="paper")]),
+        (5000, 1, [KSU20(constants="tuned"), KSU20(constants="practical")]),
+        # where a share of the records is more than the histogram needs
+        (50_000, 1, [KSU20(constants="tuned"), UserLevelMean(k=3, scale=2, m=4, radius=5)]),
+        (90_000, 1, [KSU20(constants="paper")]),
+    )
+    for estimator in estimators
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("estimator", "n", "d", "budget"), LAST_STEPS, ids=name)
+def test_the_last_noise_is_that_of_the_sensitivity_that_the_estimator_states(
+    estimator: Estimator, n: int, d: int, budget: Budget
+) -> None:
+    """The oracle derives clip, records and budget of the last step without the estimator."""
+    records = np.random.default_rng(0).standard_normal((1, n, d)[: 2 + (d > 1)])
+    tape = Tape()
+    estimator.run(DenseSample(records), Ledger(budget, np.random.default_rng(0), tape=tape))
+    step = [step for step in tape.steps if step.mechanism == "add_noise"][-1]
+    stated = [float(np.ravel(step.sensitivity[norm])[0]) for norm in ("l1", "l2")]
+    share = step.settings[0]
+    assert isinstance(share, Budget)
+    oracle = last_step(estimator, ReleaseSetting(n, d, budget))
+    assert oracle is not None
+    assert oracle.noise.variance == pytest.approx(additive(share, *stated).variance, rel=1e-6)
