@@ -388,3 +388,16 @@ def test_the_last_noise_is_that_of_the_sensitivity_that_the_estimator_states(
     oracle = last_step(estimator, ReleaseSetting(n, d, budget))
     assert oracle is not None
     assert oracle.noise.variance == pytest.approx(additive(share, *stated).variance, rel=1e-6)
+
+
+def test_whitening_by_frobenius_noise_stretches_less() -> None:
+    """Common random numbers know the ratio of the noises to half a per cent."""
+    law, n, found, expected = MultivariateGaussian(d=3), 2000, [], []
+    for kind in ("equal", "frobenius"):
+        one = WhitenedCoinPressMean(radius=3, bound=1, covariance_rounds=1, entry_noise=kind)  # type: ignore[arg-type]
+        generator = np.random.default_rng(0)
+        release = one.run(law.sample(generator, 400, n), Ledger(RHO, generator))
+        found.append(np.linalg.norm(release.value - release.before_noise, axis=1).mean())
+        expected.append(exact("noise_q90", one, law, n, RHO))
+    assert found[0] / found[1] == pytest.approx(expected[0] / expected[1], abs=6e-3)
+    assert expected[0] > 1.02 * expected[1]
