@@ -37,9 +37,9 @@ def expand_multirun(overrides: Sequence[str]) -> list[list[str]]:
     More than `MAX_RUNS` combinations are refused.
     """
     parsed, errors = list[Override](), ErrorCollector()
-    for override in overrides:
-        with errors.step(), _as_config_errors(override):
-            parsed += OverridesParser.create().parse_overrides([override])
+    for word in overrides:
+        with errors.step(), _as_config_errors(word):
+            parsed += OverridesParser.create().parse_overrides([word])
     errors.raise_all()
     runs = [list[str]()]
     for override in parsed:

@@ -33,7 +33,7 @@ def test_lists_are_expanded_where_one_value_is_taken() -> None:
 
 
 def test_budgets_may_be_a_list_whose_parameters_give_the_notion() -> None:
-    listed: list[Any] = [
+    listed: Any = [
         {"epsilon": 1}, {"epsilon": [2, 3]}, {"epsilon": 1, "delta": 1e-6}, {"rho": 0.1},
         {"mu": 0.5}, {"kind": "pure_dp", "epsilon": 1, "neighbours": "add_remove"}, ZCDP(0.2),
     ]  # fmt: skip

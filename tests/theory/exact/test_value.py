@@ -394,7 +394,7 @@ def test_whitening_by_frobenius_noise_stretches_less() -> None:
     """Common random numbers know the ratio of the noises to half a per cent."""
     law, n, found, expected = MultivariateGaussian(d=3), 2000, [], []
     for kind in ("equal", "frobenius"):
-        one = WhitenedCoinPressMean(radius=3, bound=1, covariance_rounds=1, entry_noise=kind)  # type: ignore[arg-type]
+        one = WhitenedCoinPressMean(radius=3, bound=1, covariance_rounds=1, entry_noise=kind)
         generator = np.random.default_rng(0)
         release = one.run(law.sample(generator, 400, n), Ledger(RHO, generator))
         found.append(np.linalg.norm(release.value - release.before_noise, axis=1).mean())
