@@ -142,7 +142,7 @@ def format_strongest(table: pd.DataFrame) -> list[dict[str, str]]:
             "pair": row["pair"],
             "of pairs": str(row["pairs"]),
             "runs a side": str(row["runs"]),
-            "claimed": f"{row['claimed']:g}",
+            "claimed": f"{row['claimed']:.3g}",
             "lower bound": f"{row['lower_bound']:.3f}",
             "detectable": "-"
             if pd.isna(row["detectable_noise"])

@@ -20,6 +20,7 @@ from dpbench.report.page_tables import (
     count_noun,
     format_digits,
     format_range,
+    format_short,
     join_words,
 )
 from dpbench.report.sections.base import Section, section
@@ -140,6 +141,7 @@ def _format_bounds(rows: Sequence[Row], tones: Mapping[str, str]) -> Bounds:
             "mark": bound_mark(claimed, bound),
             "lost": ratio,
         }
+        cells |= {name: format_short(as_number(row[name])) for name in ("delta", "claimed")}
         cells |= {"move": move, "by_replay": row.get("refuted_by_replay") or ""}
         formatted.append({**row, **cells, "tone": tones.get(row["verdict"], "")})
     return sorted(formatted, key=lambda entry: (entry["tone"] != "bad", -entry["lost"]))

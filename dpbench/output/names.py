@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal
 
 from dpbench.errors import ConfigError
 
 __all__ = [
-    "NAMES", "NOTIONS", "Font", "Width", "check_math", "display_name", "natural_sort_key",
+    "NAMES", "NOTIONS", "Font", "Width", "check_math", "display_name", "format_digits",
+    "natural_sort_key",
     "number_text",
 ]  # fmt: skip
 
@@ -51,6 +53,18 @@ def number_text(value: float) -> str:
     mantissa = f"{float(mantissa):g}"
     power = f"10^{{{int(exponent)}}}"
     return power if mantissa == "1" else rf"{mantissa} \times {power}"
+
+
+def format_digits(value: float, *, trailing: bool = True) -> str:
+    """Return a number as text with three significant digits, or four from 1 on.
+
+    NaN is blank, and infinity ∞. Zeros at the end are left out unless `trailing`.
+    """
+    if math.isnan(value):
+        return ""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:{'#' * trailing}.{4 if abs(value) >= 1 else 3}g}"
 
 
 def natural_sort_key(label: str) -> list[str | float]:

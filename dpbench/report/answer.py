@@ -23,12 +23,13 @@ import numpy as np
 import pandas as pd
 
 from dpbench.analysis.claims import MIN_TRIALS, shown_verdicts
+from dpbench.output.names import format_digits
 from dpbench.output.terminal import fill, table
 from dpbench.output.verdicts import EARLY
 from dpbench.report.study import Study
 from dpbench.theory.theorems import CODE
 
-__all__ = ["asks_whether", "format_answer", "format_digits", "trials_to_decide"]
+__all__ = ["asks_whether", "format_answer", "trials_to_decide"]
 
 AGREE = ("consistent", EARLY)
 # Tolerance over the half-width of a 95% interval at which an interval around a true prediction lies
@@ -183,10 +184,3 @@ def _format_range(numbers: pd.Series) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:.3f}" if value >= 1e-3 else f"{value:.1g}"
-
-
-def format_digits(value: float) -> str:
-    """Format a number with three decimals; a small one with three digits, a large one with four."""
-    if abs(value) >= 1e4:
-        return f"{value:.4g}"
-    return f"{value:.3f}" if abs(value) >= 5e-3 or value == 0 or np.isnan(value) else f"{value:.3g}"

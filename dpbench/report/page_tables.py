@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dpbench.analysis.claims import region
+from dpbench.output import names
 from dpbench.output.names import display_name
 from dpbench.privacy import AMOUNTS
 from dpbench.privacy.symbols import budget_text
+from dpbench.report.drawing.unicode_math import HIGH
 
 __all__ = [
     "HEIGHT", "WIDTH", "Mark", "Row", "Table", "as_number", "bound_mark",
@@ -49,12 +50,18 @@ def as_number(text: str | None) -> float:
 
 
 def format_digits(value: float, *, trailing: bool = True) -> str:
-    """Format a number with four significant digits; NaN is blank, and infinity ∞."""
-    if math.isnan(value):
-        return ""
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    return f"{value:#.4g}" if trailing else f"{value:.4g}"
+    """Format a number as `dpbench.output.names.format_digits` does, with powers as 10⁶."""
+    return _raise_power(names.format_digits(value, trailing=trailing))
+
+
+def _raise_power(text: str) -> str:
+    """Rewrite a number such as 1.5e-06 as 1.5×10⁻⁶, and 1e6 as 10⁶."""
+    mantissa, letter, exponent = text.partition("e")
+    if not letter:
+        return text
+    power = f"10{''.join(HIGH[sign] for sign in str(int(exponent)))}"
+    mantissa = f"{float(mantissa):g}"
+    return power if mantissa == "1" else f"{mantissa}×{power}"  # noqa: RUF001
 
 
 def make_table(
@@ -113,17 +120,17 @@ def _all_numbers(cells: Sequence[str]) -> bool:
         return False
 
 
-def format_short(value: float, places: int = 4) -> str:
+def format_short(value: float, places: int = 3) -> str:
     """Format a number in few digits, and a whole number below a million in full.
 
-    The number has `places` significant digits. NaN is blank, and infinity is ∞.
+    Powers of ten are written as 10⁶. The number has `places` significant digits. NaN is blank, and
+    infinity is ∞.
     """
     if math.isnan(value) or math.isinf(value):
         return format_digits(value)
     if value.is_integer() and abs(value) < 1e6:
         return f"{value:.0f}"
-    text = f"{value:.{places}g}"
-    return re.sub(r"e(-?)\+?0*", r"e\1", text) if "e" in text else text
+    return _raise_power(f"{value:.{places}g}")
 
 
 def count_noun(count: int, noun: str) -> str:
@@ -139,7 +146,7 @@ def count_distinct(rows: Sequence[Row], column: str) -> str:
     return count_noun(len({row[column] for row in rows}), column)
 
 
-def format_range(rows: Sequence[Row], column: str, places: int = 4, between: str = " to ") -> str:
+def format_range(rows: Sequence[Row], column: str, places: int = 3, between: str = " to ") -> str:
     """Format the smallest and the largest number of a column, as in ``10 to 1000``.
 
     Both have `places` significant digits. If both are formatted in the same way, the text is a

@@ -19,12 +19,12 @@ from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.summary_table import Failure
-from dpbench.output.names import NOTIONS
+from dpbench.output.names import NOTIONS, format_digits
 from dpbench.output.terminal import fill, format_count, spread, table
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.package import conf_folder
 from dpbench.privacy.symbols import SYMBOLS, budget_text
-from dpbench.report.answer import format_answer, format_digits
+from dpbench.report.answer import format_answer
 from dpbench.report.labels import metric_text
 from dpbench.report.study import Compared, Study
 from dpbench.sweep.selection import BUDGET
@@ -132,7 +132,8 @@ def _format_privacy(row: Mapping[Hashable, Any]) -> str:
     """
     label = "" if pd.isna(row["privacy"]) else row["privacy"]
     mechanism = "" if label in {"none", *NOTIONS} else label
-    return " ".join(filter(None, [budget_text(row), mechanism])) or label
+    amounts = budget_text(row, number="{:.3g}".format)
+    return " ".join(filter(None, [amounts, mechanism])) or label
 
 
 def _label_cells(row: Mapping[Hashable, Any], *names: str) -> dict[str, str]:

@@ -2,7 +2,10 @@
 {
   // Tables of class "grid" or "sortable": a click on a heading sorts the rows.
   const collator = new Intl.Collator("en", { numeric: true });
-  const number = (text) => Number.parseFloat(text.replace("∞", "Infinity").replaceAll(",", ""));
+  const digits = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+  const plain = (all, sign, power) => `${all[0] === "1" ? 1 : ""}e${sign && "-"}${[...power].map((digit) => digits.indexOf(digit)).join("")}`;
+  // Numbers with powers, such as 10⁶ and 1.5×10⁻⁶, are read as 1e6 and 1.5e-6.
+  const number = (text) => Number.parseFloat(text.replace(/×?10(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)/, plain).replace("∞", "Infinity").replaceAll(",", ""));
 
   // Sort words alphabetically, and numbers by size; empty cells come last in both directions.
   function sort(table, cell, place) {

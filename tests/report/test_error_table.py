@@ -85,10 +85,10 @@ def test_columns_are_n_or_budgets(numbers: Result) -> None:
     one = numbers.table(families="pair", n=[10**6], format="markdown")
     head = "pure DP, ε = 0.5 | pure DP, ε = 1 | zCDP, \N{GREEK SMALL LETTER RHO} = 0.5"
     assert set(re.findall(heads, one)) == {head}
-    assert "**`pair_k2` (worst of 6 distributions), n = 1e6**" in one
+    assert "**`pair_k2` (worst of 6 distributions), n = 10⁶**" in one
     assert one == numbers.table(families="pair", n=[10**6], columns="budget", format="markdown")
     other = numbers.table(families="pair", n=[10**6], columns="n", format="markdown")
-    assert set(re.findall(heads, other)) == {"n = 1e6"}
+    assert set(re.findall(heads, other)) == {"n = 10⁶"}
     frame = numbers.table(families="pair", columns="budget")
     assert list(frame["q90"]) == ["pure eps=0.5", "pure eps=1", "zcdp rho=0.5"]
 

@@ -67,7 +67,7 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
     assert tags.index("img") < tags.index("h2")
     (example / "audit.csv").unlink()
     assert page_of(example).texts("p")[2] == (
-        "Run: 3 estimators on 4 distributions under pure DP, with n = 1 to 1e12 and 100 trials of "
+        "Run: 3 estimators on 4 distributions under pure DP, with n = 1 to 10¹² and 100 trials of "
         "each."
     )
     for name in ("claims", "controls", "factors"):

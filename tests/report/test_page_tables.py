@@ -1,5 +1,6 @@
 """Numbers and small drawings of the page."""
 
+# ruff: noqa: RUF001 (symbols, as they are printed)
 from __future__ import annotations
 
 from math import inf, nan
@@ -30,10 +31,10 @@ def test_tables_are_cut_and_leave_out_what_is_empty_or_not_asked_for() -> None:
     assert table is not None
     wanted = [("estimator", True), ("n", False), ("q90", False), ("x", False)]
     assert [column[:2] for column in table["columns"]] == wanted
-    assert table["rows"] == [("1e3", "1.235e12", "0.1235", "∞"), ("07", "10", "", "-∞")]
+    assert table["rows"] == [("1e3", "1.23×10¹²", "0.123", "∞"), ("07", "10", "", "-∞")]
     cut = make_table(rows, 1, "caption", columns=["n", "estimator"])
     assert cut is not None
-    assert (cut["size"], cut["rows"]) == (2, [("1e3", "1.235e12")])
+    assert (cut["size"], cut["rows"]) == (2, [("1e3", "1.23×10¹²")])
     later = make_table([{"a": "1", "b": ""}, {"a": "two", "b": "2"}], 1, "caption")
     assert later is not None  # what a column is, is said by all its rows
     assert later["columns"] == [("a", True, False), ("b", False, False)]
@@ -48,15 +49,24 @@ def test_tables_are_cut_and_leave_out_what_is_empty_or_not_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (999999.0, "999999"), (-3.0, "-3"), (1e6, "1e6"), (1.25e7, "1.25e7"),
-     (12345.6, "1.235e4"), (1e-6, "1e-6"), (1.5e-10, "1.5e-10"), (1e100, "1e100"), (nan, "")],
+    [(0.0, "0"), (999999.0, "999999"), (-3.0, "-3"), (1e6, "10⁶"), (1.25e7, "1.25×10⁷"),
+     (12345.6, "1.23×10⁴"), (1e-6, "10⁻⁶"), (-1.5e-10, "-1.5×10⁻¹⁰"), (1e100, "10¹⁰⁰"), (nan, "")],
 )  # fmt: skip
 def test_numbers_in_short(value: float, text: str) -> None:
     assert format_short(value) == text
 
 
-def test_four_digits_and_nothing_for_what_is_no_number() -> None:
-    cases = {"2": "2.000", "0.0123456": "0.01235", "inf": "∞", "-inf": "-∞", "": "", "two": ""}
+def test_four_digits_three_below_one_and_nothing_for_what_is_no_number() -> None:
+    cases = {
+        "2": "2.000",
+        "0.0123456": "0.0123",
+        "0.99999": "1.00",
+        "-23456": "-2.346×10⁴",
+        "inf": "∞",
+        "-inf": "-∞",
+        "": "",
+        "two": "",
+    }
     assert {text: format_digits(as_number(text)) for text in cases} == cases
     assert np.isnan(as_number(None))
 

@@ -124,7 +124,9 @@ def _format_claim(row: Row, spec: Mapping[str, Any]) -> dict[str, Any]:
     if word == EARLY:
         start = as_number(row["asymptotic_from"])
         known = f"from n = {format_short(start, 2)} on"
-        remarks.insert(0, known if start > 0 else f"at no known n up to {MAX_N:.0e}")
+        remarks.insert(
+            0, known if start > 0 else f"at no known n up to {format_short(float(MAX_N))}"
+        )
     return {
         **row,
         "budget": row_budget(row),

@@ -12,9 +12,9 @@ def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) 
     page = page_of(example)
     assert any("can falsify a claim of privacy, never prove one" in p for p in page.texts("p"))
     rows = [row for row in page.texts("tr") if " 9 1000 " in row and row[0] in "rnf"]
-    assert rows[0] == "refuted clipped approx 0.01 edge 9 1000 1.0 1.500 2 add_noise moves by 2"
-    assert rows[1] == "failed clipped approx 1e-06 edge 9 1000 1.0"
-    assert rows[2] == "not refuted clipped pure far 9 1000 1.0 0.9000 x 0.5"
+    assert rows[0] == "refuted clipped approx 0.01 edge 9 1000 1 1.500 2 add_noise moves by 2"
+    assert rows[1] == "failed clipped approx 10⁻⁶ edge 9 1000 1"
+    assert rows[2] == "not refuted clipped pure far 9 1000 1 0.900 x 0.5"
     assert any("must refute: 1 of 2 are" in p for p in page.texts("p"))
     assert rows[3].startswith("not refuted no_noise pure")  # the control that stood comes first
     assert rows[4:] == rows[:1]  # a control that was caught is listed, too

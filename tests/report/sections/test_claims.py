@@ -78,8 +78,8 @@ def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: P
     heads = [text for text in page.texts("th") if text in {"theorem", "formula", "at these n"}]
     assert heads == ["theorem", "at these n", "formula", "at these n"]
     rows = [row for row in page.texts("tr") if "rate " in row]
-    assert rows[0].startswith("pre-asymptoticfrom n = 4e9 onat these n: consistent")
-    assert rows[1].startswith("pre-asymptoticat no known n up to 1e+15at these n")
+    assert rows[0].startswith("pre-asymptoticfrom n = 4\u00d710⁹ onat these n: consistent")
+    assert rows[1].startswith("pre-asymptoticat no known n up to 10¹⁵at these n")
     assert rows[2].startswith("consistent rate")
     assert "2.000 ± 0.02 1.600 ± 0.02 1.610" in rows[0]
     spans = {(at["class"], text) for at, text in page.all("span") if text == "pre-asymptotic"}
@@ -90,8 +90,8 @@ def test_factors_have_a_column_per_moment_order(example: Path) -> None:
     page = page_of(example)
     rows = [row for row in page.texts("tr") if row.endswith("two-point")]
     assert rows[:2] == [
-        "rare pure, ε = 1e-6 1.01 … 1.04 1.05 … 1.3 (95%) minimax two-point",
-        "coin pure, ε = 1e-6 0.9 minimax two-point",
+        "rare pure, ε = 10⁻⁶ 1.01 … 1.04 1.05 … 1.3 (95%) minimax two-point",
+        "coin pure, ε = 10⁻⁶ 0.9 minimax two-point",
     ]
     heads = "distributionbudget factor k = 2 k = 3 best estimatorbound by"
     assert heads in page.texts("tr")
