@@ -37,7 +37,7 @@ MANIFEST = (
     "computer configuration dirty estimator_seconds exit_code failures files_opened fingerprint "
     "machine most_trials next outputs parent_cpu_seconds parent_peak_bytes platform reads "
     "records_drawn results sections seed source sweep tracked trials unit untracked_exit_code "
-    "versions wall_seconds worker_cpu_seconds worker_peak_bytes"
+    "versions wall_seconds wide_text worker_cpu_seconds worker_peak_bytes"
 )
 BY = ["distribution", "estimator", "privacy", "epsilon", "n"]
 
