@@ -291,14 +291,17 @@ def _moves(first: Step, second: Step) -> tuple[list[Move], Bools, bool]:
         least = np.minimum(limit, second.sensitivity.get(norm, limit))
         stated = np.broadcast_to(np.asarray(least, dtype=float), first.values.shape)
         stated = np.where(stated > MIN_SENSITIVITY, stated, 0.0).reshape(gaps.shape)
-        ratios, sure_ratios = (_ratios(part, stated, norm) for part in (gaps, sure))
-        unsure = (ratios > 1 + ROUNDING) & (sure_ratios <= 1 + ROUNDING)
-        resolved &= not unsure.any()
+        ratios = _ratios(gaps, stated, norm)
+        unsure = ratios > 1 + ROUNDING
+        if unsure.any():
+            unsure &= _ratios(sure, stated, norm) <= 1 + ROUNDING
+            resolved &= not unsure.any()
         ratios = np.where(ratios <= 1 + ROUNDING, np.minimum(ratios, 1.0), ratios)
         ratios = np.where(unsure, -1.0, ratios)
         if len(ratios) and ratios.max() >= 0:
             worst = int(np.argmax(ratios))
-            sizes = float(_norms(gaps, norm)[worst]), float(stated[worst].max(initial=0.0))
+            distance = float(_norms(gaps[worst : worst + 1], norm)[0])
+            sizes = distance, float(stated[worst].max(initial=0.0))
             moves.append(Move(first.mechanism, norm, *sizes, float(ratios[worst])))
     return moves, np.asarray((sure > 0).any(axis=1)), resolved
 
