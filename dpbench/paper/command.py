@@ -46,10 +46,13 @@ class SweepSelection:
         Figures to draw; all by default.
     claims : names or patterns, optional
         Claims that become rows of the source's scoreboard; all by default.
+    names : mapping of str to str
+        Printed names of labels in this sweep; they replace those of the source.
     """
 
     figures: Choice | None = None
     claims: Choice | None = None
+    names: dict[str, str] = Field(default_factory=dict)
 
 
 @validated
@@ -103,8 +106,10 @@ def main(words: Sequence[str]) -> int:
             raise ConfigError(f"{word}: each source has its own sweeps, in results/<sweep>")
     jobs = make_jobs(selected.values(), argv)
     install_interrupt_handlers()
+    _say_costs(jobs)
     codes: dict[str, int] = {}
     for i, (label, source) in enumerate(selected.items(), 1):
+        target, rows = Path("results", "paper", label), []
         for j, sweep in enumerate(source.sweeps, 1):
             where = f"{label} ({i} of {len(selected)}), sweep {j} of {len(source.sweeps)}"
             say(f"\n== {where}: {sweep}")
@@ -112,8 +117,24 @@ def main(words: Sequence[str]) -> int:
                 codes[sweep] = jobs[sweep].run([f"sweep={sweep}", *argv])
             if codes[sweep]:
                 say(f"{sweep}: ended with exit code {codes[sweep]}; its figures are not drawn")
-        _draw(label, source, {sweep: jobs[sweep].folder for sweep in jobs if not codes.get(sweep)})
+            else:
+                rows += _draw(f"{label}.sweeps.{sweep}", source, sweep, jobs[sweep].folder, target)
+        if rows:
+            _write(target, {"scoreboard.tex": claims_table(rows)})
+        say(f"figures: {target}/")
     return max(codes.values())
+
+
+def _say_costs(jobs: Mapping[str, Job | FinishedRun]) -> None:
+    """Print what the sweeps cost that are not finished, at their own numbers of trials."""
+    costs = {
+        sweep: job.config["sweep"].get("cost", "unknown")
+        for sweep, job in jobs.items()
+        if isinstance(job, Job)
+    }
+    if costs:
+        say(f"{len(costs)} of {len(jobs)} sweeps to run; on two idle cores their own trials cost:")
+        say("\n".join(f"  {sweep}: {cost}" for sweep, cost in costs.items()))
 
 
 def make_jobs(
@@ -131,31 +152,23 @@ def make_jobs(
     return jobs
 
 
-def _draw(name: str, source: PaperSource, folders: Mapping[str, Path]) -> None:
-    """Draw the figures of the sweeps that ran, of which `folders` has the folders by sweep."""
-    target, rows = Path("results", "paper", name), []
-    for sweep, selection in source.sweeps.items():
-        folder = folders.get(sweep)
-        if folder is None:
-            continue
-        config = read_manifest(folder)["configuration"]
-        with style("column", config.get("font", "sans")):
-            texts = find_app(config).draw_paper(folder, target)
-            _write(target, texts)
-            if texts:
-                continue
-            result = load_result(folder, None)
-            study, where = result.study, f"{name}.sweeps.{sweep}"
-            rows += claim_rows(
-                result,
-                chosen_labels(selection.claims, study.all_claims, f"{where}.claims"),
-                source.names,
-            )
-            for label in chosen_labels(selection.figures, study.all_figures, f"{where}.figures"):
-                _draw_one(result, label, target, f"{sweep}_{label}", source.names)
-    if rows:
-        _write(target, {"scoreboard.tex": claims_table(rows)})
-    say(f"figures: {target}/")
+def _draw(
+    where: str, source: PaperSource, sweep: str, folder: Path, target: Path
+) -> list[list[str]]:
+    """Draw the selected figures of a sweep that ran, and return the rows of its claims."""
+    selection, config = source.sweeps[sweep], read_manifest(folder)["configuration"]
+    names = source.names | selection.names
+    with style("column", config.get("font", "sans")):
+        texts = find_app(config).draw_paper(folder, target)
+        _write(target, texts)
+        if texts:
+            return []
+        result = load_result(folder, None)
+        study = result.study
+        for label in chosen_labels(selection.figures, study.all_figures, f"{where}.figures"):
+            _draw_one(result, label, target, f"{sweep}_{label}", names)
+        claims = chosen_labels(selection.claims, study.all_claims, f"{where}.claims")
+        return claim_rows(result, claims, names)
 
 
 def _draw_one(

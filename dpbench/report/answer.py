@@ -16,7 +16,7 @@ disagree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from dpbench.output.verdicts import EARLY
 from dpbench.report.study import Study
 from dpbench.theory.theorems import CODE
 
-__all__ = ["asks_whether", "format_answer", "trials_to_decide"]
+__all__ = ["answer_sentences", "asks_whether", "format_answer", "trials_to_decide"]
 
 AGREE = ("consistent", EARLY)
 # Tolerance over the half-width of a 95% interval at which an interval around a true prediction lies
@@ -44,8 +44,9 @@ def format_answer(claims: pd.DataFrame, summary: pd.DataFrame, study: Study) -> 
     """
     rows = claims.to_dict("records")
     words = [shown_verdicts(row)[0] for row in rows]
-    judged = list(zip(rows, words, strict=True))
-    lines = [_first_line(study), *_answer(judged, claims, summary, study)]
+    lines = [_first_line(study), *answer_sentences(rows, study.question)]
+    if lines[1:] and lines[1].startswith("UNDECIDED"):
+        lines.insert(2, _advise(trials_to_decide(claims, summary, study), summary, study))
     yield "\n".join(fill(line) for line in lines if line)
     yield table("Theory against measurement", [*_claim_lines(claims, words, study)])
     seen = claims.loc[claims["checks"] != CODE, "detectable_deviation"].dropna()
@@ -66,13 +67,12 @@ def _first_line(study: Study) -> str:
     return f"{study.name}: {study.question}" if study.question else ""
 
 
-def _answer(
-    judged: list[tuple[dict[Any, Any], str]],
-    claims: pd.DataFrame,
-    summary: pd.DataFrame,
-    study: Study,
-) -> Iterator[str]:
-    """Yield the lines of the answer: on theorems and targets, then on checks of the code."""
+def answer_sentences(rows: Sequence[Mapping[Any, Any]], question: str) -> Iterator[str]:
+    """Yield the sentences of the answer: on theorems and targets, then on checks of the code.
+
+    `rows` are those of a table of claims, and `question` is that of the sweep.
+    """
+    judged = [(row, shown_verdicts(row)[0]) for row in rows]
     own = [(row, word) for row, word in judged if row["checks"] != CODE]
     checks = [word for row, word in judged if row["checks"] == CODE]
     found = {word for _, word in own}
@@ -80,23 +80,24 @@ def _answer(
         failed = f"{checks.count('inconsistent')} of {len(checks)} checks of the code"
         yield f"IN DOUBT. {failed} disagree with exact values, so that the code may be wrong."
     elif "inconsistent" in found:
-        lead = "NO." if asks_whether(study.question) else "DISAGREE."
+        lead = "NO." if asks_whether(question) else "DISAGREE."
         yield f"{lead} {_count(own, 'inconsistent')} disagree with the measurement."
     elif "inconclusive" in found:
         yield f"UNDECIDED: the intervals of {_count(own, 'inconclusive')} are too wide."
-        yield _advise(trials_to_decide(claims, summary, study), summary, study)
     elif own:
-        lead = "YES." if asks_whether(study.question) else "AGREE."
+        lead = "YES." if asks_whether(question) else "AGREE."
         yield f"{lead} {_count(own, 'consistent')} agree with the measurement."
     if EARLY in found:
         here = "agree with the exact number at these n, and not yet with the theorem's limit"
         yield f"{_count(own, EARLY)} {here}."
     if checks:
-        passed = sum(word == "consistent" for word in checks)
-        yield f"{passed} of {len(checks)} checks of the code against exact values pass."
+        undecided = checks.count("inconclusive")
+        rest = f", {undecided} undecided" if undecided else ""
+        passed = f"{checks.count('consistent')} of {len(checks)} checks of the code"
+        yield f"{passed} against exact values pass{rest}."
 
 
-def _count(own: list[tuple[dict[Any, Any], str]], counted: str) -> str:
+def _count(own: list[tuple[Mapping[Any, Any], str]], counted: str) -> str:
     """Return how many numbers have a verdict, as in "3 of 8 numbers of theorems, 1 of 4 targets".
 
     Subjects without such a number are left out.

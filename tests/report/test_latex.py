@@ -46,8 +46,8 @@ from tests.report.test_error_figures import ROUNDS
 TINY = """
 title: A tiny source
 sweeps:
-  binary_mean: {figures: [error], claims: [private_*, "!private_rho"]}
-names: {binary: Laplace, mean: the mean, pure: pure_ & 5%}
+  binary_mean: {figures: [error], claims: [private_*, "!private_rho"], names: {binary: Laplace}}
+names: {binary: replaced by the sweep, mean: the mean, pure: pure_ & 5%}
 """
 # Few trials, sizes and budgets, no direct search, and one figure of the sweep's own.
 FAST = [
@@ -347,6 +347,8 @@ def test_what_fails_is_left_out_and_told(
     assert main(["trials=5"]) == 1
     assert asked == [["sweep=binary_mean", "trials=5"]]  # once for both
     told = capsys.readouterr().out
+    assert told.startswith("1 of 1 sweeps to run; on two idle cores their own trials cost:\n")
+    assert "\n  binary_mean: 70 s, " in told
     assert "other (1 of 2), sweep 1 of 1: binary_mean" in told
     assert "binary_mean: ended with exit code 1; its figures are not drawn" in told
     assert [path.name for path in tiny.iterdir()] == ["papers"]

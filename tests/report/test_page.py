@@ -58,7 +58,7 @@ def test_what_was_asked_and_found_comes_first(example: Path, tmp_path: Path) -> 
     assert page.texts("h1") == ["Is the mean private?"]
     assert page.texts("p")[0] == "dpbench: how accurate is a private mean? Sweep example"
     assert page.texts("p")[1:3] == [
-        "Result: theorems: 2 consistent; the best "
+        "Result: AGREE. 2 of 2 numbers of theorems agree with the measurement; the best "
         "private estimators' worst errors 1.01 to 1.3 times their lower bounds; 2 of 3 claims of "
         "privacy refuted or failed; 1 of 2 broken controls caught; 1 of 2 errors worse than the "
         "baseline's or gone; 1 setting that raised an error.",
@@ -195,7 +195,7 @@ def test_several_runs_are_opened_one_by_one_and_no_id_is_there_twice(
     runs = [at for at, _ in both.all("details") if at.get("class") == "run"]
     assert [(at["id"], "open" in at) for at in runs] == [("run1", False), ("run2", False)]
     opening = [one for one in both.texts("summary") if one.startswith("example")]
-    counts = "theorems: 2 consistent; the best"
+    counts = "AGREE. 2 of 2 numbers of theorems agree with the measurement; the best"
     assert opening[0].startswith(f"example: Is the mean private? {counts}")
     assert opening[1].startswith(f"example: Is the mean private? in elsewhere {counts}")
     for page in (page_of(example), both):

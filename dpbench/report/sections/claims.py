@@ -8,17 +8,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpbench.analysis.claims import (
-    UNKNOWN,
-    OwnTheorem,
-    count_claim_verdicts,
-    region,
-    shown_verdicts,
-)
+from dpbench.analysis.claims import UNKNOWN, OwnTheorem, region, shown_verdicts
 from dpbench.analysis.exact_of_sweep import MAX_N
 from dpbench.analysis.factors import EXACT
 from dpbench.output.verdicts import CLAIMS, EARLY, FACTORS, SEVERITY, page_tones
 from dpbench.registry import from_mapping
+from dpbench.report.answer import answer_sentences
 from dpbench.report.labels import describe_number, metric_text
 from dpbench.report.page_run import RunFolder, as_mapping, worst_tone
 from dpbench.report.page_tables import (
@@ -73,12 +68,13 @@ def build_claims(run: RunFolder) -> Section | None:
     claims = [_format_claim(row, specs.get(row["claim"], {})) for row in rows]
     if not claims:
         return None
+    answer = answer_sentences(rows, str(run.sweep.get("question") or ""))
     unknown = any(claim["measured"] == "-" for claim in claims)
     return Section(
         note=CLAIMS_NOTE + (f" Not measured (-): {UNKNOWN}." if unknown else ""),
         look="claims",
         data=_group_claims(claims),
-        findings=count_claim_verdicts(rows),
+        findings=[sentence.removesuffix(".") for sentence in answer],
         tone=worst_tone([claim["tone"] for claim in claims]),
     )
 

@@ -67,8 +67,9 @@ def test_theorems_numbers_at_these_n_and_checks_of_the_code_are_apart(example: P
     write_table(example / "claims.csv", [EARLY, never, EARLY | both | {"theorem": 1.61}, code])
     page = page_of(example)
     assert any(
-        "theorems: 1 consistent, 2 pre-asymptotic; at these n: 3 consistent; checks of the "
-        "code: 1 consistent" in text for text in page.texts("p")
+        "AGREE. 1 of 3 numbers of theorems agree with the measurement; 2 of 3 numbers of theorems "
+        "agree with the exact number at these n, and not yet with the theorem's limit; 1 of 1 "
+        "checks of the code against exact values pass" in text for text in page.texts("p")
     )  # fmt: skip
     assert [text for text in page.texts("summary") if "consistent" in text] == [
         "1 of 3 consistent KSU20 s in n ~ (1/α)ˢ error (0.9 quantile): 1.610, off by at most 0.01",  # noqa: RUF001
