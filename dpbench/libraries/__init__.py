@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from dpbench.package import lazy_names
 
 if TYPE_CHECKING:
-    from dpbench.libraries.means.mean import LibraryMean
+    from dpbench.libraries.means.mean import LibraryMean, LibraryVariance
 
-__all__ = ["LibraryMean"]
+__all__ = ["LibraryMean", "LibraryVariance"]
 __dir__ = __all__.copy  # what completion shows; helpers and submodules are no API
-__getattr__ = lazy_names(__name__, {"dpbench.libraries.means.mean": ["LibraryMean"]})
+__getattr__ = lazy_names(
+    __name__, {"dpbench.libraries.means.mean": ["LibraryMean", "LibraryVariance"]}
+)

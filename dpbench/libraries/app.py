@@ -1,4 +1,4 @@
-"""Application ``libraries``: the sweep and the command, and the estimator ``library_mean``."""
+"""Application ``libraries``: the sweep, the command, and ``library_mean`` and ``_variance``."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class _Libraries(App):
         return draw_libraries(folder, target)
 
     def kinds(self) -> Sequence[type[Any]]:
-        from dpbench.libraries.means.mean import LibraryMean
+        from dpbench.libraries.means.mean import LibraryMean, LibraryVariance
 
-        return (LibraryMean,)
+        return LibraryMean, LibraryVariance
 
 
 APP = _Libraries()

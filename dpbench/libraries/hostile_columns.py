@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,46 +12,50 @@ from dpbench.libraries.means.process import Releases
 
 __all__ = ["CASES", "HostileColumn", "classify", "hostile_column"]
 
-# A release that is farther from the expected mean, in units of width/(n epsilon), is wrong. Laplace
-# noise exceeds this limit with probability e^-40, and the noise of a sum over a noisy count with
-# e^-26. One record moves a clipped mean by at most epsilon units.
+# A release that is farther from the expected mean or variance, in units of width/(n epsilon) or
+# width^2/(n epsilon), is wrong. Laplace noise exceeds this limit with probability e^-40, and the
+# noise of a sum over a noisy count with e^-26. One record moves a clipped mean, or variance, by at
+# most epsilon units.
 MAX_CORRECT_ERROR = 40.0
 
 
 class HostileColumn(NamedTuple):
-    """Adversarial column of records, with its expected mean and its declared size."""
+    """Adversarial column of records, with its expected mean or variance, and its declared size."""
 
     column: NDArray[Any]  # records, of shape (n,)
-    mean: float  # of the clipped records that are not NaN; NaN for an empty column
+    expected: float  # of the clipped records that are not NaN; NaN for an empty column
     size: int | None = None  # number of records declared to the library; None: the true number
 
 
 CASES = ("nan", "infinity", "huge", "integers", "constant", "one_record", "empty", "wrong_size")
 
 
-def hostile_column(case: str, n: int, lower: float, upper: float) -> HostileColumn:
+def hostile_column(
+    case: str, n: int, lower: float, upper: float, statistic: Callable[[Any], Any] = np.mean
+) -> HostileColumn:
     """Return an adversarial column of records; most of them lie within [lower, upper].
 
     The case is one of `CASES`. ``nan``, ``infinity`` and ``huge`` (1e300) contain one record of
     this value. ``wrong_size`` declares twice the true number of records. The column has n records,
-    except for ``one_record`` and ``empty``.
+    except for ``one_record`` and ``empty``. `statistic` takes records to their mean or variance.
     """
     records = np.resize([0.75 * lower + 0.25 * upper, 0.25 * lower + 0.75 * upper], n)
     values = {"nan": np.nan, "infinity": np.inf, "huge": 1e300}
     if case in values:
         column = np.append(records[1:], values[case])
         clipped = column[~np.isnan(column)].clip(lower, upper)
-        return HostileColumn(column, float(clipped.mean()))
+        return HostileColumn(column, float(statistic(clipped)))
     if case == "integers":
         whole = np.resize(np.array([np.ceil(lower), np.floor(upper)], dtype=np.int64), n)
-        return HostileColumn(whole, float(whole.mean()))
+        return HostileColumn(whole, float(statistic(whole)))
     if case == "constant":
-        return HostileColumn(np.full(n, lower / 2 + upper / 2), lower / 2 + upper / 2)
+        same = np.full(n, lower / 2 + upper / 2)
+        return HostileColumn(same, float(statistic(same)))
     if case == "one_record":
-        return HostileColumn(records[:1], float(records[0]))
+        return HostileColumn(records[:1], float(statistic(records[:1])))
     if case == "empty":
         return HostileColumn(np.empty(0), np.nan)
-    return HostileColumn(records, float(records.mean()), 2 * n)
+    return HostileColumn(records, float(statistic(records)), 2 * n)
 
 
 def classify(releases: Releases, mean: float, unit: float) -> str:

@@ -204,7 +204,7 @@ class LibrariesJob(FolderJob):
             canvases = {
                 "libraries": figure(tables["overview"], rows),
                 "benchmarks": benchmarks(
-                    rows[~rows["estimator"].isin(list(self._controls))],
+                    rows[~rows["estimator"].isin(list(self._controls)) & (rows["unit"] == "width")],
                     library_settings.upper - library_settings.lower,
                 ),
             }

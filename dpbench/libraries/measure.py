@@ -1,10 +1,10 @@
-"""Measurement of libraries' private means on fixed datasets: errors and times, as table rows."""
+"""Measurement of libraries' statistics on fixed datasets: errors and times, as table rows."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from dpbench.analysis.resample import Measurement
 from dpbench.analysis.trial_statistics import NORMAL, mean_and_se
 from dpbench.errors import AssumptionWarning, to_one_line
 from dpbench.estimators import Estimator, release
+from dpbench.estimators.estimands import MEAN, VARIANCE
 from dpbench.libraries.hostile_columns import CASES, classify, hostile_column
 from dpbench.libraries.means.expected import lower_bound
 from dpbench.libraries.means.mean import LibraryMean
@@ -69,7 +70,7 @@ def _releases(
     rng: np.random.Generator,
     size: int | None,
 ) -> Releases:
-    """Release the mean of a column of records `repeats` times.
+    """Release the statistic of a column of records `repeats` times.
 
     The estimator is a library, or an estimator of dpbench. An estimator of dpbench makes all
     releases at once, so the time of each release is the total time divided by `repeats`.
@@ -98,7 +99,7 @@ def releases_within(
     rng: np.random.Generator,
     size: int | None = None,
 ) -> Releases:
-    """Release the mean of one column up to `trials` times, within a time limit in seconds.
+    """Release the statistic of one column up to `trials` times, within a time limit in seconds.
 
     The first release does not count for the time limit, because it includes start-up. At least
     `MIN_RELEASES` (3) releases are made, but never more than `trials`. The generator is the source
@@ -138,8 +139,9 @@ def cell_rows(
     and the noise of dpbench follow from the seed.
 
     The row belongs to ``libraries.csv``. Its errors, of shape (releases,), are releases minus the
-    mean of the column, in units of width/(n epsilon). Here width is the length of the interval of
-    the records. If the process of a library ends, the row has the error message and no releases.
+    mean or variance of the column, in units of width/(n epsilon), or width^2/(n epsilon) for a
+    variance. Here width is the length of the interval of the records. If the process of a library
+    ends, the row has the error message and no releases.
     """
     for member, law in cell.members:
         rng = stream("column", seed, canonical(law), cell.n)
@@ -166,15 +168,17 @@ def _row(
 ) -> RowWithErrors:
     """Return the table row of one estimator on one column of records, and its releases' errors.
 
-    `setting` is the estimator with its budget. An error is a release minus the mean of the column,
-    in units of width/(n epsilon). Here width is the length of the public interval.
+    `setting` is the estimator with its budget. An error is a release minus the mean or variance of
+    the column, see `cell_rows`.
     """
-    epsilon, n, mean = setting.budget.amounts[0], len(column), float(column.mean())
-    width = settings.upper - settings.lower
-    errors = (releases.values - mean) * n * epsilon / width
+    estimator, epsilon, n = setting.estimator, setting.budget.amounts[0], len(column)
+    is_mean, width = estimator.estimand is MEAN, settings.upper - settings.lower
+    unit = width**estimator.estimand.degree / (n * epsilon)
+    errors = (releases.values - _statistic(estimator)(column)) / unit
     row = {
         "estimator": setting.label,
         "distribution": member,
+        "unit": "width" if is_mean else "width^2",
         "neighbours": setting.budget.neighbours,
         "epsilon": epsilon,
         "n": n,
@@ -190,18 +194,24 @@ def _row(
             f"{name}_high": mean_value + NORMAL * se,
         }
     expected = None
-    if isinstance(setting.estimator, LibraryMean):
-        expected = setting.estimator.predict_error(mean, n * epsilon)
-    share = (mean - settings.lower) / width
+    if isinstance(estimator, LibraryMean):
+        expected = estimator.predict_error(column, epsilon)
+    share = (float(column.mean()) - settings.lower) / width
+    least = lower_bound(setting.budget.neighbours, share, epsilon) if is_mean else np.nan
     row |= {
         "expected_error": expected.error if expected else np.nan,
         "expected_bias": expected.bias if expected else np.nan,
-        "lower_bound": lower_bound(setting.budget.neighbours, share, epsilon),
+        "lower_bound": least,
         "ms": 1e3 * np.median(releases.seconds[1:] if len(errors) > 1 else releases.seconds),
         "first_ms": 1e3 * releases.seconds[0],
         "message": releases.message,
     }
     return row, errors
+
+
+def _statistic(estimator: Estimator) -> Callable[[Any], Any]:
+    """Return the function of a column that an estimator estimates: its mean or its variance."""
+    return np.var if estimator.estimand is VARIANCE else np.mean
 
 
 def claim_rows(claims: Mapping[str, LibraryClaim], rows: Sequence[RowWithErrors]) -> pd.DataFrame:
@@ -241,7 +251,7 @@ def _claim(name: str, claim: LibraryClaim, group: Sequence[RowWithErrors]) -> Ro
         "source": "dpbench/libraries/means/expected.py",
         "estimator": first["estimator"],
         "distribution": first["distribution"],
-        "variable": f"{name} n epsilon / width",
+        "variable": f"{name} n epsilon / {first['unit']}",
         "metric": f"mean_{name}",
         "predicted": predicted,
         **measured._asdict(),
@@ -263,10 +273,11 @@ def hostile_rows(label: str, setting: Setting, settings: LibrarySettings, seed: 
     `classify`. The noise of dpbench follows from the seed.
     """
     rows, n = [], settings.hostile.n
-    unit = (settings.upper - settings.lower) / (n * setting.budget.amounts[0])
+    estimator, ends = setting.estimator, (settings.lower, settings.upper)
+    width = settings.upper - settings.lower
+    unit = width**estimator.estimand.degree / (n * setting.budget.amounts[0])
     for case in CASES:
-        column, mean, size = hostile_column(case, n, settings.lower, settings.upper)
-        estimator = setting.estimator
+        column, expected, size = hostile_column(case, n, *ends, _statistic(estimator))
         row: Row = {"estimator": label, "column": case, "outcome": "", "message": ""}
         if size is None or (isinstance(estimator, LibraryMean) and estimator.takes_size):
             rng = stream("hostile", seed, case, *setting.stream_name)
@@ -275,7 +286,7 @@ def hostile_rows(label: str, setting: Setting, settings: LibrarySettings, seed: 
                 releases = releases_within(estimator, column, setting.budget, *arguments)
                 column_unit = unit * n / max(1, len(column))
                 row |= {
-                    "outcome": classify(releases, mean, column_unit),
+                    "outcome": classify(releases, expected, column_unit),
                     "message": releases.message,
                 }
             except LibraryError as error:

@@ -35,10 +35,10 @@ from dpbench.report.drawing.style import (
 __all__ = ["CAPTIONS", "benchmarks", "figure", "overview", "render", "render_replay"]
 
 CAPTIONS = {
-    "libraries": "Left, mean absolute error in units of width/(n epsilon) with 95% intervals; "
-    "ticks, lower bounds for the neighbours of each library; middle, time of a release; right, "
-    "response to adversarial columns, + if they are answered. Below the line: controls that are "
-    "wrong on purpose",
+    "libraries": "Left, mean absolute error in units of width/(n epsilon), of variances "
+    "width^2/(n epsilon), with 95% intervals; ticks, lower bounds for the neighbours of each "
+    "library; middle, time of a release; right, response to adversarial columns, + if they are "
+    "answered. Below the line: controls that are wrong on purpose",
     "benchmarks": "Error of a private mean against n and against epsilon, without the controls; "
     "curves with useless errors lie outside the panels",
 }
@@ -121,7 +121,7 @@ def overview(
                 cells[f"bias {law}"] = (
                     f"{best_of_law['bias'].iloc[0]:z.2f}" if len(best_of_law) else ""
                 )
-            lowest = {f"{x:.2f}": None for x in sorted(best["lower_bound"])}
+            lowest = {f"{x:.2f}": None for x in sorted(best["lower_bound"].dropna())}
             cells["at least"] = "..".join([*lowest][:: max(1, len(lowest) - 1)])
             cells["failed"] = f"{own_rows['failures'].sum() / own_rows['trials'].sum():.2g}"
             ms = best["ms"].median()

@@ -40,7 +40,8 @@ VERDICTS = (
 )
 NOTE = (
     "Each library ran in its own process. Errors are mean absolute errors. Errors and biases are "
-    "in units of width/(n ε), at a single n and ε, with 95% intervals. “At least” is the lower "
+    "in units of width/(n ε), or width²/(n ε) for variances, at a single n and ε, with 95% "
+    "intervals. “At least” is the lower "
     "bound for these neighbours, on the worst of some columns close to the measured column. Under "
     "replacement n is public, under add_remove it is private."
 )

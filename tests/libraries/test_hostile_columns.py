@@ -15,7 +15,7 @@ def test_the_outcomes_of_hostile_columns() -> None:
         hostile = hostile_column(case, 100, -1.0, 3.0)
         assert len(hostile.column) == {"empty": 0, "one_record": 1}.get(case, 100)
         assert (hostile.size is None) == (case != "wrong_size")
-        assert np.isnan(hostile.mean) == (case == "empty")
+        assert np.isnan(hostile.expected) == (case == "empty")
         assert (hostile.column.dtype.kind == "i") == (case == "integers")
     fine, nan, seconds = np.array([1.0, 1.1]), np.array([1.0, np.nan]), np.zeros(2)
 

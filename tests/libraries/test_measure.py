@@ -69,6 +69,7 @@ def test_a_claim_by_hand(name: str, predicted: float) -> None:
     """150 and 50 releases of two n: predictions are averaged by them, and errors are joined."""
     errors = np.random.default_rng(0).normal(predicted, 1, 200)
     about = {"estimator": "lib", "distribution": "law", "neighbours": "add_remove"}
+    about |= {"unit": "width"}
     group: list[Any] = [
         ({**about, "n": n, "trials": len(part), "expected_error": e, "expected_bias": b}, part)
         for n, part, e, b in ((10, errors[:150], 1.0, 0.0), (90, errors[150:], 5.0, 2.0))

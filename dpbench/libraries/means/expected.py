@@ -20,7 +20,22 @@ so its mean absolute value is 2 (1 - c^3)/(2 (1 - c^2)) = (1 + c + c^2)/(1 + c):
 **Truncation** to the interval. Let A be the distance of the column's mean from one bound. A larger
 error towards this bound becomes A. Errors towards the bound then contribute the integral of P from
 0 to A to the mean absolute error. If the mean is at the bound, they contribute 0. All errors then
-have the same sign, so the mean absolute error is the absolute bias.
+have the same sign, so the mean absolute error is the absolute bias. For a symmetric noise E the
+integral of P(E > x) from 0 to A is (E|E| - E|E - A| + A)/2.
+
+**Variances**, in units of b = width^2/(n epsilon). Let u be a record on the scale where the
+interval is [0, 1], m its mean and s its mean square.
+
+- Laplace noise on the variance, with n public: L, as for the mean.
+- Laplace noise on the variance, conditioned on a release in [0, 1/4] (diffprivlib, HABM20). The
+  normalising constant of the density is 1/2 at an end, and almost 1 elsewhere. A neighbour moves
+  the variance from an end by r scales, and the constant by a factor 2 - e^-r. So the scale is
+  epsilon/r, where r + ln(2 - e^-r) = epsilon. It is between 1 and 2, and near 2 for small epsilon.
+- Three sums with a third of epsilon each, with n private: of 1, of u - 1/2, and of squares. The
+  first two have half-widths 1 and 1/2. Google's C++ library sums u^2 - 1/2, of half-width 1/2. Its
+  noises have the scales 3 |2m(m - 1/2) - (s - 1/2)|, 3 m and 3/2. PipelineDP sums (u - 1/2)^2, and
+  takes half of the range of the squares of unscaled records for its half-width, h width^2. With
+  m' = m - 1/2 and s' the mean of (u - 1/2)^2 the scales are 3 |2 m'^2 - s'|, 3 |m'| and 3 h.
 
 **Lower bounds** on the worst error over columns near the given column, for large n epsilon. Take a
 sequence of K columns, each with a mean larger by s than the mean of the column before. Let M_0,
@@ -37,6 +52,8 @@ comes from the ends of the sequence.
   f_k = a^|k|, a = e^-epsilon. Its value is 2 a/(1 - a^2) s = s/sinh(epsilon) [GRS09]_.
 
 .. [GV14] Q. Geng, P. Viswanath, "The optimal mechanism in differential privacy", ISIT 2014.
+.. [HABM20] N. Holohan, S. Antonatos, S. Braghin, P. Mac Aonghusa, "The bounded Laplace mechanism in
+   differential privacy", Journal of Privacy and Confidentiality 10(1), 2020, arXiv:1808.10410.
 .. [GRS09] A. Ghosh, T. Roughgarden, M. Sundararajan, "Universally utility-maximizing privacy
    mechanisms", STOC 2009.
 """
@@ -46,19 +63,25 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
+import numpy as np
+
+from dpbench.arrays import Floats
 from dpbench.privacy.budgets import Relation
 
-__all__ = ["ErrorAndBias", "Noise", "lower_bound", "predict_error"]
+__all__ = [
+    "ErrorAndBias", "Noise", "VarianceNoise", "lower_bound", "predict_error",
+    "predict_variance_error",
+]  # fmt: skip
 
 Noise = Literal["laplace", "sum_and_count"]
-# At c = 1 the formulas have a removable singularity; MAX_C instead of 1 errs by about 1e-7.
-MAX_C = 1 - 1e-6
+VarianceNoise = Literal["laplace", "bounded_laplace", "google_sums", "pipeline_sums"]
 
 
 class ErrorAndBias(NamedTuple):
-    """Mean absolute error and bias of a private mean, in units of width/(n epsilon).
+    """Mean absolute error and bias of a private mean or variance.
 
-    The n records are in an interval of length width.
+    The unit is width/(n epsilon) for a mean, and width^2/(n epsilon) for a variance. The n records
+    are in an interval of length width.
     """
 
     error: float
@@ -74,22 +97,63 @@ def predict_error(noise: Noise, m: float, n_epsilon: float, *, truncated: bool) 
     truncated to the interval. `n_epsilon` is n times epsilon. The unit of the result is the length
     of the interval over n epsilon. The formulas are of first order in 1/(n epsilon).
     """
-    c = min(2 * abs(m - 0.5), MAX_C) if noise == "sum_and_count" else 0.0
+    c = 2 * abs(m - 0.5) if noise == "sum_and_count" else 0.0
+    below, above = (n_epsilon * share if truncated else math.inf for share in (m, 1 - m))
+    return _truncate((1.0, c), below, above)
+
+
+def predict_variance_error(
+    noise: VarianceNoise, u: Floats, lower: float, upper: float, epsilon: float
+) -> ErrorAndBias:
+    """Return the expected error and bias of a library's private variance of one column.
+
+    `u` has the n records, scaled from the public interval [lower, upper] to [0, 1]. The unit of the
+    result is the squared length of the interval over n epsilon. The formulas are of first order in
+    1/(n epsilon).
+    """
+    m, s = float(u.mean()), float((u**2).mean())
+    below, above = (len(u) * epsilon * room for room in (s - m**2, 0.25 - s + m**2))
+    if noise == "laplace":
+        return _truncate((1.0,), math.inf, math.inf)
+    if noise == "bounded_laplace":
+        from scipy.optimize import brentq
+
+        r = brentq(lambda r: r + math.log(2 - math.exp(-r)) - epsilon, 0.0, epsilon)
+        scale = epsilon / r
+        ends = [(1 + room / scale, math.exp(-room / scale)) for room in (below, above)]
+        low, high = (factor * tail for factor, tail in ends)
+        mass = 2 - sum(tail for _, tail in ends)
+        return ErrorAndBias(scale * (2 - low - high) / mass, scale * (low - high) / mass)
+    if noise == "google_sums":
+        scales = 3 * abs(2 * m * (m - 0.5) - (s - 0.5)), 3 * m, 1.5
+        return _truncate(scales, below, above)
+    ends_of_squares = (
+        (0.0 if lower < 0 < upper else min(lower**2, upper**2)),
+        max(lower**2, upper**2),
+    )
+    half_width = (ends_of_squares[1] - ends_of_squares[0]) / (2 * (upper - lower) ** 2)
+    m, s = m - 0.5, s - m + 0.25
+    return _truncate((3 * abs(2 * m**2 - s), 3 * abs(m), 3 * half_width), math.inf, math.inf)
+
+
+def _truncate(scales: tuple[float, ...], below: float, above: float) -> ErrorAndBias:
+    """Return error and bias of a sum of Laplace noises, truncated to [-below, above].
+
+    `scales` are the scales of the noises, of which some may be 0.
+    """
+    from dpbench.theory.exact.noise import Laplace, LaplaceSum
+
+    positive = tuple(scale for scale in scales if scale > 0)
+    noise = LaplaceSum(positive) if len(positive) > 1 else Laplace(*positive)
+    whole = float(noise.distance(np.zeros(())))
 
     def integral(room: float) -> float:
-        """Return the part of the mean absolute error that comes from errors in one direction.
+        """Return the integral of the probability that the noise exceeds x, from 0 to `room`."""
+        room = min(max(room, 0.0), 1e3 * whole)  # the noise hardly ever exceeds 1000 times its size
+        return (whole - float(noise.distance(np.array(room))) + room) / 2
 
-        This part is the integral of P(x) from 0 to `room`, where P(x) is the probability that the
-        error in this direction exceeds x. `room` is the distance from the column's mean at
-        which releases are truncated. Lengths are in units of width/(n epsilon).
-        """
-        inner = -math.expm1(-room / c) if c else 1.0
-        return (-math.expm1(-room) - c**3 * inner) / (2 * (1 - c**2))
-
-    below, above = (
-        integral(share * n_epsilon if truncated else math.inf) for share in (max(m, 0.0), 1 - m)
-    )
-    return ErrorAndBias(above + below, above - below)
+    low, high = integral(below), integral(above)
+    return ErrorAndBias(high + low, high - low)
 
 
 def lower_bound(relation: Relation, m: float, epsilon: float) -> float:

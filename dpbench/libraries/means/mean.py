@@ -1,4 +1,4 @@
-"""The private mean of another library, as an estimator for any sweep."""
+"""The private mean and variance of another library, as estimators for any sweep."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from pydantic import model_validator
 
 from dpbench.arrays import Floats
 from dpbench.estimators.clipped import ErrorBound
+from dpbench.estimators.estimands import VARIANCE, Estimand
 from dpbench.estimators.external import OneDataset
-from dpbench.libraries.means.expected import ErrorAndBias, Noise, predict_error
+from dpbench.libraries.means.expected import (
+    ErrorAndBias,
+    Noise,
+    VarianceNoise,
+    predict_error,
+    predict_variance_error,
+)
 from dpbench.libraries.means.process import Releases, library
 from dpbench.privacy import Budget
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import validated
 
-__all__ = ["LibraryMean"]
+__all__ = ["LibraryMean", "LibraryVariance"]
 
 
 class _LibraryProperties(NamedTuple):
@@ -104,7 +111,7 @@ class LibraryMean(OneDataset):
     def releases(
         self, x: NDArray[Any], budget: Budget, repeats: int, size: int | None = None
     ) -> Releases:
-        """Release the mean of a column several times under pure DP, and time each release.
+        """Release the statistic of a column several times under pure DP, and time each release.
 
         The column has the records of one dataset, of shape (n,). The releases are independent, and
         each spends `budget`. `size` is the number of records declared to a library that takes it,
@@ -117,18 +124,60 @@ class LibraryMean(OneDataset):
             "upper": self.upper,
             "size": len(x) if size is None else size,
             "contributions": self.contributions,
+            "statistic": self.estimand.name,
         }
         return library(self.library).release(x, ask, repeats)
 
-    def predict_error(self, mean: float, n_epsilon: float) -> ErrorAndBias | None:
-        """Return the expected error and bias of the library's mean; None if no formula applies.
+    def predict_error(self, x: Floats, epsilon: float) -> ErrorAndBias | None:
+        """Return the expected error and bias of the library on a column; None without a formula.
 
-        No formula applies without bounds or without privacy. All records have to be within the
-        bounds, and `mean` is their mean. `n_epsilon` is their number times epsilon. The unit of the
-        result is width/(n epsilon), where width = upper - lower.
+        No formula applies without bounds or without privacy. The n records `x` are within the
+        bounds. The unit of the result is width/(n epsilon) for a mean, and width^2/(n epsilon) for
+        a variance, where width = upper - lower.
         """
         if self.lower is None or self.upper is None or not self.private:
             return None
-        properties = LIBRARY_PROPERTIES[self.library]
-        share = (mean - self.lower) / (self.upper - self.lower)
-        return predict_error(properties.noise, share, n_epsilon, truncated=properties.truncated)
+        return self._predict((x - self.lower) / (self.upper - self.lower), epsilon)
+
+    def _predict(self, u: Floats, epsilon: float) -> ErrorAndBias:
+        """Return the expected error and bias for records u, scaled to [0, 1]."""
+        properties, n_epsilon = LIBRARY_PROPERTIES[self.library], len(u) * epsilon
+        truncated = properties.truncated
+        return predict_error(properties.noise, float(u.mean()), n_epsilon, truncated=truncated)
+
+
+VARIANCE_NOISES: dict[str, VarianceNoise] = {
+    "numpy": "laplace",
+    "diffprivlib": "bounded_laplace",
+    "opendp": "laplace",
+    "python-dp": "google_sums",
+    "pipeline-dp": "pipeline_sums",
+}
+
+
+@validated
+class LibraryVariance(LibraryMean):
+    """Private variance of another library (diffprivlib, OpenDP, PyDP, ...), run in its own process.
+
+    The variance has the divisor n. ``numpy`` is a hand-written variance of clipped records with
+    Laplace noise. Otherwise as `LibraryMean`.
+
+    Parameters
+    ----------
+    library : {'numpy', 'diffprivlib', 'opendp', 'python-dp', 'pipeline-dp'}
+        The library. The first three guarantee privacy under replacement, with n public; the
+        others under adding or removing a record, with n private.
+    lower, upper : float
+        Public bounds on the records, lower < upper.
+    contributions : {1, 2}
+        As for `LibraryMean`.
+    """
+
+    library: Literal["numpy", "diffprivlib", "opendp", "python-dp", "pipeline-dp"]
+    lower: ErrorBound = 0.0
+    upper: ErrorBound = 1.0
+    estimand: ClassVar[Estimand] = VARIANCE
+
+    def _predict(self, u: Floats, epsilon: float) -> ErrorAndBias:
+        noise = VARIANCE_NOISES[self.library]
+        return predict_variance_error(noise, u, self.lower, self.upper, epsilon)

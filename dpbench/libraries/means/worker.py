@@ -1,4 +1,4 @@
-"""Read columns inside a library's environment, and answer with releases of their mean.
+"""Read columns inside a library's environment, and answer with releases of mean or variance.
 
 A column is a dataset of numbers. The command is ``python worker.py LIBRARY``; it needs the library
 and nothing of dpbench. The first line of output is the library's version as JSON. A request is a
@@ -30,13 +30,14 @@ MAX_TEXT = 200  # characters kept of a library's message
 
 
 class Ask(NamedTuple):
-    """Parameters of the release of a mean, apart from the records."""
+    """Parameters of the release of a mean or a variance, apart from the records."""
 
     epsilon: float  # budget under pure DP
     lower: float | None  # bounds on the records; None: the library finds bounds
     upper: float | None
     size: int  # number of records that is declared to libraries that take it
     contributions: int  # distance of neighbours in OpenDP; 2 if they differ by replacement
+    statistic: str = "mean"  # or "variance", with the divisor n
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -46,33 +47,39 @@ class Ask(NamedTuple):
         return self.lower, self.upper
 
 
-# A release maps an array to a private mean, or a list if the library's own examples use lists.
+# A release maps an array to a private statistic, or a list if the library's own examples use lists.
 Release = Callable[[Any], Any]
 
 
 def numpy(ask: Ask) -> Release:
-    """Prepare a hand-written clipped mean with Laplace noise; the number of records is public."""
+    """Prepare a hand-written statistic with Laplace noise; the number of records is public."""
     import numpy as np
 
     rng, (low, high) = np.random.default_rng(), ask.bounds
-    return lambda x: (
-        np.clip(x, low, high).mean() + rng.laplace(0, (high - low) / (len(x) * ask.epsilon))
-    )
+
+    def release(x: Any) -> Any:
+        x, sensitivity = np.clip(x, low, high), (high - low) / len(x)
+        if ask.statistic == "variance":
+            return x.var() + rng.laplace(0, sensitivity**2 * (len(x) - 1) / ask.epsilon)
+        return x.mean() + rng.laplace(0, sensitivity / ask.epsilon)
+
+    return release
 
 
 def diffprivlib(ask: Ask) -> Release:
-    """Prepare the private mean `tools.mean` of diffprivlib.
+    """Prepare the private mean `tools.mean` of diffprivlib, or its variance `tools.var`.
 
     Without bounds diffprivlib warns, and uses the range of the data, without privacy.
     """
     from diffprivlib import tools
 
     bounds = None if ask.lower is None else ask.bounds
-    return lambda x: tools.mean(x, epsilon=ask.epsilon, bounds=bounds)
+    statistic = tools.var if ask.statistic == "variance" else tools.mean
+    return lambda x: statistic(x, epsilon=ask.epsilon, bounds=bounds)
 
 
 def opendp(ask: Ask) -> Release:
-    """Prepare a private mean by OpenDP's Context API, with a declared number of records.
+    """Prepare a statistic by OpenDP's Context API, with a declared number of records.
 
     OpenDP builds a measurement, which takes long. So one measurement serves many releases.
     """
@@ -87,23 +94,26 @@ def opendp(ask: Ask) -> Release:
         split_evenly_over=1,
         domain=dp.vector_domain(dp.atom_domain(T=float, nan=False), size=ask.size),
     )
-    measurement: Release = context.query().clamp(ask.bounds).mean().laplace().resolve()
+    query = context.query().clamp(ask.bounds)
+    query = query.variance(ddof=0) if ask.statistic == "variance" else query.mean()
+    measurement: Release = query.laplace().resolve()
     return measurement
 
 
 def python_dp(ask: Ask) -> Release:
-    """Prepare the private mean `BoundedMean` of Google's library.
+    """Prepare `BoundedMean` or `BoundedVariance` of Google's library.
 
     Without bounds the library spends half of epsilon to find bounds.
     """
-    from pydp.algorithms.laplacian import BoundedMean
+    from pydp.algorithms.laplacian import BoundedMean, BoundedVariance
 
+    algorithm = BoundedVariance if ask.statistic == "variance" else BoundedMean
     ends = {} if ask.lower is None else {"lower_bound": ask.lower, "upper_bound": ask.upper}
-    return lambda x: BoundedMean(epsilon=ask.epsilon, dtype="float", **ends).quick_result(x)
+    return lambda x: algorithm(epsilon=ask.epsilon, dtype="float", **ends).quick_result(x)
 
 
 def pipeline_dp(ask: Ask) -> Release:
-    """Prepare a private mean by PipelineDP, which runs in this process.
+    """Prepare a statistic by PipelineDP, which runs in this process.
 
     Every person has one record, and all records are in one public partition.
     """
@@ -116,7 +126,7 @@ def pipeline_dp(ask: Ask) -> Release:
         value_extractor=lambda row: row[1],
     )
     parameters = pdp.AggregateParams(
-        metrics=[pdp.Metrics.MEAN],
+        metrics=[pdp.Metrics.VARIANCE if ask.statistic == "variance" else pdp.Metrics.MEAN],
         max_partitions_contributed=1,
         max_contributions_per_partition=1,
         min_value=low,
@@ -131,7 +141,7 @@ def pipeline_dp(ask: Ask) -> Release:
         )
         budget.compute_budgets()
         ((_, metrics),) = results
-        return metrics.mean
+        return getattr(metrics, ask.statistic)
 
     return release
 
@@ -171,12 +181,12 @@ LIBRARIES: dict[str, tuple[Callable[[Ask], Release], bool, str]] = {
 
 @lru_cache(maxsize=16)
 def prepare_release(library: str, ask: Ask) -> Release:
-    """Prepare the release of a library's private mean; a cache keeps it for later columns."""
+    """Prepare the release of a library's statistic; a cache keeps it for later columns."""
     return LIBRARIES[library][0](ask)
 
 
 def answer(library: str, ask: Ask, column: array[Any], repeats: int) -> dict[str, Any]:
-    """Release the mean of one column of float64 (type code 'd') or int64 ('q') several times.
+    """Release a statistic of one column of float64 (type code 'd') or int64 ('q') several times.
 
     The releases are independent. In the result ``values`` has the releases, None where the library
     raised an exception. ``seconds`` has the time of each release; the first includes the

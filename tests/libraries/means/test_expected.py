@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import brentq, linprog
 from scipy.sparse import coo_array
 
-from dpbench.libraries.means.expected import lower_bound, predict_error
+from dpbench.libraries.means.expected import (
+    lower_bound,
+    predict_error,
+    predict_variance_error,
+)
 
 
 @pytest.mark.parametrize("m", [0.0, 0.1, 0.4, 1.0])
@@ -25,6 +29,61 @@ def test_expected_errors_by_quadrature(noise: Any, m: float, truncated: bool) ->
         error = np.clip(error, -3 * m, 3 * (1 - m))
     result = predict_error(noise, m, 3.0, truncated=truncated)
     assert result == pytest.approx((np.abs(error).mean(), error.mean()), abs=2e-3)
+
+
+def _three_sums(u: Any, h: float, squares: Any, middle: float, clip: bool) -> Any:
+    """Return errors of 400,000 variances from noisy sums, in units of 1/(n epsilon)."""
+    rng, n, epsilon = np.random.default_rng(0), len(u), 1.0
+    scales = np.array([1.0, 0.5, h]) * 3 / epsilon
+    count, total, square = (
+        exact + rng.laplace(0, scale, 400_000)
+        for exact, scale in zip((n, (u - 0.5).sum(), squares.sum()), scales, strict=True)
+    )
+    centre = 0.5 if middle else 0.0
+    release = square / count + middle - (total / count + centre) ** 2
+    release = np.clip(release, 0, 0.25) if clip else release
+    return (release - u.var()) * n * epsilon
+
+
+@pytest.mark.parametrize("p", [0.0, 0.2, 0.5])
+@pytest.mark.parametrize(("lower", "upper", "h"), [(0, 1, 0.5), (2, 3, 2.5), (-1, 1, 0.125)])
+def test_expected_errors_of_variances(p: float, lower: float, upper: float, h: float) -> None:
+    """Simulate: an average of 400,000 errors of sd 12 is known to 0.02; 6 of these are allowed."""
+    u = np.repeat([0.0, 0.75], [round(4000 * (1 - p)), round(4000 * p)])
+    simulated = {
+        "google_sums": _three_sums(u, 0.5, u**2 - 0.5, 0.5, True),
+        "pipeline_sums": _three_sums(u, h, (u - 0.5) ** 2, 0.0, False),
+    }
+    for noise, errors in simulated.items():
+        found = predict_variance_error(noise, u, lower, upper, 1.0)  # type: ignore[arg-type]
+        assert found == pytest.approx((np.abs(errors).mean(), errors.mean()), abs=0.12)
+    assert predict_variance_error("laplace", u, lower, upper, 1.0) == pytest.approx((1.0, 0.0))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("v", [0.0, 0.001, 0.2])
+def test_a_bounded_laplace_variance_by_quadrature(epsilon: float, v: float) -> None:
+    """The scale is the smallest that is private: at two neighbours next to an end, by a grid."""
+    n = 4000
+    u = np.repeat([0.0, 1.0], [round(n * (1 + np.sqrt(1 - 4 * v)) / 2), 0])
+    u = np.append(u, np.ones(n - len(u)))
+    found = predict_variance_error("bounded_laplace", u, 0, 1, epsilon)
+    # Densities on [0, 1/4] around 0 and around 1/n, both normalised on this interval.
+    z = (np.arange(400_000) + 0.5) / 400_000 / 4
+
+    def density(centre: float, scale: float) -> Any:
+        shape = np.exp(-np.abs(z - centre) / scale)
+        return shape / shape.sum()
+
+    def loss(scale: float) -> float:
+        first, second = density(0.0, scale), density(1 / n, scale)
+        near = z < 20 * scale
+        return float(np.log(first[near] / second[near]).max())
+
+    scale = brentq(lambda b: loss(b) - epsilon, 0.5 / n / epsilon, 4 / n / epsilon)
+    shares, unit = density(float(u.var()), scale), 1 / (n * epsilon)
+    errors = (z - u.var()) / unit
+    assert found == pytest.approx((shares @ np.abs(errors), shares @ errors), rel=5e-3, abs=5e-3)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0])
