@@ -77,10 +77,11 @@ def check_baseline(
         for place, row in enumerate(table.to_dict("records"))
     }
     lines = [f"{len(reasons)} of {len(table)} rows fail. {worst_sentence(table, 'the baseline')}"]
-    lines = [*(lines if reasons else []), *notes]
+    raised = [f"An estimator raised an exception: {one.text}" for one in result.failures[:1]]
+    lines = [*raised, *(lines if reasons else []), *notes]
     lines.append(f"{len(table)} rows: {describe_visible_loss(table)}")
     lines = [wrapped for line in lines for wrapped in wrap_line(line.replace("*", ""))]
-    lines += ["If these changes are meant, run:", f"  {command}"] if reasons else []
+    lines += ["If these changes are meant, run:", f"  {command}"] if reasons and not raised else []
     return BaselineCheck(failures, lines)
 
 

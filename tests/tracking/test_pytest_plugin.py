@@ -253,14 +253,22 @@ def test_settings_that_cannot_be_used(
     assert told in found.stderr.str()
 
 
-def test_errors_of_a_mean_that_fails_are_not_stored(repository: pytest.Pytester) -> None:
+def test_a_mean_that_raises_is_told_and_not_stored(repository: pytest.Pytester) -> None:
+    inline(repository, update=True).assert_outcomes(passed=3)
+    stored = Path(BASELINE).read_bytes()
     change("        clipped =", "        raise ArithmeticError('no luck')\n        clipped =")
     found = inline(repository, update=True)
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     found.stderr.fnmatch_lines(
         ["ERROR: dpbench: baseline: *not stored, because an estimator*no luck*"]
     )
-    assert not Path(BASELINE).exists()
+    assert Path(BASELINE).read_bytes() == stored
+    red = inline(repository)
+    red.assert_outcomes(failed=3)
+    told = " ".join(red.outlines)
+    assert "An estimator raised an exception: " in told
+    assert "ArithmeticError: no luck" in told
+    assert "If these changes are meant" not in told
 
 
 def test_without_the_option_nothing_is_imported(
