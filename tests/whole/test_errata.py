@@ -13,6 +13,7 @@ from scipy.stats import binom
 from dpbench.audit.controls import CONTROLS
 from dpbench.estimators import HuberInterval
 from dpbench.estimators.heavy_tailed import worst_clipping_bias
+from dpbench.libraries import LibraryVariance
 from dpbench.privacy import GDP, ApproxDP, Ledger
 from dpbench.privacy.conversions import gaussian_delta
 
@@ -77,6 +78,16 @@ def test_a_ball_is_twice_as_wide_as_its_radius() -> None:
         step = np.sum((means[0] - means[1]) ** 2) / (2 * variance)  # rho of Gaussian noise
         assert step == pytest.approx(cost * rho)
     assert pytest.approx(2.2) == 4 * (0.1 + 0.9 / 2)  # shares of the first centre and the means
+
+
+def test_squares_about_the_middle_do_not_have_the_range_of_squares() -> None:
+    """Enumerate records; the sums of the library and its stated numbers were recorded as these."""
+    for low, high, moved, stated in ((-1, 1, 1.0, 0.5), (0, 1, 0.25, 0.5), (2, 3, 0.25, 2.5)):
+        x = np.linspace(low, high, 101)
+        assert np.max((x - (low + high) / 2) ** 2) == pytest.approx(moved)
+        assert np.ptp(np.append(x, 0.0 if low < 0 < high else low) ** 2) / 2 == stated
+        estimator = LibraryVariance(library="pipeline-dp", lower=low, upper=high)
+        assert estimator.private == (moved <= stated)
 
 
 def test_a_covariance_of_winsorised_pairs() -> None:

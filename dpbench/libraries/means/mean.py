@@ -178,6 +178,13 @@ class LibraryVariance(LibraryMean):
     upper: ErrorBound = 1.0
     estimand: ClassVar[Estimand] = VARIANCE
 
+    @property
+    def private(self) -> bool:
+        """True if the library guarantees privacy; PipelineDP may not around 0, see ERRATA.md."""
+        largest = max(abs(self.lower), abs(self.upper))
+        too_quiet = self.lower < 0 < self.upper and (self.upper - self.lower) ** 2 > 2 * largest**2
+        return super().private and not (self.library == "pipeline-dp" and too_quiet)
+
     def _predict(self, u: Floats, epsilon: float) -> ErrorAndBias:
         noise = VARIANCE_NOISES[self.library]
         return predict_variance_error(noise, u, self.lower, self.upper, epsilon)

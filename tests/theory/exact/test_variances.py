@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import integrate, optimize
@@ -90,3 +92,17 @@ def test_a_public_n_is_exact_for_few_records() -> None:
     assert noise == pytest.approx(99 / 100**2 * np.log(10) / 10, rel=1e-3)
     narrow = PairVariance(base=ClippedMean(lower=0, upper=0.4))
     assert np.isnan(exact("noise_q90", narrow, LAWS[0], 10**6, PUBLIC))
+
+
+def test_the_page_says_what_three_sums_lose() -> None:
+    """The ratio of both noises for the four distributions of `sweep=variance`."""
+    ratios = []
+    for law in (*LAWS, Bernoulli(p=0.5)):
+        best, sums = (
+            exact("noise_q90", estimator, law, 32_000, PRIVATE)
+            for estimator in (BezierVariance(), ThreeSumsVariance())
+        )
+        ratios.append(sums / best)
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "choose.md").read_text("utf-8")
+    said = f"{min(ratios):.1f} to {max(ratios):.1f} times the noise of `bezier_variance`"
+    assert said in page, said
