@@ -193,8 +193,10 @@ def test_files_first_and_printing_last(bench: Bench) -> None:
             env={**os.environ, **ascii_only},
             check=False,
         )
-    told = "dpbench: standard output: No space left on device; nothing else is lost\n"
-    assert (done.returncode, done.stderr) == (1, told)
+    told = "dpbench: standard output: No space left on device; nothing else is lost"
+    # A slow machine prints lines of progress.
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("blocks: ")]
+    assert (done.returncode, lines) == (1, [told])
     done_again, reused = bench.counts()
     assert (done_again > 0, done_again + reused) == (True, 5)
     assert (bench.folder / "stored").exists()
