@@ -72,7 +72,7 @@ CALLS: list[tuple[Callable[..., Any], dict[str, Any], dict[str, str]]] = [
       "neighbours": "", "lower": "none number", "upper": "none", "law": "none",
       "data": "none text", "column": "none", "k": "none", "scale": "none", "alpha": "none number"}),
     (audit_pair, {"estimator": MEAN, "budget": BUDGET, "pair": PAIR, "rng": RNG},
-     {"estimator": "", "budget": "", "pair": "", "rng": "", "runs": "", "error": ""}),
+     {"estimator": "", "budget": "", "pair": "", "rng": "", "runs": "", "failure_probability": ""}),
     (audit_replay, {"estimator": MEAN, "budget": BUDGET, "pair": PAIR, "rng": RNG},
      {"estimator": "", "budget": "", "pair": "", "rng": ""}),
     (Ledger, {"budget": BUDGET, "rng": RNG}, {"budget": "", "rng": ""}),
