@@ -28,7 +28,7 @@ from dpbench.planner.prediction import (
     Problem,
 )
 from dpbench.planner.ranking import RankedEstimator, class_limit, rank_estimators
-from dpbench.planner.variance import HARDEST_COIN, KnownVariance
+from dpbench.planner.variance import HARD_COINS, KnownVariance
 from dpbench.privacy import Budget
 from dpbench.registry import MAX_RECORDS, ConfigError
 from dpbench.theory.bounds.class_bound import ErrorBound
@@ -108,8 +108,11 @@ class PlanNumbers:
         if isinstance(problem, KnownVariance):
             if self.law is not None:
                 return f"{describe_object(self.law)}: variance {problem.target:.4g}"
-            coin = f"the coin with probability {HARDEST_COIN:.3f} at one end"
-            return f"variance of any law on {ends}; errors are of\n{coin}"
+            coins = ", ".join(f"{p:.3g}" for p in HARD_COINS)
+            return (
+                f"variance of any law on {ends}\n"
+                f"errors are of the worst of the coins with P = {coins} at one end"
+            )
         if isinstance(problem, BoundedMoment):
             moment_class = (
                 f"any law with E|X - mu|^{problem.k:g} <= {problem.scale:g}^{problem.k:g}"
@@ -161,7 +164,7 @@ class PlanNumbers:
     def records(self, alpha: float) -> int:
         """Return the smallest number of records at which 9 of 10 releases err by at most `alpha`.
 
-        `alpha` is an absolute error, in the unit of the records. For each number n of records, the
+        `alpha` is an absolute error, in the unit of the target. For each number n of records, the
         error is computed at the best clip for this n. The search interpolates and bisects. The
         error may increase with n, for example for Bernoulli averages with little noise, or if n is
         small. The error may then cross `alpha` at several n, and the result is one of them. If no
@@ -180,14 +183,15 @@ class PlanNumbers:
             )
         while excess(high) > 0:
             low, high = high, min(4 * high, MAX_RECORDS)
-        while low > 1 and excess(low) <= 0:
-            low, high = max(low // 4, 1), low
-        return 1 if excess(low) <= 0 else _search_smallest_n(excess, low, high)
+        least = self.problem.least_n
+        while low > least and excess(low) <= 0:
+            low, high = max(low // 4, least), low
+        return least if excess(low) <= 0 else _search_smallest_n(excess, low, high)
 
     def privacy(self, alpha: float) -> Budget:
         """Return the smallest budget for which nine in ten releases err by at most `alpha`.
 
-        `alpha` is an absolute error, in the unit of the records. Only the first amount of the
+        `alpha` is an absolute error, in the unit of the target. Only the first amount of the
         budget (epsilon, rho or mu) changes. The amount is found to a relative precision of 1e-4. If
         no amount up to 10,000 suffices, a ConfigError is raised.
         """
@@ -243,7 +247,7 @@ class PlanNumbers:
 
     @property
     def code(self) -> str:
-        """Python code that releases a mean by the best estimator.
+        """Python code that releases the target by the best estimator.
 
         The best estimator is the first in the ranking of the plan. The code runs as it is. Unless
         the distribution of the plan is a data file, the code defines a placeholder for the records.

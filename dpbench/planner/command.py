@@ -22,7 +22,8 @@ __all__ = ["main"]
 
 ENTRY_KEYS = ("estimator", "law")
 SIMULATION_KEYS = ("trials", "n_max", "seed")
-TABLE_KEYS = ("n", "lower", "upper", "law", "data", "column", "k", "scale", "alpha")
+IN_TABLE = ("n", "lower", "upper", "law", "alpha")
+NOT_IN_TABLE = ("data", "column", "k", "scale")
 CLIP_KEYS = ("lower", "upper", "k", "scale")
 
 
@@ -76,7 +77,11 @@ def _plan_table(words: Sequence[str]) -> int:
     from dpbench.planner.table import TablePlan, read_table
 
     _, options = read_words("plan", words, "", PlanOptions)
-    _refuse(options, TABLE_KEYS, "not used with table=; write it into the file")
+    _refuse(options, IN_TABLE, "not used with table=; write it into the file")
+    _refuse(options, NOT_IN_TABLE, "not used with table=; omit this key")
+    for word in words:
+        if word.partition("=")[0] in ("out", "size"):
+            raise ConfigError(f"{word}: the plan of a table draws no figure; omit this key")
     _refuse(options, SIMULATION_KEYS, "goes with estimator=NAME; add it, or omit this key")
     if options.target != "mean":
         raise ConfigError(f"target: {options.target}: a table has means; omit this key")

@@ -101,6 +101,7 @@ class KnownDistribution:
     low: float = -np.inf
     high: float = np.inf
     estimand: ClassVar[Estimand] = MEAN
+    least_n: ClassVar[int] = 1  # records of which the target can be released
 
     @classmethod
     def discretise(
@@ -269,6 +270,7 @@ class BoundedMoment:
     low: float  # public bounds on mu
     high: float
     estimand: ClassVar[Estimand] = MEAN
+    least_n: ClassVar[int] = 1
 
     @property
     def middle(self) -> float:

@@ -183,6 +183,11 @@ def _build_variance_problem(question: Question, law: Distribution | None) -> Pro
     low, high = float(question.lower or 0.0), float(question.upper or 0.0)
     if question.n == 1:
         raise ConfigError("n: 1: one record has no variance; give two or more")
+    if not max(abs(low), abs(high)) * 1e-6 <= high - low <= 1e100 or high - low < 1e-100:
+        raise ConfigError(
+            f"upper: {high:g}: a variance needs a width of 1e-100 to 1e100, and of a millionth of "
+            "the bounds; move the records, or change their unit"
+        )
     if law is None:
         return BoundedVariance.between(low, high)
     if not 0 < law.variance < np.inf:

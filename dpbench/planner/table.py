@@ -24,7 +24,7 @@ from dpbench.estimators import ClippedMean, TransformedNoiseMean
 from dpbench.estimators.tables import TableMean, Weight
 from dpbench.output.terminal import WIDTH
 from dpbench.planner.explanations import format_records
-from dpbench.planner.page import NEIGHBOURS, ReleasePlan
+from dpbench.planner.page import MIN_BIAS_RATIO, NEIGHBOURS, ReleasePlan
 from dpbench.planner.question import Number, Positive, Question, build_law, build_problem
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.symbols import budget_text
@@ -160,7 +160,7 @@ class TablePlan:
         yield ""
         width = max(len(name) for name in (*table.columns, "column")) + 1
         place = max(len(name) for name in (*sizes, "group")) + 1
-        yield f"{'column':{width}}{'group':{place}}{'records':>9}{'clip':>20}" + "".join(
+        yield f"{'column':{width}}{'group':{place}}{'records':>9}{'clip':>21}" + "".join(
             f"{title:>9}" for title in ("q90", "sampling", "bias", "noise")
         )
         by_group = {group: self._plans(table, n) for group, n in sizes.items()}
@@ -168,9 +168,10 @@ class TablePlan:
             clip = f"[{column.lower:.6g}, {column.upper:.6g}]"
             for group, n in sizes.items():
                 error = by_group[group][name].error(column.lower, column.upper)
-                numbers = error.q90, error.sampling, error.bias, error.noise
-                parts = "".join(f"{number:9.3g}" for number in numbers)
-                yield f"{name:{width}}{group:{place}}{n:9,}{clip:>20}{parts}"
+                bias = error.bias if abs(error.bias) > MIN_BIAS_RATIO * error.q90 else 0.0
+                numbers = error.q90, error.sampling, bias, error.noise
+                parts = "".join(f" {number:8.3g}" for number in numbers)
+                yield f"{name:{width}}{group:{place}}{n:9,} {clip:>20}{parts}"
         yield "q90: the 0.9 quantile of the absolute error, in the unit of the column."
         yield "Parts of it: 0.9 quantiles of sampling error and noise; bias due to clipping."
         yield from self._needs(by_group)

@@ -17,7 +17,7 @@ Clipping can only reduce the variance, at either end. So the biases at the two e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -33,11 +33,12 @@ from dpbench.theory.exact.averages import Atoms, average_of_few
 from dpbench.theory.exact.noise import Noise
 from dpbench.theory.exact.variances import variance_noise
 
-__all__ = ["HARDEST_COIN", "BoundedVariance", "KnownVariance"]
+__all__ = ["HARDEST_COIN", "HARD_COINS", "BoundedVariance", "KnownVariance"]
 
 # A coin of probability p has the sampling variance (1 - 2p)^2 p(1 - p)/n of its variance p(1 - p).
 # It is largest, 1/(16 n), where p(1 - p) = 1/8. No distribution on [0, 1] has a larger one.
 HARDEST_COIN = (1 - 0.5**0.5) / 2
+HARD_COINS = (HARDEST_COIN, 0.3, 0.5)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class KnownVariance(KnownDistribution):
     """Known distribution of a scalar record, whose variance is the target."""
 
     estimand: ClassVar[Estimand] = VARIANCE
+    least_n: ClassVar[int] = 2
 
     @classmethod
     def discretise(
@@ -112,9 +114,18 @@ class KnownVariance(KnownDistribution):
 class BoundedVariance(KnownVariance, BoundedRecords):
     """Class of all distributions of a record on [low, high], whose variance is the target.
 
-    The coin with the largest sampling error of its variance represents the class. The clip is
-    [low, high].
+    Three coins represent the class: the one whose variance has the largest sampling error, and two
+    with larger variances, whose releases err by more if the noise is as large as the variance. The
+    error is the largest of theirs. The clip is [low, high].
     """
+
+    def error(self, clip: Clip, n: int, budget: Budget) -> Error:
+        errors = []
+        for p in HARD_COINS:
+            target = p * (1 - p) * (self.high - self.low) ** 2
+            coin = replace(self, weights=np.array([1 - p, p]), target=target)
+            errors.append(KnownVariance.error(coin, clip, n, budget))
+        return max(errors, key=lambda error: error.q90)
 
     @classmethod
     def between(cls, low: float, high: float) -> Self:

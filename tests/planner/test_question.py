@@ -49,6 +49,11 @@ from dpbench.cli.main import run
             "upper: 3: no record",
         ),
         ("epsilon=.02 target=variance lower=0 upper=1 neighbours=add_remove", "n: 100: too few"),
+        (
+            "epsilon=1 target=variance lower=0 upper=1e200",
+            "upper: 1e+200: a variance needs a width",
+        ),
+        ("epsilon=1 target=variance lower=1e16 upper=10000000000000002", "upper: 1e+16: a vari"),
         ("table=none.yaml", "n: 100: not used with table="),
         ("epsilon 1", "plan: 'epsilon': one word too many; expected: plan [n=] [epsilon=]"),
         (

@@ -89,6 +89,12 @@ def test_the_printed_code_releases_the_table(
     assert made["table"].spent == pytest.approx(made["table"].budget.amounts)
 
 
+@pytest.mark.parametrize("word", ["k=2", "out=here", "size=slide", "target=variance", "n=3"])
+def test_keys_that_do_not_go_with_a_table(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "table=table.yaml", "epsilon=1", word]) == 2
+    assert capsys.readouterr().err.startswith(f"dpbench: {word.partition('=')[0]}")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

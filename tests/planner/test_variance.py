@@ -123,6 +123,26 @@ def test_the_plan_of_any_law_and_its_needs() -> None:
     assert "in the squared unit of the records." in str(made)
 
 
+@pytest.mark.parametrize("n", [5, 10, 50, 300])
+def test_no_coin_errs_by_more_than_the_class(n: int) -> None:
+    """Of 20,000 releases of each of ten coins; shares within 5.7 standard errors, one in 8e7."""
+    q90, rng = (
+        BoundedVariance.between(0, 1).error((0, 1), n, PureDP(1.0)).q90,
+        np.random.default_rng(4),
+    )
+    for p in (0.01, 0.05, 0.1, HARDEST_COIN, 0.2, 0.25, 0.3, 0.35, 0.42, 0.5):
+        sample = Bernoulli(p=p).sample(rng, 20_000, n)
+        released = ClippedVariance().run(sample, Ledger(PureDP(1.0), rng)).value
+        share = np.mean(np.abs(released - p * (1 - p)) <= q90 * 1.02)
+        assert share > 0.9 - 5.7 * np.sqrt(0.09 / 20_000), (n, p)
+
+
+def test_an_error_that_two_records_reach_needs_two() -> None:
+    question: dict[str, Any] = {"target": "variance", "lower": 0, "upper": 1, "n": 100}
+    assert dpbench.plan(**question, epsilon=1).records(0.3) == 2
+    assert dpbench.plan(**question, epsilon=1, law=SKEWED).records(0.3) == 2
+
+
 def test_a_private_number_of_records_gets_the_bezier_mechanism(tmp_path: Any) -> None:
     question: dict[str, Any] = {"target": "variance", "lower": 0, "upper": 1, "n": 1000}
     budget = ApproxDP(1.0, 1e-6, neighbours="add_remove")

@@ -33,7 +33,8 @@ interval is [0, 1], m its mean and s its mean square.
   epsilon/r, where r + ln(2 - e^-r) = epsilon. It is between 1 and 2, and near 2 for small epsilon.
 - Three sums with a third of epsilon each, with n private: of 1, of u - 1/2, and of squares. The
   first two have half-widths 1 and 1/2. Google's C++ library sums u^2 - 1/2, of half-width 1/2. Its
-  noises have the scales 3 |2m(m - 1/2) - (s - 1/2)|, 3 m and 3/2. PipelineDP sums (u - 1/2)^2, and
+  noises have the scales 3 |2m(m - 1/2) - (s - 1/2)|, 3 m and 3/2, if the interval begins at 0; its
+  noise on other intervals was not compared, and is NaN. PipelineDP sums (u - 1/2)^2, and
   takes half of the range of the squares of unscaled records for its half-width, h width^2. With
   m' = m - 1/2 and s' the mean of (u - 1/2)^2 the scales are 3 |2 m'^2 - s'|, 3 |m'| and 3 h.
 
@@ -124,6 +125,8 @@ def predict_variance_error(
         low, high = (factor * tail for factor, tail in ends)
         mass = 2 - sum(tail for _, tail in ends)
         return ErrorAndBias(scale * (2 - low - high) / mass, scale * (low - high) / mass)
+    if noise == "google_sums" and lower != 0:
+        return ErrorAndBias(math.nan, math.nan)
     if noise == "google_sums":
         scales = 3 * abs(2 * m * (m - 0.5) - (s - 0.5)), 3 * m, 1.5
         return _truncate(scales, below, above)

@@ -56,7 +56,9 @@ def test_expected_errors_of_variances(p: float, lower: float, upper: float, h: f
     }
     for noise, errors in simulated.items():
         found = predict_variance_error(noise, u, lower, upper, 1.0)  # type: ignore[arg-type]
-        assert found == pytest.approx((np.abs(errors).mean(), errors.mean()), abs=0.12)
+        known = noise != "google_sums" or lower == 0
+        wanted = (np.abs(errors).mean(), errors.mean()) if known else (np.nan, np.nan)
+        assert found == pytest.approx(wanted, abs=0.12, nan_ok=True)
     assert predict_variance_error("laplace", u, lower, upper, 1.0) == pytest.approx((1.0, 0.0))
 
 
