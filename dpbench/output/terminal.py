@@ -103,8 +103,8 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
 
     A row is a mapping from column to text, with equal keys in all rows, or a text that becomes a
     line. Columns that are empty in all rows are dropped. Lines have at most 80 characters, or those
-    of `line_width`, if the numbers fit. No text is cut: where the words of a row do not fit into
-    their columns, they stand in a line of their own above its numbers.
+    of `line_width`, if the numbers fit. No text is cut: a word that does not fit into its column
+    stands in a line of its own above the row, after the name of its column if it is not the first.
     """
     cells = [row for row in rows if not isinstance(row, str)]
     shown = [name for name in cells[0] if any(row[name] for row in cells)]
@@ -115,10 +115,10 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
     widths |= dict(zip(words, fit_columns([widths[name] for name in words], room), strict=True))
 
     def line(row: Mapping[str, str]) -> str:
-        above = ""
-        if any(len(row[name]) > widths[name] for name in words):
-            above = f"{fill(' '.join(filter(None, (row[name] for name in words))))}\n"
-            row = {**row, **dict.fromkeys(words, "")}
+        long = [name for name in words if len(row[name]) > widths[name]]
+        labels = {name: "" if name == shown[0] else f"{name}: " for name in long}
+        above = "".join(f"{fill(label + row[name])}\n" for name, label in labels.items())
+        row = {**row, **dict.fromkeys(long, "")}
         texts = ((name in WORD_COLUMNS, row[name], w) for name, w in widths.items())
         numbers = "  ".join(t.ljust(w) if left else t.rjust(w) for left, t, w in texts)
         return above + numbers.rstrip()
