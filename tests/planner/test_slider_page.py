@@ -37,7 +37,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "law": {"kind": "bernoulli", "p": 0.2},
     },
     "two noises": {"n": 4000, "epsilon": 0.5, "delta": 1e-6, "law": STUDENT},
-    "late gaussian": {"n": 900, "epsilon": 1, "delta": 0.1, "law": "gaussian"},
+    "late gaussian": {"n": 900, "epsilon": 0.4, "delta": 0.1, "law": "gaussian"},
     "two points": {
         "n": 600,
         "epsilon": 1,
@@ -100,7 +100,7 @@ def change_parameters(question: dict[str, Any], rng: np.random.Generator) -> dic
     changed = dict[str, float]()
     if "delta" in question:
         question["delta"] = changed["delta"] = float(
-            f"{question['delta'] * 10 ** rng.uniform(-1, 0.5):.3g}"
+            f"{question['delta'] * 10 ** rng.uniform(0, 0.5):.3g}"
         )
     law = question.get("law")
     if law is None:

@@ -98,9 +98,13 @@ def test_no_distribution_has_a_larger_sampling_variance_than_the_coin() -> None:
 
 
 def test_the_best_clip_of_a_grid() -> None:
-    """No clip with equal tails on a grid has an error below that of the best, up to 0.1%."""
+    """No clip of a grid has an error below that of the best, up to 0.1%; 0.3% for other tails."""
     known, budget = KnownVariance.discretise(LogNormal(sigma=0.7), 0, 40), PureDP(0.5)
     best = known.error(known.best_clip(5000, budget), 5000, budget).q90
+    low, high = known.best_clip(5000, budget)
+    for a in (0.0, low / 2, 2 * low, 4 * low):  # other clips
+        for b in high * np.linspace(0.8, 1.2, 9):
+            assert known.error((a, float(b)), 5000, budget).q90 > 0.997 * best
     for tail in np.geomspace(1e-6, 0.3, 25):
         assert known.error(known.clip_at_tail(float(tail)), 5000, budget).q90 > 0.999 * best
 
@@ -133,7 +137,7 @@ def test_no_coin_errs_by_more_than_the_class(n: int) -> None:
     for p in (0.01, 0.05, 0.1, HARDEST_COIN, 0.2, 0.25, 0.3, 0.35, 0.42, 0.5):
         sample = Bernoulli(p=p).sample(rng, 20_000, n)
         released = ClippedVariance().run(sample, Ledger(PureDP(1.0), rng)).value
-        share = np.mean(np.abs(released - p * (1 - p)) <= q90 * 1.02)
+        share = np.mean(np.abs(released - p * (1 - p)) <= q90 * (1 + 1e-6))
         assert share > 0.9 - 5.7 * np.sqrt(0.09 / 20_000), (n, p)
 
 
