@@ -17,12 +17,11 @@ negative product, with equality from u = 0 to 1. Each noisy sum has noise for th
 number of records is N = B_0 + B_1 + B_2, and the sum of the u is B_1/2 + B_2. The variance is
 B_2/N - ((B_1/2 + B_2)/N)^2.
 
-To first order in the noises Z_i, with m the mean and s the mean square of the u, the error is
-(Z_2 - 2 m (Z_1/2 + Z_2) + (2 m^2 - s)(Z_0 + Z_1 + Z_2))/n.
+`dpbench.theory.exact.variances` derives the errors of a release to first order in the noises.
 
 **Three sums**, for a private number of records, with a third of the budget each: the number, and
 the sums of u - c and (u - c)^2. An added or removed record moves them by at most 1, 1 - c and
-(1 - c)^2, for c = 1/2 (WZLDSG20, G20) as for plain sums, c = 0.
+(1 - c)^2, for c = 1/2 (WZLDSG20, and Google's Go library, G20) as for plain sums, c = 0.
 
 **Pairs.** Var X = E (X - Y)^2/2 for independent X and Y of one distribution. On floor(n/2) disjoint
 pairs of records, one record moves one pair. So every private mean of the (X - Y)^2/2 is a private
@@ -157,7 +156,7 @@ class BezierVariance(_MomentVariance):
 
 @validated
 class ThreeSumsVariance(_MomentVariance):
-    """Variance from three noisy sums, as libraries compute it, with a private n (WZLDSG20).
+    """Variance from three noisy sums, as in Google's Go library, with a private n (WZLDSG20).
 
     The number of records, the sum of the records and the sum of their squares get a third of the
     budget each. The docstring of `dpbench.estimators.variance` has their sensitivities. A release
