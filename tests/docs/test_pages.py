@@ -308,7 +308,7 @@ def test_the_plan_of_a_table_prints_what_its_page_shows(
     (command,) = blocks("howto/tables.md", "sh")
     assert run(shlex.split(command)[3:]) == 0
     assert_same(
-        blocks("howto/tables.md", "text")[1], capsys.readouterr().out.partition("\n\nPython")[0]
+        blocks("howto/tables.md", "text")[2], capsys.readouterr().out.partition("\n\nPython")[0]
     )
 
 

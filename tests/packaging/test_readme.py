@@ -92,13 +92,8 @@ def test_interval_and_table_examples(capsys: pytest.CaptureFixture[str]) -> None
     (table,) = _blocks("python", "release_table", "docs/howto/tables.md")
     exec(compile(table, "tables.md", "exec"), {})
     printed = capsys.readouterr().out
-    (receipt,) = _blocks("text", "in parallel", "docs/howto/tables.md")
-    assert printed.endswith(receipt)
-    rows = [line.split() for line in printed.splitlines()[2:5]]
-    assert [row[0] for row in rows] == ["north", "south", "west"]
-    for _, income, age in rows:  # the mean of the incomes is 37.5
-        assert float(income) == pytest.approx(37.5, abs=2)
-        assert float(age) == pytest.approx(54, abs=2)
+    released, receipt, _ = _blocks("text", page="docs/howto/tables.md")
+    assert printed == released + receipt
 
 
 def test_one_dataset_example() -> None:
