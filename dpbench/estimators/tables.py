@@ -174,9 +174,13 @@ class TableMean(Estimator):
         if self.labels is not None and budget.neighbours != "replace":
             return "labels are public, but neighbours: add_remove changes the size of a group"
         part = self._group_budget(budget)
+        cause = (
+            "a person has several rows" if self.cap else "a replaced record may change its group"
+        )
+        why = "" if part.neighbours == budget.neighbours else f": n is private, because {cause}"
         for name, column in self.columns.items():
             if not column.supports(part):
-                return f"{name}: {type(column).__name__} does not support {part.label}; " + (
+                return f"{name}: {type(column).__name__} does not support {part.label}{why}; " + (
                     "take one that keeps n private, such as TransformedNoiseMean"
                     if part.neighbours == "add_remove"
                     else f"it supports: {column.promises}"

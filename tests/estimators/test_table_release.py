@@ -182,7 +182,11 @@ MISSING = PEOPLE.assign(age=PEOPLE["age"].where(PEOPLE["age"] > 22))
             {"budget": ADD_REMOVE, "group_sizes": None},
             "income: ClippedMean does not support",
         ),
-        (PEOPLE, {"group_sizes": "private"}, "take one that keeps n private, such as Transformed"),
+        (
+            PEOPLE,
+            {"group_sizes": "private"},
+            "pure_add_remove: n is private, because a replaced record may change its group; take",
+        ),
         (PEOPLE, {"columns": PRIVATE}, "columns: income: TransformedNoiseMean does not support"),
         (PEOPLE, {"split": {"age": 1}}, "split: give a weight for each column"),
         (MISSING, {}, "columns: 'age': 3 of 80 values are missing; fill them with a public"),
@@ -459,7 +463,10 @@ def test_rows_of_a_person_share_the_budget(relation: Any, steps: int) -> None:
         ({"cap": 0}, "cap"),
         ({"person": "whom"}, "person: 'whom': no such column"),
         ({"group_sizes": "public"}, "group_sizes: 'public': the number of rows of a person"),
-        ({"columns": PUBLIC}, "take one that keeps n private"),
+        (
+            {"columns": PUBLIC},
+            "pure_add_remove: n is private, because a person has several rows; take one that keeps",
+        ),
     ],
 )
 def test_people_that_are_refused(options: dict[str, Any], text: str) -> None:
