@@ -460,8 +460,9 @@ def theorem_verdict(
 def count_claim_verdicts(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
     """Return lines of text that count the verdicts on theorems, on targets and on the code.
 
-    The line ``at these n`` counts the verdicts on exact numbers, the true values at the n that were
-    run, of the theorems and targets that have one. Lines that count nothing are left out.
+    The line ``of these, at these n`` counts some of the theorems and targets again: those with an
+    exact number, the true value at the n that were run, by their verdict on this number. Lines that
+    count nothing are left out.
     """
     by_subject: dict[str, list[Mapping[Any, Any]]] = {"theorem": [], "target": [], CODE: []}
     for row in rows:
@@ -471,7 +472,7 @@ def count_claim_verdicts(rows: Iterable[Mapping[Any, Any]]) -> list[str]:
     lines = {
         "theorems": [row["theorem_verdict"] for row in by_subject["theorem"]],
         "targets": [row["theorem_verdict"] for row in by_subject["target"]],
-        "at these n": [row["verdict"] for row in exact],
+        "of these, at these n": [row["verdict"] for row in exact],
         "checks of the code": [row["verdict"] for row in by_subject[CODE]],
     }
     return [f"{subject}: {_counts(words)}" for subject, words in lines.items() if words]

@@ -168,7 +168,7 @@ def test_a_headline_counts_theorems_numbers_at_their_n_and_code_apart() -> None:
     rows = [row(EARLY, good, 0.8), row(EARLY, good, 0.8), row(good, good, 0.99), alone, code]
     assert count_claim_verdicts(rows) == [
         "theorems: 1 consistent, 2 pre-asymptotic, 1 inconclusive",
-        "at these n: 3 consistent",
+        "of these, at these n: 3 consistent",
         "checks of the code: 1 inconsistent",
     ]
     assert count_claim_verdicts([alone]) == ["theorems: 1 inconclusive"]

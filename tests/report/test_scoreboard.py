@@ -308,7 +308,7 @@ def test_rows_that_are_not_confirmed_are_listed(since: float) -> None:
     assert counts.splitlines() == [
         "theorems: 1 consistent, 1 pre-asymptotic, 1 inconclusive",
         "targets: 1 consistent",
-        "at these n: 1 consistent",
+        "of these, at these n: 1 consistent",
         "checks of the code: 1 inconsistent",
     ]
     text = "\n".join([lines, listed, code, counts])
