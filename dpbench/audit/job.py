@@ -93,10 +93,6 @@ class AuditJob(FolderJob):
     def results(self) -> Sequence[str]:
         return ["audit.csv", "controls.csv", PAGE]
 
-    @property
-    def next(self) -> Next:
-        return "more runs", [f"trials={10 * max(self.trials)}"], ["trials="]
-
     def compute(self, argv: Sequence[str] | None, cost: Cost, say: Say) -> Outcome:
         rows_by_task = self._rows(cost, say)
         tables = [
@@ -107,8 +103,10 @@ class AuditJob(FolderJob):
         ]
         tables_by_name, draw = dict(zip(TABLES, tables, strict=True)), partial(self._draw, tables)
         missed = self._find_controls_missed_by_replay(tables[1])
-        text = partial(render, tables[0], tables[1], missed)
-        return Outcome(tables_by_name, text, draw, self._code(tables, missed))
+        text, code = partial(render, tables[0], tables[1], missed), self._code(tables, missed)
+        more: Next = "more runs", [f"trials={10 * max(self.trials)}"], ["trials="]
+        is_refuted = any_fails(AUDIT, tables[0]["verdict"])  # which no further run undoes
+        return Outcome(tables_by_name, text, draw, code, next=None if is_refuted else more)
 
     def _code(self, tables: Sequence[pd.DataFrame], missed: Sequence[str]) -> int:
         """Return the exit code for the tables of estimators and controls; see `AuditJob`."""

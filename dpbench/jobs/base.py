@@ -54,8 +54,8 @@ class Outcome:
     figures and their LaTeX files; to its argument, a mapping, it adds the size and time of each
     file. `exit_code` is that of the run. `failures` has one
     mapping per exception: the text of the ``failure``, the ``name`` of the failure, and the command
-    line that would ``rerun`` the failure. `next` is the command that is suggested to the user, by
-    default that of the job.
+    line that would ``rerun`` the failure. `next` is the command that is suggested to the user, if
+    any.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -128,11 +128,6 @@ class FolderJob(Job):
     @abstractmethod
     def results(self) -> Sequence[str]:
         """Names of the result files that are printed at the end, the most important first."""
-
-    @property
-    def next(self) -> Next | None:
-        """Next command that is suggested to the user; None for no suggestion."""
-        return None
 
     @property
     def reads(self) -> Sequence[Path]:
@@ -261,7 +256,7 @@ class FolderJob(Job):
             "most_trials": max(self.trials, default=0),
             "unit": self.unit,
             "results": [*self.results],
-            "next": self.next if outcome.next is None else outcome.next,
+            "next": outcome.next,
             "computed": computation,
             "sections": [*self.sections],
             "wide_text": wide_text,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import pandas as pd
 
-from dpbench.analysis.claims import COLUMNS
+from dpbench.analysis.claims import COLUMNS, shown_verdicts
 from dpbench.analysis.smallest_n import measure
 from dpbench.analysis.summary_table import Results, collect
 from dpbench.arrays import Bools
@@ -79,11 +79,17 @@ class StudyJob(FolderJob):
         tables += ["errors.tex", "errors.md"] if self.paper else []
         return [PAGE, *tables, "figures/", "manifest.json"]
 
-    @property
-    def next(self) -> Next:
-        if self.plan.study.see_next is not None:
-            return "next", [f"sweep={self.plan.study.see_next}"], None
-        if len(set(self.trials)) == 1:
+    def _next(self, result: Result) -> Next:
+        """Return the next command to suggest; more trials only if they may decide something."""
+        study, rows = self.plan.study, result.claims.to_dict("records")
+        needed = trials_to_decide(result.claims, result.summary, study)
+        if 0 < needed <= MAX_TRIALS:
+            return TO_DECIDE, [f"trials={needed:.0f}"], ["trials=", "resume="]
+        if study.see_next is not None:
+            return "next", [f"sweep={study.see_next}"], None
+        words = {shown_verdicts(row)[0] for row in rows}
+        is_open = "inconclusive" in words and "inconsistent" not in words
+        if len(set(self.trials)) == 1 and (is_open or not rows):
             few, many = self.trials[0], 2 * self.trials[0]
             kept = ", keeping these" if most_trials(few) == most_trials(many) else ""
             return f"more trials{kept}", [f"trials={many}"], ["trials=", "resume="]
@@ -161,16 +167,8 @@ class StudyJob(FolderJob):
         verdicts = [*result.claims["verdict"], *result.claims["theorem_verdict"].dropna()]
         gated = self.plan.study.fail_on_inconsistent and any_fails(CLAIMS, verdicts)
         code = int(bool(failures) or gated)
-        needed = trials_to_decide(result.claims, result.summary, self.plan.study)
-        to_decide = (TO_DECIDE, [f"trials={needed:.0f}"], ["trials=", "resume="])
-        return Outcome(
-            tables,
-            lambda: result.scoreboard,
-            partial(self._draw, result),
-            code,
-            failures,
-            to_decide if 0 < needed <= MAX_TRIALS else None,
-        )
+        draw = partial(self._draw, result)
+        return Outcome(tables, lambda: result.scoreboard, draw, code, failures, self._next(result))
 
     def _draw(self, result: Result, stamps: Stamps) -> None:
         """Draw the figures of a result, on several processes.

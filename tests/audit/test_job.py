@@ -129,12 +129,13 @@ def test_added_estimators_come_first(audits: Bench, monkeypatch: pytest.MonkeyPa
 def test_half_of_the_noise_is_refuted_and_one_that_raises_has_failed(audits: Bench) -> None:
     _plugin(audits)
     words = [*MINE, "sweep.audit.runs=1000"]
-    audits.done(*words)
+    assert "\nmore runs: " in audits.done(*words).out
     assert set(_table(audits)["verdict"]) == {"not refuted"}
     for change, verdict in (("share=0.5", "refuted"), ("raises=true", "failed")):
         result = audits.run(*words, f"+sweep.estimators.mine.{change}")
         assert result.code == audits.manifest()["exit_code"] == 1
         assert "Traceback" not in result.err
+        assert "more runs" not in result.out  # no further run undoes it
         table = _table(audits).set_index("estimator")
         assert verdict in set(table["verdict"].loc["mine"])
         assert set(table.drop("mine")["verdict"]) == {"not refuted"}

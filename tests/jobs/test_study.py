@@ -49,6 +49,22 @@ def test_the_next_command_is_one_that_can_be_run(
     assert (f"trials={needed}" in bench.done("trials=4").out) is said
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("inconclusive", "more trials"),
+        ("inconsistent", "an independent replication"),
+        ("consistent", "an independent replication"),
+    ],
+)
+def test_only_an_undecided_answer_is_followed_by_more_trials(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, word: str, hint: str
+) -> None:
+    monkeypatch.setattr("dpbench.jobs.study.trials_to_decide", lambda *_: math.nan)
+    monkeypatch.setattr("dpbench.jobs.study.shown_verdicts", lambda _: (word, ""))
+    assert bench.done("trials=4").out.splitlines()[-1].startswith(hint)
+
+
 def test_a_sweep_in_many_dimensions_runs(bench: Bench) -> None:
     """With few trials: every claim has a row, and quantiles say nothing."""
     words = ["sweep=pure_vs_approx", "trials=8", "out=out", "n_jobs=1"]
@@ -194,7 +210,7 @@ def test_a_theorem_that_is_early_fails_no_gate_and_a_refuted_one_does(
     result: Any = SimpleNamespace(claims=claims, failures=[], scoreboard="", **tables)
     for gate in (True, False):
         plan = SimpleNamespace(study=SimpleNamespace(fail_on_inconsistent=gate))
-        job: Any = SimpleNamespace(plan=plan, _draw=print)
+        job: Any = SimpleNamespace(plan=plan, _draw=print, _next=lambda _: None)
         assert StudyJob._outcome(job, result, None).exit_code == code * gate
 
 
