@@ -163,13 +163,16 @@ def write_run(
     return folder
 
 
-def write_interactive_run(folder: Path) -> Path:
-    """A folder with two figures that have numbers, and one that has none."""
+def write_interactive_run(folder: Path, errors: int = 2) -> Path:
+    """A folder with two figures that have numbers, and one that has none.
+
+    The first figure has `errors` panels.
+    """
     names = [f"figures/{name}" for name in ("errors.svg", "errors.json", "side.svg", "side.json")]
     outputs = MANIFEST["outputs"] | {name: [0, 0] for name in names}
     write_run(folder, rows=3, manifest=MANIFEST | {"outputs": outputs})
     with style():
-        for name, count in (("errors", 2), ("side", 1)):
+        for name, count in (("errors", errors), ("side", 1)):
             canvas, axes = panels(count)
             for i, ax in enumerate(axes):
                 _draw_errors(ax, 10.0**i)

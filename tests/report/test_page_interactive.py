@@ -243,6 +243,29 @@ def test_panels_fit_the_window(page: Any, width: int) -> None:
     WebDriverWait(page, 5).until(lambda one: one.execute_script(script) == expected)
 
 
+@pytest.mark.parametrize(("width", "across"), [(1400, 4), (1000, 2), (400, 1)])
+def test_the_legend_stands_above_panels_in_even_rows(
+    browser: Any, tmp_path: Path, width: int, across: int
+) -> None:
+    """Four panels in one row leave the first screen room for all of them and the legend."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    show(browser, width)
+    folder = write_interactive_run(tmp_path / "example", errors=4)
+    browser.get(write_page([folder], tmp_path / "page.html").as_uri())
+    script = """
+        document.querySelector('.interactive').scrollIntoView();
+        const tops = [...document.querySelectorAll('.panel svg')]
+          .slice(0, 4).map((one) => one.getBoundingClientRect().top);
+        const keys = document.querySelector('.keys')?.getBoundingClientRect();
+        const across = tops.filter((top) => top === tops[0]).length;
+        return [across, Boolean(keys && keys.bottom <= tops[0])];
+    """
+    expected = [across, True]
+    WebDriverWait(browser, 20).until(lambda one: one.execute_script(script) == expected)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_the_still_figure_stands_in_print_and_without_scripts(page: Any, written: Path) -> None:
     still, live = (
         page.find_element("css selector", f".interactive {of}") for of in ("img", ".live")

@@ -237,7 +237,9 @@
     const grid = element("div", { className: "panels" });
     const told = element("div", { className: "told", hidden: true });
     told.setAttribute("role", "status");
-    const live = element("div", { className: "live" }, grid, told);
+    const list = element("ul", { className: "keys" });
+    list.setAttribute("aria-label", "Legend: press a curve to hide or show it");
+    const live = element("div", { className: "live" }, list, grid, told);
     live.setAttribute("role", "group");
     live.setAttribute("aria-label", `Interactive figure: ${name}`);
     holder.append(live);
@@ -330,16 +332,18 @@
     const both = [["show all", []], ["hide all", legend]].map(([text, names]) => element("button", {
       type: "button", className: "every", onclick: () => { hidden.clear(); names.forEach((curve) => hidden.add(curve)); update(); },
     }, text));
-    const entries = [...buttons.map(([, button]) => button), ...(legend.length > 3 ? both : [])];
-    const list = element("ul", { className: "keys" }, ...entries.map((button) => element("li", {}, button)));
-    list.setAttribute("aria-label", "Legend: press a curve to hide or show it");
-    live.append(list);
+    const entries = [...buttons.map(([, button]) => [button]), ...(legend.length > 3 ? [both] : [])];
+    list.append(...entries.map((entry) => element("li", {}, ...entry)));
 
+    // Panels of equal heights stand in one row if the page is wide enough, with the caption below.
+    const even = description.columns > 1 && panels.every(({ height }) => Math.abs(height - panels[0].height) < 0.1);
+    const whole = holder.parentNode, need = panels.length * PANEL_WIDTH;
     let columns = 0;
     function resize() {
+      whole.classList.toggle("wide", even && panels.length > description.columns && need <= whole.clientWidth);
       const width = grid.clientWidth;
       if (!width) return; // in a run that is folded
-      const fit = Math.max(1, Math.min(description.columns, Math.floor(width / PANEL_WIDTH)));
+      const fit = even && need <= width ? panels.length : Math.max(1, Math.min(description.columns, Math.floor(width / PANEL_WIDTH)));
       if (fit !== columns) {
         columns = fit;
         grid.style.gridTemplateColumns = `repeat(${fit}, minmax(0, 1fr))`;
