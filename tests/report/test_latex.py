@@ -265,6 +265,9 @@ def test_upper_limits_small_numbers_and_long_tables(numbers: Result) -> None:
         r"zCDP, $\rho = 0.5$",
     ]
     assert [row[3] for row in rows] == budgets * 2
+    kinds = {MAX_TABULAR_ROWS: "tabular", MAX_TABULAR_ROWS + 1: "longtable"}
+    for count, kind in kinds.items():
+        assert rf"\begin{{{kind}}}" in claims_table(rows[:1] * count)
     text = claims_table(rows * MAX_TABULAR_ROWS)
     assert_latex(text)
     assert_fits(claims_table([*unknown, limit]))

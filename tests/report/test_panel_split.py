@@ -69,6 +69,14 @@ def test_no_panel_has_more_than_six_curves_by_default(numbers: Result) -> None:
     assert len(widths) == 1
 
 
+def test_what_makes_no_fewer_curves_splits_no_figure(numbers: Result) -> None:
+    """With one family and one budget, panels have nothing to say in their titles."""
+    one = {"families": "gaussian", "budgets": {"pure": {"epsilon": 1}}}
+    axes = drawn(numbers, {**SPEC, **one, "estimators": None})
+    assert len(axes) > 1
+    assert [ax.get_title() for ax in axes] == [""] * len(axes)
+
+
 @pytest.mark.parametrize("panel", [0, 3])
 def test_a_panel_alone_is_that_of_the_grid(numbers: Result, panel: int) -> None:
     import matplotlib.pyplot as plt
