@@ -62,15 +62,19 @@ class _PrivateSizeMean(_ClippingEstimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         centre, half = self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2
-        clipped = self._clip(sample, centre, half)
-        centred = np.clip((clipped - centre) / half, -1.0, 1.0)
+        offset = self._average_offsets(sample, centre, half)
+        centred = np.clip(offset / half, -1.0, 1.0)
         size = sample.size()
         noisy = self._release_mean(centred, size if centred.ndim == 1 else size[:, None], ledger)
-        return Estimate(centre + half * self._project(noisy), clipped)
+        return Estimate(centre + half * self._project(noisy), centre + offset)
 
-    def _clip(self, sample: Sample, centre: float, half: float) -> Floats:
-        """Return the mean of the records, moved to the interval centre +- half."""
-        return sample.clipped_mean(self.lower, self.upper)
+    def _average_offsets(self, sample: Sample, centre: float, half: float) -> Floats:
+        """Return the mean of x - centre over the records x, moved to the interval centre +- half.
+
+        The centre is subtracted before records are added. Otherwise a sum of n records would round
+        at n times the size of the centre, and would move by more than its sensitivity.
+        """
+        return sample.centred_mean(centre, half)
 
     def _project(self, mean: Floats) -> Floats:
         """Move released means to [-1, 1], where they are on the scale of `_release_mean`."""
@@ -105,10 +109,10 @@ class _Bounded(_PrivateSizeMean):
     region: Literal["box", "ball"] = "box"
     multivariate: ClassVar[bool] = True
 
-    def _clip(self, sample: Sample, centre: float, half: float) -> Floats:
+    def _average_offsets(self, sample: Sample, centre: float, half: float) -> Floats:
         if self.region == "ball":
-            return sample.projected_mean(centre, half)
-        return super()._clip(sample, centre, half)
+            return sample.projected_mean(centre, half, relative=True)
+        return super()._average_offsets(sample, centre, half)
 
     def _project(self, mean: Floats) -> Floats:
         if self.region == "box" or mean.ndim == 1:

@@ -137,16 +137,17 @@ def run_rounds(sample: Sample, plan: list[Round], unit: float, ledger: Ledger) -
         bound = step.clip_radius * unit
         if rows is None:
             low, high = (np.clip(end, centre - bound, centre + bound) for end in (low, high))
-            clipped = sample.clipped_mean(low, high)
+            middle = low / 2 + high / 2
+            offset = sample.centred_mean(middle, high / 2 - low / 2)
         else:
-            rows = rows.projected(centre, bound)
-            clipped = rows.mean()
+            rows, middle = rows.projected(centre, bound), centre
+            offset = rows.mean_offset(middle)
         step_size = 2 * bound / sample.n
         sensitivity = step_size[:, None] if isinstance(step_size, np.ndarray) else step_size
-        centre = part.add_noise(clipped, sensitivity)
+        centre = middle + part.add_noise(offset, sensitivity)
         width = step.radius * unit
         interval = (centre - width, centre + width) if rows is None else None
-        releases.append(Estimate(centre, clipped, interval))
+        releases.append(Estimate(centre, middle + offset, interval))
     return releases
 
 

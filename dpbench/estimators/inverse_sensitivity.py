@@ -90,27 +90,26 @@ class InverseSensitivity(_ClippingEstimator):
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if self.statistic == "mean":
-            mean = sample.clipped_mean(self.lower, self.upper)
-            value = np.clip(mean + self._draw_noise(sample, mean, ledger), self.lower, self.upper)
-            return Estimate(value, mean)
+            # Offsets from the middle, because the mean of large records would lose digits.
+            centre, half = self.lower / 2 + self.upper / 2, self.upper / 2 - self.lower / 2
+            offset = sample.centred_mean(centre, half)
+            drawn = offset + self._draw_noise(sample, half - offset, half + offset, ledger)
+            return Estimate(np.clip(centre + drawn, self.lower, self.upper), centre + offset)
         value = private_quantile(sample, 0.5, self.lower, self.upper, self.resolution, ledger)
         return Estimate(value, np.clip(sample.quantile(0.5), self.lower, self.upper))
 
-    def _draw_noise(self, sample: Sample, mean: Floats, ledger: Ledger) -> Floats:
+    def _draw_noise(self, sample: Sample, above: Floats, below: Floats, ledger: Ledger) -> Floats:
         """Draw the error of the mechanism for the mean: the draw minus the clipped mean, (trials,).
 
-        The draw is not yet clipped to the bounds.
+        The clipped mean is at the distance `above` from the upper bound, and `below` from the lower
+        one. The draw is not yet clipped to the bounds.
         """
         n, half = sample.n, ledger.budget.exponential_epsilon / 2
         cap = int(min(n, np.ceil((np.log(2 * n) + LOG_CAP_ODDS) / half)))
         x, counts = sample.ranked(0, cap - 1)
-        up = _group_steps(
-            self.upper - np.clip(x, self.lower, self.upper), counts, self.upper - mean, n
-        )
+        up = _group_steps(self.upper - np.clip(x, self.lower, self.upper), counts, above, n)
         x, counts = (part[:, ::-1] for part in sample.ranked(n - cap, n - 1))
-        down = _group_steps(
-            np.clip(x, self.lower, self.upper) - self.lower, counts, mean - self.lower, n
-        )
+        down = _group_steps(np.clip(x, self.lower, self.upper) - self.lower, counts, below, n)
         middle = np.full((sample.trials, 1), 2 * self.resolution), np.ones((sample.trials, 1))
         length, count, before, start = (
             np.concatenate(parts, axis=1)

@@ -218,12 +218,13 @@ class KSU20BallMean(NeedsRadius):
         r = self.ball_radius(averaged, sample.d, fine.budget)
         rows = second.rows()
         if self.outside == "project":
-            mean = rows.projected(centre, r).mean()
+            offset = rows.projected(centre, r).mean_offset(centre)
         else:
             total, count = rows.within(centre, r)
-            mean = centre + total / np.maximum(count, 0.75 * averaged)[:, None]
+            offset = total / np.maximum(count, 0.75 * averaged)[:, None]
         release = fine.add_l2_noise if isinstance(fine.budget, PureDP) else fine.add_noise
-        return Estimate(release(mean, self._sensitivity_factor * r / averaged), mean)
+        released = centre + release(offset, self._sensitivity_factor * r / averaged)
+        return Estimate(released, centre + offset)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         if d is None:

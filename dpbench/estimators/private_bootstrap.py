@@ -135,8 +135,14 @@ class PrivateBootstrapInterval(_ClippingEstimator):
             means, noisy, sd = self._resample(sample, ledger)
         else:
             means, noisy, sd = self._halve(sample, ledger)
-        ends = self.ends(noisy, sd, sample.n)
-        return Estimate(noisy.mean(axis=1), means.mean(axis=1), interval=ends, miss=self.beta)
+        low, high = self.ends(noisy, sd, sample.n)
+        centre = self._centre
+        return Estimate(
+            centre + noisy.mean(axis=1),
+            centre + means.mean(axis=1),
+            interval=(centre + low, centre + high),
+            miss=self.beta,
+        )
 
     def ends(self, noisy: Floats, sd: float, n: int) -> tuple[Floats, Floats]:
         """Return the lower and upper ends of the interval of each trial.
@@ -159,7 +165,10 @@ class PrivateBootstrapInterval(_ClippingEstimator):
         return centre - half, centre + half
 
     def _resample(self, sample: Sample, ledger: Ledger) -> tuple[Floats, Floats, float]:
-        """Return means of resamples with replacement, these means with noise, and its size."""
+        """Return means of resamples with replacement, these means with noise, and its size.
+
+        The means are distances from the middle of the bounds, as in `_halve`.
+        """
         budget, b, n = ledger.budget, self.resamples, sample.n
         assert isinstance(budget, ApproxDP)
         unit = resampled_sd(budget.epsilon, budget.delta, n, b)
@@ -191,5 +200,10 @@ class PrivateBootstrapInterval(_ClippingEstimator):
             return means, noisy, float(ledger.budget.noise_tail(np.asarray(ndtr(-1.0)), l1, l2))
         return means, noisy, ROOT2 * ledger.noise_factor * l1 / ledger.budget.pure_epsilon
 
+    @property
+    def _centre(self) -> float:
+        return self.lower / 2 + self.upper / 2
+
     def _clipped(self, sample: Sample, trial: int, rng: np.random.Generator) -> Floats:
-        return np.clip(sample.records(trial, rng), self.lower, self.upper)
+        """Return one dataset's clipped records as distances from the middle of the bounds."""
+        return np.clip(sample.records(trial, rng), self.lower, self.upper) - self._centre

@@ -158,7 +158,7 @@ class AdaSSP(_Regression, kind="adassp"):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         x, y, counts = _records(sample)
         u = x / np.maximum(norms(x), self.feature_bound)[..., None]
-        y = np.clip(y / self.response_bound, -1, 1)
+        y = np.clip(y, -self.response_bound, self.response_bound) / self.response_bound
         weighted = (u * (counts / sample.n)[..., None]).transpose(0, 2, 1)
         a, b = weighted @ u, (weighted @ y[..., None])[..., 0]
         ridge_part, part = to_gdp(ledger).split(RIDGE_SHARE, 1 - RIDGE_SHARE)

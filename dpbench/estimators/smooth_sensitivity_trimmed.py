@@ -134,12 +134,15 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
         low = np.concatenate([(m + 1) * column, low], axis=1)[:, ::-1]
         p, up = np.concatenate([p, self.upper * column], 1), np.concatenate([up, m * column], 1)
         averaged = n - 2 * m
-        # The mean clipped to [x_(m+1), x_(n-m)] has m trimmed records at each end: subtract them.
-        mean = (n * sample.clipped_mean(smallest, largest) - m * smallest - m * largest) / averaged
-        mean = np.clip(mean, smallest, largest)  # rounding may move the difference of sums outside
+        # Among records clipped to [x_(m+1), x_(n-m)] there are m trimmed records at each end. Their
+        # distances from the middle add up to 0.
+        middle, half = smallest / 2 + largest / 2, largest / 2 - smallest / 2
+        offset = np.clip(sample.centred_mean(middle, half) * (n / averaged), -half, half)
+        centre = self.lower / 2 + self.upper / 2
+        mean = middle - centre + offset
         gap = largest_gap(p, up, q, low, t)
         noisy = ledger.add_smooth_noise(mean, gap / averaged, t, noise=self.noise)
-        return Estimate(noisy, mean)
+        return Estimate(centre + noisy, centre + mean)
 
     def audit_pairs(self, n: int, d: int | None, budget: Budget) -> list[Pair]:
         # Moving a record from the middle to the top moves the mean by S and multiplies S by e^t.

@@ -102,8 +102,9 @@ class _MomentVariance(_ClippingEstimator):
         """Release the variance of scaled records u in [0, 1] with this mean and mean square."""
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
-        width = self.upper - self.lower
-        mean = (sample.clipped_mean(self.lower, self.upper) - self.lower) / width
+        width, half = self.upper - self.lower, self.upper / 2 - self.lower / 2
+        # Subtract the middle before adding, because a sum of large records would lose digits.
+        mean = (1 + sample.centred_mean(self.lower / 2 + self.upper / 2, half) / half) / 2
         square = sample.clipped_square(self.lower, self.upper, self.lower) / width**2
         released = self._release(sample.size(), mean, square, ledger)
         exact = width**2 * np.maximum(square - mean**2, 0.0)

@@ -380,7 +380,7 @@ class Sample(ABC):
         """Return the vectors of every trial as `Rows`, which projects them to l2 balls."""
         raise self._wrong_records_error()
 
-    def projected_mean(self, centre: float, radius: float) -> Floats:
+    def projected_mean(self, centre: float, radius: float, *, relative: bool = False) -> Floats:
         """Project every record to an l2 ball, and return the mean of each dataset.
 
         The centre of the ball is (centre, ..., centre). For scalar records the ball is the interval
@@ -392,14 +392,21 @@ class Sample(ABC):
             Every coordinate of the ball's centre.
         radius : float
             Radius of the ball.
+        relative : bool
+            If True, the centre is subtracted from every record. So the result does not round at the
+            size of the centre.
 
         Returns
         -------
         ndarray of shape (trials,) or (trials, d)
         """
         if not self.vectors:
+            if relative:
+                return self.centred_mean(centre, radius)
             return self.clipped_mean(centre - radius, centre + radius)
-        return self.rows().projected(np.full((self.trials, self.d), centre), radius).mean()
+        middle = np.full((self.trials, self.d), centre)
+        rows = self.rows().projected(middle, radius)
+        return rows.mean_offset(middle) if relative else rows.mean()
 
     def listed(self) -> tuple[Floats, Floats]:
         """Return a list of the vectors of each dataset, and the multiplicity of each vector.
@@ -421,10 +428,10 @@ class AddRemoveView:
     Estimators get this object in place of the sample if neighbours differ by an added or removed
     record (``add_remove``). Estimators may use counts and sums of clipped records, because the
     sensitivities of counts and sums do not depend on n. The methods `count` and `size` return
-    counts. The methods `clipped_mean` and `projected_mean` return sums divided by n. The caller
-    must add noise to counts and sums. The attributes `trials`, `d` and `vectors` are public. All
-    other attributes of the sample raise ValueError. Only code with its own privacy guarantee may
-    read the original sample, the attribute ``whole``.
+    counts. The methods `clipped_mean`, `centred_mean` and `projected_mean` return sums divided by
+    n. The caller must add noise to counts and sums. The attributes `trials`, `d` and `vectors` are
+    public. All other attributes of the sample raise ValueError. Only code with its own privacy
+    guarantee may read the original sample, the attribute ``whole``.
     """
 
     ANSWERED = frozenset(
@@ -434,6 +441,7 @@ class AddRemoveView:
             "vectors",
             "count",
             "size",
+            "centred_mean",
             "clipped_mean",
             "clipped_square",
             "projected_mean",

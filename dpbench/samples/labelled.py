@@ -40,14 +40,23 @@ class GroupSample(Sample):
 
         A sum is this mean times the size. So the sum of an empty group is 0, whatever its mean.
         """
-        low, high = self._broadcast_bounds(lower, upper)
+        return self._average_offsets(0.0, *self._broadcast_bounds(lower, upper))
+
+    def centred_mean(self, centre: float | Floats, half_width: float | Floats) -> Floats:
+        middle, half = self._broadcast_bounds(centre, half_width)
+        return self._average_offsets(middle, -half, half)
+
+    def _average_offsets(self, centre: float | Floats, low: Floats, high: Floats) -> Floats:
+        """Return the mean of clip(x - centre, low, high) over the records x of the group.
+
+        It is clip(-centre, low, high) if the group is empty.
+        """
         size = np.maximum(self.size(), 1.0)[:, None]
-        terms = np.where(self.member, np.clip(self.values, low, high) / size, 0.0)
-        total = terms.sum(axis=1)
-        if self.member.any(axis=1).all():
-            return np.asarray(total)
-        empty = np.clip(0.0, low, high)[:, 0] if np.ndim(low) else np.clip(0.0, low, high)
-        return np.asarray(np.where(self.member.any(axis=1), total, empty))
+        with np.errstate(over="ignore"):
+            offsets = np.clip(self.values - centre, low, high)
+        total = np.where(self.member, offsets / size, 0.0).sum(axis=1)
+        empty = np.broadcast_to(np.clip(-np.asarray(centre), low, high), (self.trials, 1))[:, 0]
+        return np.where(self.member.any(axis=1), total, empty)
 
     def records(self, trial: int, rng: np.random.Generator) -> Floats:
         return np.array(self.values[trial][self.member[trial]])

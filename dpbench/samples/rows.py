@@ -26,6 +26,9 @@ __all__ = ["Rows", "UnclippedRows", "norms"]
 SHARE_OUTSIDE_CORE = 0.05
 # Relative error per coordinate of |x|^2 - 2 x.c + |c|^2, the squared distance of x and c.
 DISTANCE_ROUNDING = 2e-15
+# From this ratio of a centre's norm to the radius of the core, the centre is subtracted from every
+# row of the core. Subtracting it from their sum would round at the size of the centre.
+FAR_CENTRE = 1e3
 # MIN_SQUARABLE: squares of smaller numbers may underflow. MAX_COORDINATE: coordinates are clipped
 # to it, so that no offset from the centre of a ball overflows.
 MIN_SQUARABLE, MAX_COORDINATE = 1e-150, 1e300
@@ -89,6 +92,15 @@ class UnclippedRows:
             return np.zeros_like(self.held)
         inside = _distances(self.values, self.squares, centre) <= bound[:, None]
         return np.asarray(self.held & ~(inside | sure[:, None]))
+
+    def mean_offset(self, centre: Floats) -> Floats:
+        """Return the sum of x - centre over the rows x of the core, divided by n, (trials, d)."""
+        offset = self.mean - self.held.mean(axis=1)[:, None] * centre
+        for trial in np.flatnonzero(norms(centre) > FAR_CENTRE * self.radius).tolist():
+            held = self.held[trial]
+            rows = self.values[trial][held] - centre[trial]
+            offset[trial] = rows.sum(axis=0) / held.size
+        return np.asarray(offset)
 
 
 def _distances(values: Floats, squares: Floats, centre: Floats) -> Floats:
@@ -175,6 +187,19 @@ class Rows:
             mean += self.core.mean
         return np.repeat(mean, self.copies, axis=0)
 
+    def mean_offset(self, centre: Floats) -> Floats:
+        """Return the mean of x - centre over each trial's rows x, (trials, d).
+
+        The centre, (trials, d), is subtracted before rows are added. So the result rounds at the
+        size of the differences, and not of the centre.
+        """
+        if self.copies > 1 and np.all(centre == centre[0]):
+            once = replace(self, copies=1).mean_offset(centre[:1])
+            return np.repeat(once, self.copies, axis=0)
+        rows = self._expand_copies()
+        offset = rows._sum((rows.rows - centre[rows.trial]) * (rows.counts / rows.n)[:, None])
+        return offset if rows.core is None else offset + rows.core.mean_offset(centre)
+
     def projected(self, centre: Floats, radius: float | Floats) -> Self:
         """Return the rows projected to l2 balls, one ball per trial.
 
@@ -227,7 +252,7 @@ class Rows:
         if core is not None:
             bulk = core.held.sum(axis=1)
             # If the core is empty, the centre may be far away or NaN, so its product is not used.
-            sums += np.where(bulk[:, None] > 0, self.n * core.mean - bulk[:, None] * centre, 0.0)
+            sums += np.where(bulk[:, None] > 0, self.n * core.mean_offset(centre), 0.0)
             number += bulk
         return sums, number
 

@@ -40,8 +40,9 @@ def test_means_of_resamples_have_the_variance_of_a_mean(estimator: Any) -> None:
     records = np.clip(rng().normal(0.3, 1, 41), -1, 2)
     sample = DenseSample(np.broadcast_to(records, (400, 41)))
     resample = estimator._resample if estimator is BOOTSTRAP else estimator._halve
-    means, noisy, sd = resample(sample, Ledger(APPROX, rng()))
-    assert noisy.shape == means.shape == (400, 20)
+    offsets, noisy, sd = resample(sample, Ledger(APPROX, rng()))
+    assert noisy.shape == offsets.shape == (400, 20)
+    means = offsets + 0.5  # the middle of the bounds
     pairs = records[:40].reshape(20, 2)
     n, variance = 41, records.var() / 41
     if estimator is HALVES:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dpbench.estimators as est
 from dpbench import PureDP
-from dpbench.estimators import ClippedMean, UnbiasedMean
 from dpbench.estimators.base import Estimator
-from dpbench.privacy import ApproxDP, Budget, Ledger
+from dpbench.privacy import ZCDP, ApproxDP, Budget, Ledger
+from dpbench.privacy.replay import _ratios
+from dpbench.privacy.tape import Step, Tape
 from dpbench.samples import CountedSample, DenseSample, Sample
-from tests.support import Floats, rng
+from tests.support import Floats, name, rng
 
 
 def answers(values: Floats, offset: float, width: float) -> list[Floats]:
@@ -61,30 +63,75 @@ def test_a_centred_mean_moves_by_its_sensitivity(kind: str, centre: float, half:
     assert low == pytest.approx(float(exact), rel=1e-12, abs=1e-15 * half)
 
 
-ESTIMATORS = [
-    (ClippedMean(lower=1e12, upper=1e12 + 2), PureDP(1.0)),
-    (UnbiasedMean(sigma=1.0, random_bins=False), ApproxDP(1.0, 1e-3)),
+FAR: dict[str, Any] = {"lower": 1e12, "upper": 1e12 + 2}
+PRIVATE_SIZE, GAUSSIAN = PureDP(1.0, neighbours="add_remove"), ZCDP(50.0)
+ESTIMATORS: list[tuple[Estimator, Budget]] = [
+    (est.ClippedMean(**FAR), PureDP(1.0)),
+    (est.UnbiasedMean(sigma=1.0, random_bins=False), ApproxDP(1.0, 1e-3)),
+    (est.TransformedNoiseMean(**FAR), PRIVATE_SIZE),
+    (est.HourglassMean(**FAR), PRIVATE_SIZE),
+    (est.NormalizedSumMean(**FAR), PRIVATE_SIZE),
+    (est.ThreeSumsVariance(**FAR), PRIVATE_SIZE),
+    (est.BezierVariance(**FAR), PRIVATE_SIZE),
+    (est.BezierVariance(**FAR), GAUSSIAN),
+    (est.ClippedVariance(**FAR), GAUSSIAN),
+    (est.PrivateBootstrapInterval(**FAR, resamples=2, weights="halves"), GAUSSIAN),
+    (est.CoinPressMean(radius=2e12, sigma=0.01, rounds=6), GAUSSIAN),
 ]
 
 
-@pytest.mark.parametrize(("estimator", "budget"), ESTIMATORS)
+def _steps(
+    estimator: Estimator, budget: Budget, x: Floats, earlier: list[Step] | None = None
+) -> list[Step]:
+    """Return the calls of mechanisms on one dataset; they repeat the releases of an earlier run."""
+    tape = Tape(earlier or [])
+    estimator.run(DenseSample(x[None]), Ledger(budget, rng(0), tape=tape))
+    return tape.steps
+
+
+def _largest_move(first: list[Step], second: list[Step]) -> float:
+    """Return the largest distance of two inputs over its sensitivity, rounding included."""
+    assert [step.mechanism for step in first] == [step.mechanism for step in second]
+    moves = [
+        _ratios(np.abs(a.values - b.values).reshape(1, -1), np.reshape(limit, (1, -1)), norm)
+        for a, b in zip(first, second, strict=True)
+        for norm, limit in a.sensitivity.items()
+    ]
+    return float(np.max(moves))
+
+
+@pytest.mark.parametrize(("estimator", "budget"), ESTIMATORS, ids=name)
 def test_far_from_zero_a_mean_moves_by_its_stated_sensitivity(
-    estimator: Estimator, budget: Budget, monkeypatch: pytest.MonkeyPatch
+    estimator: Estimator, budget: Budget
 ) -> None:
-    """At 1e12 a rounded mean of 20,000 records would move by up to 1.22 of the sensitivity."""
-    x = 1e12 + rng(3).uniform(0, 2, 20_000)
-    inputs: list[tuple[Floats, Any]] = []
-    add_noise = Ledger.add_noise
+    """At 1e12 a rounded sum of 20,000 records would move by far more than its sensitivity."""
+    x = 1e12 + rng(4).uniform(0, 2, 20_000)
+    low, high = np.append(x, 1e12 - 50), np.append(x, 1e12 + 1.0)
+    first = _steps(estimator, budget, low)
+    private_size = budget.neighbours == "add_remove"
+    second = _steps(estimator, budget, x if private_size else high, first)
+    assert 0.2 < _largest_move(first, second) <= 1 + 1e-9
 
-    def keep(self: Ledger, values: Floats, l2: Any, **options: Any) -> Floats:
-        inputs.append((values, l2))
-        return add_noise(self, values, l2, **options)
 
-    monkeypatch.setattr(Ledger, "add_noise", keep)
-    for record in (1e12 - 50, 1e12 + 50):
-        estimator.run(DenseSample(np.append(x, record)[None]), Ledger(budget, rng(0)))
-    (first, sensitivity), (second, _) = inputs
-    assert 0.5 < float(np.abs(first - second)[0]) / np.max(sensitivity) <= 1 + 1e-10
+VECTORS: list[tuple[Estimator, Budget]] = [
+    (est.CoinPressMean(radius=4e12, sigma=0.01, rounds=6), GAUSSIAN),
+    (est.KSU20BallMean(k=2, scale=1, radius=2e12), GAUSSIAN),
+    (est.TransformedNoiseMean(**FAR, region="ball"), PRIVATE_SIZE),
+    (est.TransformedNoiseMean(**FAR), PRIVATE_SIZE),
+]
+
+
+@pytest.mark.parametrize(("estimator", "budget"), VECTORS, ids=name)
+def test_far_from_zero_a_mean_of_vectors_moves_by_its_stated_sensitivity(
+    estimator: Estimator, budget: Budget
+) -> None:
+    """A projected record rounds at 1e12, to some 1e-4, so the tolerance is not that of sums."""
+    x = 1e12 + rng(3).uniform(0, 2, (20_000, 3))
+    low, high = (np.vstack([x, np.full(3, 1e12 + side * 20)]) for side in (-1, 1))
+    first = _steps(estimator, budget, low)
+    private_size = budget.neighbours == "add_remove"
+    second = _steps(estimator, budget, x if private_size else high, first)
+    assert 0.1 < _largest_move(first, second) <= 1 + 1e-4
 
 
 @pytest.mark.parametrize("n", [10**4, 10**6])
