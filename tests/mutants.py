@@ -27,7 +27,11 @@ SECONDS = 900.0
 
 
 # By name: `file` below `dpbench`, where `old` occurs once and becomes `new`; `tests` are paths.
-MUTANTS: dict[str, dict[str, str]] = yaml.safe_load((ROOT / "tests" / "mutants.yaml").read_text())
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MUTANTS: dict[str, dict[str, str]] = yaml.load(
+    (ROOT / "tests" / "mutants.yaml").read_text(),
+    LOADER,
+)
 
 
 def judge(mutant: dict[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,11 +16,8 @@ from dpbench.planner.page import ReleasePlan
 from dpbench.planner.question import plan
 from tests.report.conftest import Page
 
-pytest.importorskip("selenium", reason="selenium is not installed")
-
-from selenium.webdriver import Chrome, Keys
-from selenium.webdriver.common.by import By
-from selenium.webdriver.support.wait import WebDriverWait
+if TYPE_CHECKING:  # the fixture `browser` loads them, in the process that has these tests
+    from selenium.webdriver import Chrome
 
 LOG_NORMAL = {"kind": "log_normal", "scale": 50, "sigma": 0.7}
 STUDENT = {"kind": "student_t", "tail_index": 3}
@@ -84,6 +81,8 @@ def open_page(browser: Chrome, planned: ReleasePlan, folder: Path) -> None:
 
 def found(browser: Chrome, selector: str) -> str:
     """The value that the page computes a little later than the others."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
     read = f"return document.querySelector('{selector}').dataset.value"
     return str(WebDriverWait(browser, 60).until(lambda _: browser.execute_script(read)))
 
@@ -164,18 +163,20 @@ def test_the_browser_computes_what_the_planner_does(
 
 
 def test_keyboard_sliders_and_wrong_values(page: Chrome) -> None:
-    slider = page.find_element(By.ID, "n-slider")
+    from selenium.webdriver import Keys
+
+    slider = page.find_element("id", "n-slider")
     assert slider.accessible_name == "records n, slider"
     slider.send_keys(Keys.ARROW_RIGHT)
-    assert page.find_element(By.ID, "n").get_attribute("value") == "1010"
+    assert page.find_element("id", "n").get_attribute("value") == "1010"
     for key in ("n", "amount", "lower", "upper", "alpha"):
-        assert page.find_element(By.ID, key).accessible_name
+        assert page.find_element("id", key).accessible_name
     enter(page, {})
-    page.find_element(By.ID, "use-best").send_keys(Keys.ENTER)
+    page.find_element("id", "use-best").send_keys(Keys.ENTER)
     shown = enter(page, {})
     assert shown["yours"] == shown["best"]
     for key, value in (("n", 1.5), ("amount", 0), ("upper", -1), ("alpha", 0)):
-        before = page.find_element(By.ID, key).get_attribute("value")
+        before = page.find_element("id", key).get_attribute("value")
         assert enter(page, {key: value})["wrong"] != ""
         assert enter(page, {key: before})["wrong"] == ""
 
@@ -186,14 +187,14 @@ def test_a_narrow_window_and_no_scripts(page: Chrome) -> None:
     page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         page.refresh()
-        text = page.find_element(By.TAG_NAME, "body").text
+        text = page.find_element("tag name", "body").text
         assert "the printed plan" in text
-        assert not page.find_element(By.ID, "sliders").is_displayed()
+        assert not page.find_element("id", "sliders").is_displayed()
     finally:
         page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
     try:
         page.refresh()
-        assert page.find_element(By.ID, "sliders").is_displayed()
+        assert page.find_element("id", "sliders").is_displayed()
         assert page.execute_script("return document.documentElement.scrollWidth") <= 400
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

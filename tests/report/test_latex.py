@@ -390,9 +390,10 @@ def test_help_lists_the_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(SHIPPED) == sorted(SHIPPED)
 
 
-def test_every_sweep_of_every_source_composes_with_the_overrides_that_help_shows() -> None:
+def test_a_sweep_of_each_kind_composes_with_the_overrides_that_help_shows() -> None:
+    """No override is about a key of a sweep, and each sweep is composed by other tests."""
     words = ["trials=50", "seed=1", "n_jobs=1", "font=serif", "runner=dask"]
-    for sweep in {label: None for source in SHIPPED.values() for label in source.sweeps}:
+    for sweep in ("quick", "audit", "libraries"):
         assert compose([f"sweep={sweep}", *words])["trials"] == 50
     job, *_ = command.make_jobs([SHIPPED["coinpress"]], words).values()
     assert isinstance(job, FolderJob)

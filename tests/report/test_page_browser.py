@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.image as mpimg
 import numpy as np
@@ -15,12 +15,9 @@ import pytest
 from dpbench.report.page import write_page
 from tests.report.page_folders import HOSTILE, MANIFEST, write_run
 
-pytest.importorskip("selenium", reason="selenium is not installed")
-
-from selenium.webdriver import Chrome, Keys
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.wait import WebDriverWait
+if TYPE_CHECKING:  # the fixture `browser` loads them, in the process that has these tests
+    from selenium.webdriver import Chrome
+    from selenium.webdriver.remote.webelement import WebElement
 
 ROWS = 250
 SUMMARY = "#run1-summary"
@@ -69,7 +66,7 @@ def logged(browser: Chrome) -> list[Any]:
 
 
 def find(page: Chrome, selector: str) -> WebElement:
-    return page.find_element(By.CSS_SELECTOR, selector)
+    return page.find_element("css selector", selector)
 
 
 def act(page: Chrome, *steps: tuple[str, ...]) -> dict[str, Any]:
@@ -105,6 +102,8 @@ def test_words_count_what_they_leave(page: Chrome) -> None:
 
 
 def test_the_keyboard_opens_and_sorts_and_all_have_names(page: Chrome) -> None:
+    from selenium.webdriver import Keys
+
     find(page, "body").send_keys(Keys.TAB)
     skip = page.switch_to.active_element
     assert (skip.text, skip.rect["x"] >= 0) == ("Skip to the results", True)
@@ -128,6 +127,8 @@ def test_the_keyboard_opens_and_sorts_and_all_have_names(page: Chrome) -> None:
 
 def test_a_link_opens_what_it_leads_into(browser: Chrome, tmp_path: Path) -> None:
     """Of several runs all are closed at first; on paper the claims of one are open."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
     runs = [write_run(tmp_path / name, rows=3) for name in ("one", "two")]
     browser.get(write_page(runs, tmp_path / "page.html").as_uri())
     assert not find(browser, "#run2-claims").is_displayed()
@@ -153,7 +154,7 @@ def test_hostile_labels_and_other_scripts_do_nothing(browser: Chrome, tmp_path: 
     assert found["columns"]["estimator"][0] == f"minimax{HOSTILE}"
     assert found["count"] == "12 of 12 rows"
     assert browser.execute_script("return document.querySelector('h1').textContent") == HOSTILE
-    assert browser.find_elements(By.CSS_SELECTOR, "img:not([src^='data:'])") == []
+    assert browser.find_elements("css selector", "img:not([src^='data:'])") == []
     assert logged(browser) == []
     browser.execute_script(
         "const s = document.createElement('script'); s.textContent = 'window.hacked = 3';"
