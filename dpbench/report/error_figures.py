@@ -32,16 +32,16 @@ from dpbench.report.figures import Looks, Panel
 from dpbench.report.labels import metric_text, plain_text
 from dpbench.report.panel_split import PanelRows, SplitFigure
 from dpbench.report.run_result import Result
-from dpbench.report.study import Study
+from dpbench.report.study import Compared, Study
 from dpbench.sweep.metrics import ERRORS, METRICS, MetricName
 from dpbench.sweep.selection import rows_of_budget
 from dpbench.theory.bounds.class_bound import LOCAL_BOUND_NAME
 
-__all__ = ["BOUND_LABEL", "ErrorAgainstN"]
+__all__ = ["BOUND_LABEL", "OVER", "ErrorAgainstN"]
 
 BOUND_LABEL = "lower bound: worst case over the class"
 SHORT_BOUND_LABEL = "lower bound"  # of errors divided by it
-RATIO_LABELS = {True: "error over the lower bound", False: "error over the smallest"}
+OVER = {True: "the lower bound", False: "the smallest"}  # references of relative errors
 BOUND_NOTE = "errors on one easy distribution of the class may lie below the lower bound"
 
 
@@ -111,6 +111,11 @@ class ErrorAgainstN(SplitFigure):
         is_log = axis_scale(rows, self.metric) == "log"
         return leave_frame(rows, self.metric) if is_log else rows
 
+    def compared(self, result: Result) -> Compared:
+        rows = self._points(result) if self.relative else self.summary_rows(result)
+        over = _reference(rows) if self.relative else ""
+        return self._compare(rows, "n", self.metric, result.study, over)
+
     def _draw_split(
         self, panels: Sequence[PanelRows | None], result: Result
     ) -> Iterator[Panel | None]:
@@ -163,9 +168,7 @@ class ErrorAgainstN(SplitFigure):
             for n in _crossings(rows, result.study):
                 look = GUIDE | {"linewidth": 1}
                 mark_guide(ax.axvline(n, label="sampling overtakes privacy", **look))
-        words = METRICS[self.metric].words
-        if self.relative:
-            words = RATIO_LABELS[bool(rows["lower_bound"].notna().all())]
+        words = f"error over {_reference(rows)}" if self.relative else METRICS[self.metric].words
         ax.set(xscale="log", xlabel="$n$", ylabel=words, **options)
         set_horizontal_ticks(ax, rows["n"])
 
@@ -190,6 +193,11 @@ class ErrorAgainstN(SplitFigure):
         draw_bound(ax, bound.index, bound, label=label)
         ax.fill_between(bound.index, bound, ground, color="black", alpha=0.08, linewidth=0)
         ax.set_ylim(bottom, highest)
+
+
+def _reference(rows: pd.DataFrame) -> str:
+    """Return words for the number by which `divide_errors` has divided the errors of some rows."""
+    return OVER[bool(rows["lower_bound"].notna().all())]
 
 
 def _claimed_limits(result: Result, metric: str) -> set[float]:

@@ -19,7 +19,7 @@ from dpbench.report.error_curves import check_one_budget
 from dpbench.report.figures import Panel, SelectingFigure
 from dpbench.report.labels import Labels, parameter_text
 from dpbench.report.run_result import Result
-from dpbench.report.study import Study
+from dpbench.report.study import Compared, Study
 from dpbench.sweep.selection import BUDGET, rows_of_budget, swept_columns
 
 __all__ = ["MAX_CURVES", "PanelRows", "SplitFigure"]
@@ -85,6 +85,18 @@ class SplitFigure(SelectingFigure, ABC):
     def _details(self, rows: pd.DataFrame, words: Labels, split: Sequence[str]) -> list[list[str]]:
         """Return lists of texts that distinguish the curves of an estimator, by row."""
         return []
+
+    def _compare(
+        self, rows: pd.DataFrame, parameter: str, metric: str, study: Study, over: str = ""
+    ) -> Compared:
+        """Return the metric in rows of the summary, to be printed against a parameter."""
+        without = self._omitted(study)
+        names = {
+            "estimator": [study.estimators[label].label(*without) for label in rows["estimator"]],
+            "distribution": [study.families[label].label(*without) for label in rows["family"]],
+        }
+        rows = rows.assign(**names, x=rows[parameter], value=rows[metric])
+        return Compared(parameter, metric, rows, over)
 
     def _panels(self, result: Result, words: Labels) -> Iterator[Panel]:
         return (panel for panel in self._grid(result, words)[0] if panel)

@@ -172,14 +172,9 @@ class AgainstParameter(SplitFigure):
         return pd.concat([swept, level.merge(ends, how="cross")], ignore_index=True)[rows.columns]
 
     def compared(self, result: Result) -> Compared:
-        rows, study = self.summary_rows(result), result.study
-        rows, without = rows[~rows["estimator"].isin(self.level)], self._omitted(study)
-        names = {
-            "estimator": [study.estimators[label].label(*without) for label in rows["estimator"]],
-            "distribution": [study.families[label].label(*without) for label in rows["family"]],
-        }
-        rows = rows.assign(**names, x=rows[self.parameter], value=rows[self.metrics[0]])
-        return Compared(self.parameter, self.metrics[0], rows)
+        rows = self.summary_rows(result)
+        rows = rows[~rows["estimator"].isin(self.level)]
+        return self._compare(rows, self.parameter, self.metrics[0], result.study)
 
     FIRST_SPLIT: ClassVar[tuple[str, ...]] = ("family",)
 

@@ -279,10 +279,13 @@ class Result:
         Failures of settings stand at its end.
         """
         closed = asks_whether(self.study.question)
-        compared = (figure.compared(self) for figure in self.study.all_figures.values())
+        figures = (figure.compared(self) for figure in self.study.all_figures.values())
+        compared = [one for one in figures if one and len(one.rows)]
+        # The table of another parameter than n says more, because claims are about n.
+        first = max(compared, key=lambda one: one.parameter != "n", default=None)
         return render(
             self.study,
-            compared=None if closed else next(filter(None, compared), None),
+            compared=None if closed else first,
             summary=self.summary,
             claims=self.claims,
             factors=self.factors,

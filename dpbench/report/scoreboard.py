@@ -187,7 +187,8 @@ def _format_compared(compared: Compared) -> str:
     """
     parameter, rows = compared.parameter, compared.rows.assign(**{compared.parameter: np.nan})
     symbol = SYMBOLS[parameter].ascii if parameter in SYMBOLS else parameter
-    headings = {x: f"{symbol}={x:.3g}" for x in np.unique(rows["x"])}
+    text = format_count if parameter == "n" else "{:.3g}".format
+    headings = {x: f"{symbol}={text(x)}" for x in np.unique(rows["x"])}
     several = [name for name in ("estimator", "distribution", "n") if rows[name].nunique() > 1]
     groups = [g for _, g in rows.groupby([*several, *BUDGET], dropna=False, sort=False)]
     labels = []
@@ -199,8 +200,9 @@ def _format_compared(compared: Compared) -> str:
     for label, group in zip(labels, groups, strict=True):
         worst = group.groupby("x")["value"].max()
         lines.append(label | {headings[x]: f"{worst[x]:.3g}" if x in worst else "" for x in shown})
-    n = "" if "n" in several else f", n = {format_count(rows['n'].iloc[0])}"
-    title = f"{metric_text(compared.metric)} against {parameter}{n}"
+    n = "" if "n" in (parameter, *several) else f", n = {format_count(rows['n'].iloc[0])}"
+    over = f" over {compared.over}" if compared.over else ""
+    title = f"{metric_text(compared.metric)}{over} against {parameter}{n}"
     more = len(lines) - MAX_COMPARED_ROWS
     rest = [f"and {more} more: see {compared.metric} in summary.csv"] if more > 0 else []
     return table(f"{title[0].upper()}{title[1:]}", [*lines[:MAX_COMPARED_ROWS], *rest])
@@ -411,7 +413,7 @@ def render(
     """Return the text that a run prints at its end: tables and lines.
 
     The tables of the run are those of `dpbench.report.run_result.Result`. A sweep with an open
-    question prints the values that its first comparing figure has `compared`. If there are no
+    question prints the values that a figure has `compared`. If there are no
     claims, the text has the errors of the summary in place of verdicts. Else it has the errors of
     estimators without a claim, such as those of a user. It ends with the error messages of the
     settings that raised an error.

@@ -49,11 +49,13 @@ class Compared(NamedTuple):
 
     `rows` has the columns ``estimator``, ``distribution`` and ``n``, those of the budget, ``x``
     (values of the parameter) and ``value`` (of the metric). They have a row for each distribution.
+    `over` names the number by which values are divided; it is empty if they are not.
     """
 
     parameter: str
     metric: str
     rows: pd.DataFrame
+    over: str = ""
 
 
 class Figure(Registered, ABC):

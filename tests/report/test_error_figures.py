@@ -25,7 +25,7 @@ from dpbench.privacy import PureDP
 from dpbench.report import parameter_figures
 from dpbench.report.drawing.style import save, style
 from dpbench.report.error_curves import ABOVE, BELOW, axis_scale
-from dpbench.report.error_figures import BOUND_LABEL, RATIO_LABELS, ErrorAgainstN
+from dpbench.report.error_figures import BOUND_LABEL, OVER, ErrorAgainstN
 from dpbench.report.parameter_figures import GUIDES
 from dpbench.report.run_result import Result
 from dpbench.theory.families import TwoPointFamily
@@ -355,7 +355,7 @@ def test_errors_over_the_bound(numbers: Result) -> None:
     for ax, k in zip(axes, (2, 3), strict=True):
         at = rows(numbers, family=f"pair_k{k}", estimator="minimax", privacy="pure", epsilon=1)
         worst = at.loc[at.groupby("n")["q90"].idxmax()]
-        assert ax.get_ylabel().replace("\n", " ") == RATIO_LABELS[True]
+        assert ax.get_ylabel().replace("\n", " ") == f"error over {OVER[True]}"
         found = {label: (x, y) for label, x, y in lines(ax)}
         bound = worst["lower_bound"].to_numpy()
         assert found["lower bound"] == (worst["n"].tolist(), [1, 1, 1])
@@ -372,7 +372,7 @@ def test_errors_over_the_smallest_where_a_single_law_has_no_bound(numbers: Resul
     estimators = {"naive": {}, "histogram": {"radius": 10}, "mean": {}}
     spec = {**RATIO, "families": "student", "estimators": estimators, "metric": "mean_error"}
     (ax,) = drawn(numbers, spec)
-    assert ax.get_ylabel() == RATIO_LABELS[False]
+    assert ax.get_ylabel() == f"error over {OVER[False]}"
     smallest: dict[float, float] = {}
     for sizes, heights in curves(ax).values():
         for n, height in zip(sizes, heights, strict=True):

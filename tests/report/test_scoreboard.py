@@ -75,6 +75,33 @@ def test_an_open_question_is_answered_by_the_values_of_a_figure(
     ]
 
 
+@pytest.mark.parametrize("relative", [False, True])
+def test_figures_against_n_alone_answer_with_the_values_at_n(bench: Bench, relative: bool) -> None:
+    """The values are those of the first figure; a figure against another parameter comes first."""
+    errors = {
+        "kind": "error_against_n", "families": "two_point", "estimators": "minimax",
+        "caption": "n", "relative": relative,
+    }  # fmt: skip
+    by_k = {"kind": "against_parameter", "parameter": "k", "n": 10**5, "caption": "k"}
+    by_k |= {"families": "two_point", "estimators": "minimax"}
+    bench.write(lambda spec: spec.update(question="How large?", figures={"errors": errors}))
+    title = f"\nError (0.9 quantile){' over the lower bound' * relative} against n\n"
+    answer, found, after = bench.done().out.partition(title)
+    assert found
+    assert "Theory against measurement" not in answer
+    head, *lines = after.partition("\n\n")[0].splitlines()
+    assert head.split() == ["distribution", "privacy", "n=100,000", "n=1e+08"]
+    worst = bench.table().query("estimator == 'minimax'").groupby(["family", "n"])
+    values = worst["q90"].max() / (worst["lower_bound"].min() if relative else 1)
+    assert [line.split() for line in lines] == [
+        [law, "eps=0.1", *(f"{values[law, n]:.3g}" for n in (10**5, 10**8))]
+        for law in ("two_point_k2", "two_point_k3")
+    ]
+    both = {"errors": errors, "by_k": by_k}
+    bench.write(lambda spec: spec.update(question="How large?", figures=both))
+    assert "\nError (0.9 quantile) against k, n = 100,000\n" in bench.done().out
+
+
 def test_errors_that_are_not_printed_are_counted() -> None:
     """The second family does not fit, but the third does; a first family that is long is cut."""
     sizes = {"a": 30, "b": 20, "c": 10}
