@@ -152,7 +152,7 @@ class BergerBoosInterval(_ClippingEstimator):
 
         def reaches(sign: int) -> Callable[[Floats], Bools]:
             def reached(log_scale: Floats) -> Bools:
-                mean, sd = _clipped_square_moments(np.exp(log_scale), 2 * middle)
+                mean, sd = _clipped_square_moments(np.exp(log_scale), width / 2**0.5)
                 return np.asarray(mean + sign * quantile(sd / root) >= release)
 
             return reached
@@ -177,22 +177,22 @@ def _first_reached(
     return np.where(reached(np.full(trials, low)), low, above)
 
 
-def _clipped_square_moments(sd: Floats, c: float) -> tuple[Floats, Floats]:
-    """Return the mean and the standard deviation of min(sd^2 Z^2, c) for a standard normal Z.
+def _clipped_square_moments(sd: Floats, root: float) -> tuple[Floats, Floats]:
+    """Return the mean and the standard deviation of min(sd Z, root)^2 for a standard normal Z.
 
-    With r = sqrt(c)/sd, E[Z^2; |Z| < r] = erf(r/sqrt(2)) - 2 r phi(r), and
+    With r = root/sd, E[Z^2; |Z| < r] = erf(r/sqrt(2)) - 2 r phi(r), and
     E[Z^4; |Z| < r] = 3 erf(r/sqrt(2)) - 2 (r^3 + 3 r) phi(r).
     """
-    r = np.sqrt(c) / sd
+    r = root / sd
     near = np.minimum(r, 40.0)  # beyond, the normal density underflows
     inside, outside = erf(r / np.sqrt(2)), erfc(r / np.sqrt(2))
     density = np.exp(-(near**2) / 2) / np.sqrt(2 * np.pi)
-    # in units of the smaller of sd^2 and c, because r may be very small or large
-    unit = np.minimum(sd**2, c)
-    square, top = sd**2 / unit, c / unit
+    # in units of the smaller of sd and root, because r may be very small or large
+    unit = np.minimum(sd, root)
+    square, top = (sd / unit) ** 2, (root / unit) ** 2
     mean = square * (inside - 2 * near * density) + top * outside
     moment = square**2 * (3 * inside - 2 * (near**3 + 3 * near) * density) + top**2 * outside
-    return unit * mean, unit * np.sqrt(np.maximum(moment - mean**2, 0.0))
+    return unit**2 * mean, unit**2 * np.sqrt(np.maximum(moment - mean**2, 0.0))
 
 
 def _noisy_quantile(

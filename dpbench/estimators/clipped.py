@@ -27,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 ErrorBound = Annotated[float, Field(ge=-1e300, le=1e300)]
+MIN_WIDTH = 1e-140  # of an interval to which records are clipped; squares do not underflow
 
 
 @validated
@@ -50,8 +51,13 @@ class _ClippingEstimator(Estimator):
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
-        if self.lower is not None and self.upper is not None and self.lower >= self.upper:
-            raise ValueError(f"upper must exceed lower, got [{self.lower}, {self.upper}]")
+        if self.lower is None or self.upper is None:
+            return self
+        if not self.upper - self.lower >= MIN_WIDTH:
+            raise ValueError(
+                f"upper must exceed lower, by {MIN_WIDTH:g} or more, got "
+                f"[{self.lower}, {self.upper}]"
+            )
         return self
 
 

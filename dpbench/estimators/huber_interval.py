@@ -28,9 +28,10 @@ smaller by the factor sqrt(4/(3T)) at most.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 from scipy.special import ndtri
 
 from dpbench.arrays import Floats
@@ -70,7 +71,7 @@ class HuberInterval(Estimator):
         Number T of gradient steps; floor(ln n), at least 1, by default.
     """
 
-    scale: Deviation
+    scale: Annotated[Deviation, Field(le=1e140)]  # squares do not overflow
     beta: Probability = 0.1
     steps: Steps | None = None
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)

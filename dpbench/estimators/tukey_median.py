@@ -79,7 +79,7 @@ class TukeyMedian(_ClippingEstimator):
         if d > 3:
             raise ValueError(f"tukey_median takes at most 3 coordinates, got {d}")
         steps = max(1.0, np.ceil((self.upper - self.lower) / self.resolution * (1 - 1e-12)))
-        if (steps + 1) ** d > MAX_POINTS:
+        if min(steps + 1, MAX_POINTS + 1) ** d > MAX_POINTS:
             raise ValueError(
                 f"resolution: {self.resolution:g}: the grid has more than {MAX_POINTS:,} points in "
                 f"{d} coordinates; take a larger resolution or closer bounds"

@@ -175,7 +175,7 @@ class ApproximateBoundsMean(Estimator):
         coarse, fine = ledger.split(self.share, 1 - self.share)
         ends, counts = counts_along_line(sample, self._grid)
         probability = -np.expm1(np.log(self.success) / counts.shape[1])
-        threshold = coarse.budget.noise_tail(np.asarray(probability), L1, L2)
+        threshold = coarse.budget.noise_tail(np.asarray(min(probability, 0.5)), L1, L2)
         occupied = coarse.add_noise(counts, L2, l1=L1) > threshold
         released = occupied.any(axis=1)
         low = ends[occupied.argmax(axis=1)]  # bin i: ends[i] to ends[i + 1]

@@ -37,8 +37,9 @@ import numpy as np
 
 from dpbench.arrays import Floats
 from dpbench.estimators.base import Estimate
-from dpbench.estimators.clipped import ErrorBound, _ClippingEstimator, _OnNumbers
+from dpbench.estimators.clipped import _ClippingEstimator, _OnNumbers
 from dpbench.estimators.estimands import VARIANCE, Estimand
+from dpbench.estimators.intervals import End
 from dpbench.privacy import Budget, Ledger
 from dpbench.privacy.budgets import Relation
 from dpbench.registry import validated
@@ -92,8 +93,8 @@ class _MomentVariance(_ClippingEstimator):
     A release is clipped to [0, (upper - lower)^2/4], the possible variances.
     """
 
-    lower: ErrorBound = 0.0
-    upper: ErrorBound = 1.0
+    lower: End = 0.0
+    upper: End = 1.0
     estimand: ClassVar[Estimand] = VARIANCE
     bounded_in: ClassVar[None] = None
 

@@ -226,3 +226,42 @@ def test_sensitivities_by_brute_force(
     largest = np.abs(moves(estimator, budget, np.array([-1e6, -1.0, 0.0, 0.3, 1e6]), n)).max()
     assert stated == pytest.approx([largest] * len(stated), rel=1e-12, abs=0)
     assert largest == pytest.approx(width(n, budget) / n, rel=1e-12)
+
+
+PRIVATE_SIZE = PureDP(1.0, neighbours="add_remove")
+WIDE, NARROW = {"lower": -1e150, "upper": 1e150}, {"lower": 0.0, "upper": 1e-140}
+EXTREME: list[tuple[Estimator, Budget]] = [
+    (est.ClippedVariance(**WIDE), PureDP(1.0)),
+    (est.ClippedVariance(**NARROW), PureDP(1.0)),
+    (est.BezierVariance(**WIDE), PRIVATE_SIZE),
+    (est.BezierVariance(**NARROW), PRIVATE_SIZE),
+    (est.ThreeSumsVariance(**WIDE), PRIVATE_SIZE),
+    (est.ThreeSumsVariance(**NARROW), PRIVATE_SIZE),
+    (est.BergerBoosInterval(**WIDE), PureDP(1.0)),
+    (est.BergerBoosInterval(**NARROW), PureDP(1.0)),
+    (est.HuberInterval(scale=1e140), ZCDP(0.5)),
+    (est.AdaSSP(feature_bound=1.0, response_bound=1e-300), ZCDP(0.5)),
+]
+
+
+@pytest.mark.parametrize(("estimator", "budget"), EXTREME, ids=name)
+def test_extreme_parameters_give_finite_releases(estimator: est.Estimator, budget: Budget) -> None:
+    """Squares of the widest and the narrowest bounds neither overflow nor underflow."""
+    shape = (2, 7, 3) if isinstance(estimator, est.AdaSSP) else (2, 7)
+    far = np.where(rng(5).random(shape) < 0.5, 1e300, -1e300)
+    with np.errstate(all="raise", under="ignore"):
+        released = run(estimator, far, budget)
+    assert np.isfinite(released.value).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "text"),
+    [
+        (est.ClippedVariance, {"upper": 1e151}, "upper: 1e\\+151: "),
+        (est.BergerBoosInterval, {"lower": 0, "upper": 1e-141}, "by 1e-140 or more"),
+        (est.HuberInterval, {"scale": 1e141}, "scale: 1e\\+141: "),
+    ],
+)
+def test_bounds_whose_squares_are_no_numbers(kind: Any, options: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        kind(**options)

@@ -66,7 +66,7 @@ def test_halved_noise_is_seen(sigma: float | None) -> None:
 
 @pytest.mark.parametrize("sd", [1e-3, 0.3, 1.0, 20.0, 1e3])
 def test_moments_of_clipped_squares(sd: float) -> None:
-    mean, spread = _clipped_square_moments(np.array([sd]), 0.5)
+    mean, spread = _clipped_square_moments(np.array([sd]), math.sqrt(0.5))
     edge = min(math.sqrt(0.5) / sd, 38.0)
 
     def moment(power: int) -> float:

@@ -143,3 +143,18 @@ def test_what_each_step_of_a_search_pays() -> None:
     assert mechanisms == ["above_threshold", "exponential", "above_threshold", "add_noise"]
     paid = [float(line.split()[2].rstrip(":")) for line in ledger.receipt().splitlines()[1:-1]]
     assert paid == [1.0, 2.0, 1.0, 4.0]
+
+
+def test_a_small_probability_of_success_takes_the_median_of_the_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With 2 bins the noise of a bin may exceed the threshold with probability 0.9, above 1/2."""
+    asked, tail = list[float](), PureDP.noise_tail
+
+    def spy(self: PureDP, upper: Floats, l1: float, l2: float) -> Floats:
+        asked.append(float(upper))
+        return tail(self, upper, l1, l2)
+
+    monkeypatch.setattr(PureDP, "noise_tail", spy)
+    run(ApproximateBoundsMean(max_power=1, min_power=1, success=0.01), np.ones((1, 9)), PureDP(1.0))
+    assert asked == [0.5]
