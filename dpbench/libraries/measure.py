@@ -195,7 +195,7 @@ def _row(
         }
     expected = None
     if isinstance(estimator, LibraryMean):
-        expected = estimator.predict_error(column, epsilon)
+        expected = estimator.predict_error(column, epsilon, width)
     share = (float(column.mean()) - settings.lower) / width
     least = lower_bound(setting.budget.neighbours, share, epsilon) if is_mean else np.nan
     row |= {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpbench.estimators import ClippedMean
-from dpbench.libraries import LibraryMean, measure
+from dpbench.libraries import LibraryMean, LibraryVariance, measure
 from dpbench.libraries.hostile_columns import CASES
 from dpbench.libraries.means.process import Releases
 from dpbench.libraries.sweep import LibraryClaim, LibrarySettings
@@ -57,6 +57,11 @@ def test_what_is_expected_of_a_row() -> None:
     assert row["expected_error"] == pytest.approx((above + below) / 2)
     assert row["expected_bias"] == pytest.approx((above - below) / 2)
     assert row["lower_bound"] == pytest.approx(2 * math.e / (math.e**2 - 1))
+    # Bounds of twice the width double the noise; the units and the bound stay.
+    row, _ = row_of(3, 5, estimator=LibraryMean(library="opendp", lower=0, upper=8))
+    assert (row["expected_error"], row["expected_bias"]) == pytest.approx((2, 0))
+    row, _ = row_of(3, 5, estimator=LibraryVariance(library="opendp", lower=0, upper=8))
+    assert row["expected_error"] == pytest.approx(4)
     ratio = LibraryMean(library="tumult", lower=2, upper=6)
     row, _ = row_of(3, 5, neighbours="add_remove", estimator=ratio)
     assert row["expected_error"] == pytest.approx((1 + 1 / 3 + 1 / 9) / (1 + 1 / 3))

@@ -32,11 +32,12 @@ interval is [0, 1], m its mean and s its mean square.
   the variance from an end by r scales, and the constant by a factor 2 - e^-r. So the scale is
   epsilon/r, where r + ln(2 - e^-r) = epsilon. It is between 1 and 2, and near 2 for small epsilon.
 - Three sums with a third of epsilon each, with n private: of 1, of u - 1/2, and of squares. The
-  first two have half-widths 1 and 1/2. Google's C++ library sums u^2 - 1/2, of half-width 1/2. Its
-  noises have the scales 3 |2m(m - 1/2) - (s - 1/2)|, 3 m and 3/2, if the interval begins at 0; its
-  noise on other intervals was not compared, and is NaN. PipelineDP sums (u - 1/2)^2, and
-  takes half of the range of the squares of unscaled records for its half-width, h width^2. With
-  m' = m - 1/2 and s' the mean of (u - 1/2)^2 the scales are 3 |2 m'^2 - s'|, 3 |m'| and 3 h.
+  first two move by at most 1 and 1/2. Let x = u + lower/width be the records in units of the width,
+  c the middle of their interval, and q and h the middle and half the length of the interval of x^2.
+  Google's C++ library sums x^2 - q, which a record moves by at most h. With the mean m and the mean
+  square s of x its noises have the scales 3 |2 m (m - c) - (s - q)|, 3 |m| and 3 h, which are large
+  if the interval is far from 0. PipelineDP sums (x - c)^2, but adds noise for h. With m' = m - c
+  and s' the mean of (x - c)^2 its scales are 3 |2 m'^2 - s'|, 3 |m'| and 3 h.
 
 **Lower bounds** on the worst error over columns near the given column, for large n epsilon. Take a
 sequence of K columns, each with a mean larger by s than the mean of the column before. Let M_0,
@@ -125,18 +126,17 @@ def predict_variance_error(
         low, high = (factor * tail for factor, tail in ends)
         mass = 2 - sum(tail for _, tail in ends)
         return ErrorAndBias(scale * (2 - low - high) / mass, scale * (low - high) / mass)
-    if noise == "google_sums" and lower != 0:
-        return ErrorAndBias(math.nan, math.nan)
+    x, c = u + lower / (upper - lower), lower / (upper - lower) + 0.5
+    squares = (c - 0.5) ** 2, (c + 0.5) ** 2
+    least = 0.0 if abs(c) < 0.5 else min(squares)
+    q, h = (max(squares) + least) / 2, (max(squares) - least) / 2
+    distance = float((x - c).mean())
     if noise == "google_sums":
-        scales = 3 * abs(2 * m * (m - 0.5) - (s - 0.5)), 3 * m, 1.5
-        return _truncate(scales, below, above)
-    ends_of_squares = (
-        (0.0 if lower < 0 < upper else min(lower**2, upper**2)),
-        max(lower**2, upper**2),
-    )
-    half_width = (ends_of_squares[1] - ends_of_squares[0]) / (2 * (upper - lower) ** 2)
-    m, s = m - 0.5, s - m + 0.25
-    return _truncate((3 * abs(2 * m**2 - s), 3 * abs(m), 3 * half_width), math.inf, math.inf)
+        mean, square = float(x.mean()), float((x**2).mean())
+        scales = abs(2 * mean * distance - (square - q)), abs(mean), h
+        return _truncate(tuple(3 * scale for scale in scales), below, above)
+    scales = abs(2 * distance**2 - float(((x - c) ** 2).mean())), abs(distance), h
+    return _truncate(tuple(3 * scale for scale in scales), math.inf, math.inf)
 
 
 def _truncate(scales: tuple[float, ...], below: float, above: float) -> ErrorAndBias:

@@ -128,16 +128,18 @@ class LibraryMean(OneDataset):
         }
         return library(self.library).release(x, ask, repeats)
 
-    def predict_error(self, x: Floats, epsilon: float) -> ErrorAndBias | None:
+    def predict_error(self, x: Floats, epsilon: float, width: float) -> ErrorAndBias | None:
         """Return the expected error and bias of the library on a column; None without a formula.
 
         No formula applies without bounds or without privacy. The n records `x` are within the
         bounds. The unit of the result is width/(n epsilon) for a mean, and width^2/(n epsilon) for
-        a variance, where width = upper - lower.
+        a variance, where `width` need not be upper - lower.
         """
         if self.lower is None or self.upper is None or not self.private:
             return None
-        return self._predict((x - self.lower) / (self.upper - self.lower), epsilon)
+        ratio = ((self.upper - self.lower) / width) ** self.estimand.degree
+        own = self._predict((x - self.lower) / (self.upper - self.lower), epsilon)
+        return ErrorAndBias(ratio * own.error, ratio * own.bias)
 
     def _predict(self, u: Floats, epsilon: float) -> ErrorAndBias:
         """Return the expected error and bias for records u, scaled to [0, 1]."""
