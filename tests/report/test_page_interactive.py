@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from dpbench.report.drawing.style import SCREEN, save
 from dpbench.report.page import write_page
+from dpbench.report.page_tables import format_digits, format_short
+from tests.bench import Bench
 from tests.report.conftest import Page
 from tests.report.page_folders import summary_rows, write_interactive_run, write_table
 
@@ -158,16 +161,44 @@ def point_at(browser: Any, panel: int, curve: str, point: int) -> list[str]:
 
 
 def test_a_point_tells_its_numbers_and_its_interval(page: Any) -> None:
-    for panel, error, low, high in ((0, "0.01235", "0.01111", "0.01358"),
-                                    (1, "0.1235", "0.1111", "0.1358")):  # fmt: skip
+    for panel, error, low, high in ((0, "0.0123", "0.0111", "0.0136"),
+                                    (1, "0.123", "0.111", "0.136")):  # fmt: skip
         told = point_at(page, panel, "narrow", 1)
         assert told == ["n: 1000", "narrow", f"error: {error}", f"interval: {low} to {high}"]
 
 
+def test_points_tell_the_numbers_of_the_table(
+    browser: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The arrow keys read every point of a curve: n, error and interval of the worst law."""
+    from selenium.webdriver import Keys
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    monkeypatch.setattr(save, "__defaults__", (SCREEN, None))
+    figure = {"kind": "error_against_n", "families": "two_point", "estimators": "minimax"}
+    bench.write(lambda spec: spec.update(figures={"errors": figure | {"caption": "n"}}))
+    bench.done()
+    show(browser, 1400)
+    browser.get((bench.folder / "out" / "report.html").as_uri())
+    WebDriverWait(browser, 20).until(lambda one: count(one, ".panel .mark-symbol path"))
+    summary = bench.table().query("estimator == 'minimax'")
+    families = ["two_point_k2", "two_point_k3"]
+    panels = browser.find_elements("css selector", ".panel")
+    for panel, family in zip(panels, families, strict=True):
+        at = summary[summary["family"] == family]
+        for row in at.loc[at.groupby("n")["q90"].idxmax()].to_dict("records"):
+            panel.send_keys(Keys.ARROW_RIGHT)
+            error, low, high = (format_digits(row[f"q90{end}"]) for end in ("", "_low", "_high"))
+            assert browser.find_element("css selector", ".told").text.split("\n") == [
+                f"n: {format_short(float(row['n']))}", "minimax",
+                f"error (0.9 quantile): {error}", f"interval: {low} to {high}",
+            ]  # fmt: skip
+
+
 def test_what_the_frame_cuts_off_is_not_told_as_a_number(page: Any) -> None:
     told = point_at(page, 0, "wide <b>", 0)
-    assert told[:3] == ["n: 100", "wide <b>", "error: 0.5"]
-    assert told[3] == "interval: 0.25 to outside of the figure"
+    assert told[:3] == ["n: 100", "wide <b>", "error: 0.500"]
+    assert told[3] == "interval: 0.250 to outside of the figure"
     below = page.execute_script(MARKERS, 0, "wide <b>")[-1]
     frame = page.find_elements("css selector", ".panel")[0].rect
     event = {"type": "mouseMoved", "x": below[0], "y": frame["y"] + frame["height"] - 45}
@@ -216,10 +247,15 @@ def test_arrow_keys_read_the_points(page: Any) -> None:
     panel.send_keys(Keys.ARROW_RIGHT)
     told = page.find_element("css selector", ".told")
     assert told.get_attribute("role") == "status"
-    assert told.text.split("\n") == ["n: 100", "wide <b>", "error: 0.5", told.text.split("\n")[-1]]
+    assert told.text.split("\n") == [
+        "n: 100",
+        "wide <b>",
+        "error: 0.500",
+        told.text.split("\n")[-1],
+    ]
     panel.send_keys(Keys.ARROW_DOWN)
     assert "narrow" in told.text
-    assert "0.02" in told.text
+    assert "0.0200" in told.text
     panel.send_keys(Keys.ESCAPE)
     assert not told.is_displayed()
     for selector in (".live", ".panel", ".keys", ".keys button"):

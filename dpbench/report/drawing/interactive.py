@@ -31,8 +31,9 @@ else:  # drawing libraries are imported with the first figure
 
 __all__ = ["Curve", "describe", "mark", "shown_by", "write_description"]
 
-# Significant digits, more than a page shows: of the points of lines, and of axes.
-POINT_DIGITS, AXIS_DIGITS = 5, 9
+# Significant digits: of the points of lines, and of axes. A page shows four digits of a point, and
+# with 7 hardly any number is rounded twice in the wrong direction.
+POINT_DIGITS, AXIS_DIGITS = 7, 9
 
 
 class _CannotDescribeError(Exception):

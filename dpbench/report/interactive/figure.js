@@ -45,13 +45,16 @@
     return made;
   }
 
-  // Four significant digits, and powers of ten as in print.
+  // The rule of the page's tables: three significant digits, four from 1 on, powers as 10⁶, and
+  // whole numbers below a million in full.
   function number(value) {
-    const text = String(Number(value.toPrecision(4)));
-    if (value === 0 || (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5)) return text.replace("-", "−");
-    const [mantissa, exponent] = Number(value.toPrecision(4)).toExponential().split("e");
+    const sized = Math.abs(value), digits = sized >= 1 ? 4 : 3;
+    const [mantissa, exponent] = value.toExponential(digits - 1).split("e");
+    const minus = (text) => text.replace("-", "−");
+    if (Number.isInteger(value) && sized < 1e6) return minus(String(value));
+    if (exponent >= -4 && exponent < digits) return minus(value.toPrecision(digits));
     const high = [...String(Number(exponent))].map((digit) => (digit === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit])).join("");
-    return mantissa === "1" ? `10${high}` : `${mantissa.replace("-", "−")}×10${high}`;
+    return Number(mantissa) === 1 ? `10${high}` : `${minus(String(Number(mantissa)))}×10${high}`;
   }
 
   const words = (label) => label.replace(/\s+/g, " ");
