@@ -222,7 +222,8 @@ def _describe_problem(first: Any, where: str, cls: type[Any]) -> list[str]:
         return [f"{key}: no such key{advice}"]
     value = first["input"]
     if first["type"] in {"list_type", "tuple_type"} and isinstance(value, str | int | float):
-        return [f"{key}: {_quote_value(value)}: expected a list: [{value}]"]
+        wanted = _list_of_ends(value, "[list]" in steps) or f"[{value}]"
+        return [f"{key}: {_quote_value(value)}: expected a list: {wanted}"]
     message = first["msg"].removeprefix("Value error, ")
     for limit in first.get("ctx", {}).values():  # pydantic writes limits without exponent
         if isinstance(limit, float):
@@ -232,6 +233,17 @@ def _describe_problem(first: Any, where: str, cls: type[Any]) -> list[str]:
     hidden = isinstance(value, Mapping) or not first["loc"]  # the whole configuration
     shown = _quote_value(value) if isinstance(value, list) else describe_value(value)
     return [f"{key}: {message}" if hidden else f"{key}: {shown}: {message}"]
+
+
+def _list_of_ends(value: Any, has_grid: bool) -> str:
+    """Return the ends of a text such as 1e4..1e6 as a list, or grid if that is allowed; else ""."""
+    number = r"(\d[\d.]*(?:e\+?\d+)?)"
+    ends = re.fullmatch(rf"{number} *(?:\.\.+|:|-|to) *{number}", str(value))
+    if ends is None:
+        return ""
+    low, high = (end.strip(".") for end in ends.groups())
+    grid = f", or a grid: '{{low: {low}, high: {high}, points: 8}}'" if has_grid else ""
+    return f"[{low},{high}]{grid}"
 
 
 def _describe_field(cls: type[Any], name: str) -> str:

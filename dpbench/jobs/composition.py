@@ -28,6 +28,8 @@ __all__ = ["compose", "expand_multirun"]
 
 # Sections of a sweep to which the files of a group add an entry.
 SECTIONS = {"estimator": "estimators", "distribution": "families"}
+# Sections of a sweep by the words that users write for one entry.
+_PLURALS = {**SECTIONS, "family": "families", "budget": "budgets"}
 MAX_RUNS = 1000  # largest number of runs of a command with --multirun
 
 
@@ -293,7 +295,9 @@ def _composition_error(error: Exception) -> str:
     if isinstance(error, OverrideParseException):
         quotes = "put the value in quotes of its own, \"KEY='VALUE'\""
         problem = "not in Hydra's grammar" if lines[0].startswith("Lexer") else lines[0]
-        advice = quotes if "=" in str(error.override) else "write KEY=VALUE"
+        key, colon, value = str(error.override).partition(":")
+        pair = f"{key}={value}" if colon and value and "=" not in key else "KEY=VALUE"
+        advice = quotes if "=" in str(error.override) else f"write {pair}"
         return f"{error.override}: {problem}; {advice}"
     text, key = " ".join(lines[:4]), getattr(error, "full_key", "")
     if isinstance(error, RecursionError):
@@ -343,16 +347,36 @@ def _is_unset(key: str, config: DictConfig) -> bool:
         raise ConfigError(f"{key}: no such key here; {choose_from(step, map(str, value))}; {add}")
     if step not in keys:
         parent = "".join(f"{one}." for one in steps[:place])
-        inner = (p for p in _key_paths(value, parent) if place < 2 and p.endswith(f".{step}"))
-        if similar := min(inner, key=len, default=None):
-            suggestion = f"did you mean {'.'.join([similar, *steps[place + 1 :]])}?"
-            raise ConfigError(f"{key}: no such key; {suggestion} {choose_from('', keys)}")
-        raise ConfigError(f"{key}: no such key; {choose_from(step, keys)}")
+        meant = _find_key(steps[place:], keys, values, parent) if place < 2 else None
+        choices = f"did you mean {meant}? {choose_from('', keys)}" if meant else None
+        raise ConfigError(f"{key}: no such key; {choices or choose_from(step, keys)}")
     if place:
         return True
     raise ConfigError(
         f"{key}: a folder of this name in --config-dir hides the key; give one another name"
     )
+
+
+def _find_key(steps: Sequence[str], keys: Sequence[str], values: Any, parent: str) -> str | None:
+    """Return the full path of a key that is not where its `steps` begin, but elsewhere.
+
+    The first step is none of the allowed `keys` of `parent`, a path that ends with a dot. The
+    returned path ends with these steps, or their first leads to the entry that the second names.
+    If no allowed key is similar, the path has the last step, and begins with `parent` if possible.
+    """
+    from difflib import get_close_matches  # imported here, because no run needs it
+
+    names = [_PLURALS.get(steps[0], steps[0]), *steps[1:]]
+    paths = [f".{path}" for path in sorted(_key_paths(values), key=len)]
+    paths.sort(key=lambda path: not path.startswith(f".{parent}"))
+    for lead in range(len(names), 1, -1):
+        for path in paths:
+            if path.endswith(f".{'.'.join(names[:lead])}"):
+                return ".".join([path, *names[lead:]])[1:]
+    if len(names) > 1 and get_close_matches(steps[0], keys):
+        return None
+    found = (path for path in paths if path.endswith(f".{names[-1]}"))
+    return next(found, "")[1:] or None
 
 
 def _key_paths(values: Any, parent: str = "") -> Iterator[str]:

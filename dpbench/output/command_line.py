@@ -42,7 +42,8 @@ def parse_flags(argv: Sequence[str]) -> argparse.Namespace:
             raise ConfigError(f"{unknown[0]}: no such flag; keys have no hyphen: {word}")
         raise ConfigError(
             f"{unknown[0]}: no such flag; choose from --help, --version, --schema, --cfg job, "
-            "--multirun, --config-dir DIR, --completion SHELL, or write key=value"
+            "--multirun, --config-dir DIR, --completion SHELL; keys have no hyphen: "
+            f"{word}=VALUE"
         )
     if flags.help is not None:  # --help takes all words that follow, overrides included
         flags.overrides += [word for word in flags.help if "=" in word]
