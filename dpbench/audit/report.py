@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import pandas as pd
 
 from dpbench.audit.verdicts import AUDIT, CONTROLS
 from dpbench.output.names import NOTIONS, display_name
-from dpbench.output.terminal import count_verdicts
+from dpbench.output.terminal import count_verdicts, fill
 from dpbench.output.terminal import table as text_table
 from dpbench.output.verdicts import failing_words
 from dpbench.report.drawing.style import Canvas, legend, line_styles, new_canvas
@@ -122,10 +121,7 @@ def render(audit: pd.DataFrame, controls: pd.DataFrame, missed: Sequence[str] = 
     if not (caught | strongest["estimator"].isin(missed)).all():
         runs = controls["runs"].min()
         lines.append(f"{runs} runs a side miss broken estimators: other results prove little")
-    blind_lines = [
-        textwrap.fill(line, 80, subsequent_indent="    ", break_on_hyphens=False)
-        for line in list_blind_rows(audit)
-    ]
+    blind_lines = [fill(line, "    ") for line in list_blind_rows(audit)]
     return "\n\n".join([*parts, "\n".join([*lines, *blind_lines, CAVEAT])]) + "\n"
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 import string
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +30,7 @@ from dpbench.errors import choose_from
 from dpbench.output.command_line import NoKeys, Task, run_task
 from dpbench.output.files import check_writable
 from dpbench.output.run_folder import only_writer
-from dpbench.output.terminal import WIDTH, command_line, say
+from dpbench.output.terminal import command_line, fill, say
 from dpbench.output.terminal import table as in_columns
 from dpbench.package import checkout
 from dpbench.registry import ConfigError, validated
@@ -262,7 +261,7 @@ def _store(scores: Scores, benchmark: Benchmark, out: Path, failures: Sequence[s
 def _say_quick(scores: Scores) -> None:
     """Print which scores of a quick run rest on audits."""
     if text := compare.describe_quick_audits(scores):
-        say(textwrap.fill(text, WIDTH, break_on_hyphens=False))
+        say(fill(text, ""))
 
 
 def _say_below(scores: Scores) -> int:
@@ -338,7 +337,7 @@ def _say_problems(benchmark: str, table: Sequence[dict[str, str]], names: Sequen
     ]
     say(in_columns(f"{benchmark}, {len(entered)} of {len(table)} problems are entered", entered))
     legend = [f"{head}: {name}" for name, head in columns.items()]
-    say(textwrap.fill("; ".join([compare.LEGENDS["by_problem"], *legend]), WIDTH))
+    say(fill("; ".join([compare.LEGENDS["by_problem"], *legend]), ""))
 
 
 def _compare(files: Sequence[str], options: CompareOptions) -> int:
@@ -373,7 +372,7 @@ def _compare(files: Sequence[str], options: CompareOptions) -> int:
     remarks = [text for text, applies in compare.NOTES.items() if any(map(applies, mine))]
     remarks += filter(None, map(compare.describe_quick_audits, mine))
     for text in remarks:
-        say(textwrap.fill(text, WIDTH, break_on_hyphens=False))
+        say(fill(text, ""))
     ranked = pd.concat([scores.ranked for scores in rows])
     with style():
         figure = compare.profile_figure(ranked, archive_scores.ranked, benchmark.problems)

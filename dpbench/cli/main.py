@@ -17,7 +17,7 @@ from dpbench.errors import ConfigError, ErrorCollector
 from dpbench.output.command_line import parse_flags
 from dpbench.output.help_page import help_page
 from dpbench.output.run_folder import read_manifest
-from dpbench.output.terminal import TO_DECIDE, command_line
+from dpbench.output.terminal import TO_DECIDE, command_line, line_width, screen_width
 from dpbench.package import __version__
 
 __all__ = ["run"]
@@ -45,7 +45,8 @@ def run(argv: Sequence[str]) -> int:
     advice = "" if is_command else f"; finished blocks are kept, to go on: {command_line(argv)}"
     signals.advice = advice
     try:
-        return _run(argv)
+        with line_width(screen_width()):
+            return _run(argv)
     except (ConfigError, OSError, BrokenExecutor, MemoryError) as error:
         if os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise

@@ -27,7 +27,7 @@ from dpbench.output.run_folder import (
     stamps_of,
     write_manifest,
 )
-from dpbench.output.terminal import WIDE, command_line, line_width, say
+from dpbench.output.terminal import WIDE, WIDTH, command_line, line_width, say
 from dpbench.runner.cost import Cost
 from dpbench.runner.origin import environment_digest, fingerprint
 
@@ -232,7 +232,7 @@ class FolderJob(Job):
             with atomic(self.folder / f"{name}.csv", stamps) as path:
                 # Python objects give the text that numpy numbers give, in half of the time.
                 table.astype(object).to_csv(path, index=False)
-        with atomic(self.folder / "scoreboard.txt", stamps) as path:
+        with atomic(self.folder / "scoreboard.txt", stamps) as path, line_width(WIDTH):
             path.write_text(outcome.text(), encoding="utf-8")
         with line_width(WIDE):
             wide_text = outcome.text()

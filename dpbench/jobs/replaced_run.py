@@ -9,7 +9,7 @@ from typing import Any
 
 from dpbench.errors import ConfigError
 from dpbench.output.run_folder import read_manifest
-from dpbench.output.terminal import WIDTH, shorten
+from dpbench.output.terminal import shorten
 from dpbench.runner.origin import OUTPUT_KEYS
 
 __all__ = ["differences", "replaced_report"]
@@ -46,7 +46,7 @@ def differences(
     )
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     lines = [
-        shorten(f"  {key}: {form.format(*(c.get(key, 'not set') for c in (old, new)))}", WIDTH)
+        shorten(f"  {key}: {form.format(*(c.get(key, 'not set') for c in (old, new)))}")
         for key in keys[:MAX_KEYS]
     ]
     more = len(keys) - MAX_KEYS

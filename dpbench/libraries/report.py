@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from dpbench.libraries.hostile_columns import CASES
 from dpbench.libraries.replay import CONTROL
 from dpbench.libraries.verdicts import HOSTILE
 from dpbench.output.names import display_name
-from dpbench.output.terminal import WIDTH
+from dpbench.output.terminal import fill
 from dpbench.output.terminal import table as text_table
 from dpbench.output.verdicts import BAD
 from dpbench.privacy.symbols import SYMBOLS
@@ -178,7 +177,7 @@ def render(table: pd.DataFrame, claims: pd.DataFrame, verdicts: pd.DataFrame) ->
     letters = {name: table[name].map(LETTERS) for name in cases}
     ran = table.assign(**letters).drop(missing.index).astype(str)
     control = ran["control"] == ON_PURPOSE
-    sentences = [fill(sentence, WIDTH, subsequent_indent="  ") for sentence in verdicts["sentence"]]
+    sentences = list(map(fill, verdicts["sentence"]))
     parts = ["\n".join([SENTENCES, *sentences, RULE])] if sentences else []
     parts += _render_tables(ran[~control])
     lines = [f"{row['estimator']}: {row['version']}" for row in missing.to_dict("records")]

@@ -19,8 +19,8 @@ from dpbench.output.verdicts import AHEAD, BAD, GOOD, PRINTED, UNSURE, Tone
 from dpbench.package import command_in_use
 
 __all__ = [
-    "TO_DECIDE", "WIDE", "WIDTH", "count_verdicts", "fit_columns", "format_count", "line_width",
-    "progress", "say", "screen_width", "shorten", "spread", "table",
+    "TO_DECIDE", "WIDE", "WIDTH", "count_verdicts", "fill", "fit_columns", "format_count",
+    "line_width", "progress", "say", "screen_width", "shorten", "spread", "table",
 ]  # fmt: skip
 
 
@@ -128,9 +128,18 @@ def table(title: str, rows: Sequence[Mapping[str, str] | str]) -> str:
     return "\n".join([title, line(head), *lines])
 
 
-def fill(text: str) -> str:
-    """Break a text into lines of at most 80 characters, or `line_width`, where it has spaces."""
-    return textwrap.fill(text, _width.get(), subsequent_indent="  ", break_on_hyphens=False)
+def fill(text: str, indent: str = "  ") -> str:
+    """Break a text into lines of at most 80 characters, or `line_width`, where it has spaces.
+
+    The lines after the first begin with `indent`.
+    """
+    return textwrap.fill(
+        text,
+        _width.get(),
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def fit_columns(widths: Sequence[int], room: int) -> list[int]:
@@ -145,12 +154,11 @@ def fit_columns(widths: Sequence[int], room: int) -> list[int]:
     return fitted
 
 
-def shorten(text: str, width: int) -> str:
-    """Shorten a text to at most `width` characters, with an ellipsis in place of its middle."""
-    length = width - 1
-    return (
-        text if len(text) <= width else f"{text[: length - length // 2]}…{text[-(length // 2) :]}"
-    )
+def shorten(text: str) -> str:
+    """Shorten a text to one line, with an ellipsis in place of its middle."""
+    width = _width.get()
+    last = (width - 1) // 2
+    return text if len(text) <= width else f"{text[: width - 1 - last]}…{text[-last:]}"
 
 
 def count_verdicts(table: Any, verdicts: Iterable[str]) -> str:

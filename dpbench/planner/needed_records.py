@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from textwrap import wrap
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ import pandas as pd
 from dpbench.analysis.smallest_n import run_searches, search, smallest_n
 from dpbench.analysis.summary_table import Results, collect
 from dpbench.estimators.estimands import MEAN
-from dpbench.output.terminal import WIDTH
+from dpbench.output.terminal import fill
 from dpbench.planner.explanations import describe_object, format_records
 from dpbench.planner.page import NEIGHBOURS
 from dpbench.privacy.symbols import budget_text
@@ -236,14 +235,14 @@ class EstimatorPlan:
         cell = self.cell
         (setting,), (_, law) = cell.settings, cell.members[0]
         estimator = f"estimator: {describe_object(setting.estimator)}"
-        yield from wrap(estimator, WIDTH, subsequent_indent=INDENT)
+        yield fill(estimator, INDENT)
         if len(cell.members) > 1:
             count = len(cell.members)
             records = f"the worst of {count} laws of {describe_object(cell.family)}"
         else:
             about = "" if law.d > 1 else f"; mean {law.mean:.4g}, sd {np.sqrt(law.variance):.4g}"
             records = f"{describe_object(law)}{about}"
-        yield from wrap(f"records:   {records}, independent", WIDTH, subsequent_indent=INDENT)
+        yield fill(f"records:   {records}, independent", INDENT)
         if setting.budget.amounts:
             budget = budget_text(setting.budget, "name")
             yield f"budget:    {budget}; {NEIGHBOURS[setting.budget.neighbours]}"
@@ -267,17 +266,17 @@ def error_lines(reached: ReachedError, working: int = 1) -> Iterator[str]:
     Below `working` records the estimator declares failure, and the lines say so.
     """
     if reached.n < working and not np.isfinite(reached.q90):
-        yield from wrap(
+        yield fill(
             f"{format_records(reached.n)}: too few, so that the estimator declares failure; it "
             f"works from n = {working:,}.",
-            WIDTH,
+            "",
         )
         return
     n, give = reached.n, "gives" if reached.n == 1 else "give"
-    yield from wrap(
+    yield fill(
         f"{format_records(n)} {give} an error of at most {reached.q90:.3g} {SHARE} (95% interval "
         f"{reached.low:.3g} .. {reached.high:.3g}; {reached.trials:,} simulated releases).",
-        WIDTH,
+        "",
     )
 
 
@@ -291,12 +290,12 @@ def records_lines(plan: EstimatorPlan, alpha: float, found: SearchedRecords) -> 
         n, high = round_records(found.n), round_records(found.high)
         low = min(round_records(found.low), n)
         text = f"About {n:,} records (95% interval {low:,} .. {high:,}) give an error of at most "
-        yield from wrap(f"{text}{alpha:g} {SHARE}.", WIDTH)
+        yield fill(f"{text}{alpha:g} {SHARE}.", "")
         return
     if (fewest := plan.tried.get(least) or plan.error_at(least)).q90 <= alpha:
         text = f"{format_records(least)}, the smallest possible n, already "
         give = "gives" if least == 1 else "give"
-        yield from wrap(f"{text}{give} an error of at most {fewest.q90:.3g} {SHARE}.", WIDTH)
+        yield fill(f"{text}{give} an error of at most {fewest.q90:.3g} {SHARE}.", "")
         return
     last = plan.tried.get(largest) or plan.error_at(largest)
     yield f"No n up to {largest:,} gives an error of at most {alpha:g} {SHARE}."

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from textwrap import wrap
 
 from dpbench.estimators.estimands import MEAN
-from dpbench.output.terminal import WIDTH
+from dpbench.output.terminal import fill
 from dpbench.planner.answer import PlanNumbers
 from dpbench.planner.explanations import format_records
 from dpbench.planner.prediction import BoundedMoment, BoundedRecords, Error
@@ -111,7 +110,7 @@ def _limit(plan: PlanNumbers) -> Iterator[str]:
         below = min(row.q90 for row in plan.rows) < bound.value
         consequence = BELOW[plan.law is None] if below else "More assumptions may lower the bound."
         text = f"No private estimator has a q90 below {bound.value:.3g} for all {words}."
-        yield from wrap(f"{text} {consequence}", WIDTH)
+        yield fill(f"{text} {consequence}", "")
 
 
 def _needs(plan: PlanNumbers) -> Iterator[str]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from textwrap import wrap
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from pydantic import Field, model_validator
 from dpbench.errors import ConfigError
 from dpbench.estimators import ClippedMean, TransformedNoiseMean
 from dpbench.estimators.tables import TableMean, Weight
-from dpbench.output.terminal import WIDTH
+from dpbench.output.terminal import fill
 from dpbench.planner.explanations import format_records
 from dpbench.planner.page import MIN_BIAS_RATIO, NEIGHBOURS, ReleasePlan
 from dpbench.planner.question import Number, Positive, Question, build_law, build_problem
@@ -156,7 +155,7 @@ class TablePlan:
         )
         shares = zip(table.columns, table.shares(self.budget), strict=True)
         split = ", ".join(f"{name} {share:.3g}" for name, share in shares)
-        yield from wrap(f"shares of the budget: {split}; each group may use all of them", WIDTH)
+        yield fill(f"shares of the budget: {split}; each group may use all of them", "")
         yield ""
         width = max(len(name) for name in (*table.columns, "column")) + 1
         place = max(len(name) for name in (*sizes, "group")) + 1

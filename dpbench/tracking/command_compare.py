@@ -20,7 +20,7 @@ from dpbench.output.command_line import read_words
 from dpbench.output.files import atomic, check_writable
 from dpbench.output.names import number_text
 from dpbench.output.run_folder import read_manifest
-from dpbench.output.terminal import say
+from dpbench.output.terminal import fill, say
 from dpbench.output.terminal import table as in_columns
 from dpbench.package import user_folder
 from dpbench.registry import ConfigError, validated
@@ -32,7 +32,7 @@ from dpbench.runner.store import CorruptBlockError
 from dpbench.tracking import comparison
 from dpbench.tracking.baseline import Baseline, collect_errors
 from dpbench.tracking.comparison import SMALLEST_CHANGE
-from dpbench.tracking.report import ratio_text, row_name, worst_sentence, wrap_line
+from dpbench.tracking.report import ratio_text, row_name, worst_sentence
 from dpbench.tracking.verdicts import COMPARED
 
 __all__ = ["compare", "main", "read_errors"]
@@ -196,7 +196,7 @@ def _summarise(table: pd.DataFrame, a: str, b: str) -> str:
     if {*ONE_SIDED} & {*counts.index}:
         rules.append("Rows are compared if estimator, budget, distribution and n are equal.")
     text = " ".join(filter(None, [text, *rules, worst_sentence(table, "A")]))
-    return "\n".join(wrap_line(text))
+    return fill(text, "")
 
 
 def _format_row(row: Mapping[Hashable, Any]) -> dict[str, str]:

@@ -10,11 +10,12 @@ import pandas as pd
 
 from dpbench.jobs.composition import compose
 from dpbench.jobs.prepare import prepare_job
+from dpbench.output.terminal import fill
 from dpbench.registry import ConfigError, from_mapping
 from dpbench.runner.settings import Settings
 from dpbench.tracking.baseline import Baseline, collect_errors
 from dpbench.tracking.comparison import POWER, SMALLEST_CHANGE, compare
-from dpbench.tracking.report import failure_text, row_name, worst_sentence, wrap_line
+from dpbench.tracking.report import failure_text, row_name, worst_sentence
 
 __all__ = ["BaselineCheck", "baseline_rows", "check_baseline", "describe_visible_loss"]
 
@@ -80,7 +81,7 @@ def check_baseline(
     raised = [f"An estimator raised an exception: {one.text}" for one in result.failures[:1]]
     lines = [*raised, *(lines if reasons else []), *notes]
     lines.append(f"{len(table)} rows: {describe_visible_loss(table)}")
-    lines = [wrapped for line in lines for wrapped in wrap_line(line.replace("*", ""))]
+    lines = [x for line in lines for x in fill(line.replace("*", ""), "").splitlines()]
     lines += ["If these changes are meant, run:", f"  {command}"] if reasons and not raised else []
     return BaselineCheck(failures, lines)
 

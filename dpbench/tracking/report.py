@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Hashable, Mapping
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -10,7 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 
-from dpbench.output.terminal import WIDTH, count_verdicts
+from dpbench.output.terminal import count_verdicts, fill
 from dpbench.output.terminal import table as text_table
 from dpbench.privacy.symbols import budget_text
 from dpbench.tracking.comparison import LEVEL, METRICS, SMALLEST_CHANGE
@@ -19,7 +18,6 @@ from dpbench.tracking.verdicts import TRACKING
 __all__ = [
     "METRIC_NAMES", "OTHER_BITS", "SUSPECT", "change_text", "failure_text", "format_terminal",
     "junit", "markdown", "ratio_text", "row_name", "worst_sentence",
-    "wrap_line",
 ]  # fmt: skip
 
 MAX_PRINTED_ROWS = 30  # rows printed on a terminal
@@ -68,11 +66,6 @@ def _summarise(table: pd.DataFrame) -> str:
     return " ".join(filter(None, [counts, worst_sentence(table, "the baseline")]))
 
 
-def wrap_line(text: str) -> list[str]:
-    """Break a text into lines of at most 80 characters; words and paths stay whole."""
-    return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
 def _select_changed(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows without the verdict ``same``, sorted from the worst verdict to the best."""
     changed = table[table["verdict"] != "same"]
@@ -86,9 +79,7 @@ def format_terminal(table: pd.DataFrame, sweep: str, notes: list[str]) -> str:
     At most `MAX_PRINTED_ROWS` rows are printed. The notes are sentences about the baseline.
     """
     lines = [f"Accuracy of {sweep} against its baseline"]
-    lines += [
-        line for note in (_summarise(table), *notes) for line in wrap_line(note.replace("**", ""))
-    ]
+    lines += [fill(note.replace("**", ""), "") for note in (_summarise(table), *notes)]
     rows: list[Mapping[str, str] | str] = [
         {
             "row": row_name(row),

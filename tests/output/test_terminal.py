@@ -30,7 +30,7 @@ LONG = "an_estimator_with_a_name_that_is_longer_than_others.really"
 
 def test_a_table_cuts_no_text() -> None:
     row = {"estimator": LONG, "pair": "", "n": "5,398", "verdict": "inconclusive"}
-    lines = table("T", [row, "heading " + "x" * 100, {**row, "estimator": "a"}]).splitlines()
+    lines = table("T", [row, "heading " + "word " * 20, {**row, "estimator": "a"}]).splitlines()
     assert lines[1].split() == ["estimator", "n", "verdict"]  # none that are empty
     assert max(map(len, lines)) <= WIDTH
     assert "heading" in lines[2:][0] or lines[3].startswith("heading")
@@ -39,6 +39,7 @@ def test_a_table_cuts_no_text() -> None:
     assert wide[2:4] == [LONG, f"pair: {LONG}"]
     assert wide[4].split() == ["9" * 46, "inconclusive"]
     assert "…" not in "".join(lines + wide)
+    assert "x" * 100 in fill(f"a path stays whole, to be copied: {'x' * 100}").splitlines()[1]
     assert [format_count(n) for n in (30, 53980.4, 1e10)] == ["30", "53,980", "1e+10"]
 
 
@@ -72,12 +73,25 @@ def test_only_a_terminal_has_wide_lines(
         patch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
         patch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
         assert screen_width() == width
-    monkeypatch.setattr("dpbench.jobs.finished_run.screen_width", lambda: width)
+    for room in ("jobs.finished_run", "cli.main"):
+        monkeypatch.setattr(f"dpbench.{room}.screen_width", lambda: width)
     for _ in range(2):
         tables = bench.done("trials=4").out.partition("counted")[0]
         stands_alone = f"\n{name}\n" in tables
         assert (stands_alone, name in tables) == (width == WIDTH, True)
     assert f"\n{name}\n" in bench.read("scoreboard.txt")
+
+
+@pytest.mark.parametrize("width", [WIDTH, WIDE])
+def test_commands_print_as_wide_lines_as_runs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    columns = ", ".join(f"a_column_of_the_table_{i}: {{lower: 0, upper: 1}}" for i in range(5))
+    (bench.folder / "table.yaml").write_text(f"{{n: 100, columns: {{{columns}}}}}")
+    monkeypatch.setattr("dpbench.cli.main.screen_width", lambda: width)
+    printed = bench.raw("plan", "table=table.yaml", "epsilon=1").out.splitlines()
+    sentence = next(line for line in printed if line.startswith("shares of the budget"))
+    assert width - 30 < len(sentence) <= width
 
 
 def test_everything_printed_fits(bench: Bench) -> None:

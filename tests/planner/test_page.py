@@ -115,7 +115,7 @@ def test_the_printed_ranking_and_limit_by_hand() -> None:
     ]
     for bound, below in ((0.24, False), (0.26, True)):
         plan.limit = ErrorBound(bound, "two-point"), "laws"
-        told = " ".join(page_module._limit(plan))
+        told = " ".join(" ".join(page_module._limit(plan)).split())
         assert f"has a q90 below {bound:g} for all laws." in told
         assert ("Errors below it are possible here" in told) == below
     plan.limit = ErrorBound(math.inf, ""), "laws"
