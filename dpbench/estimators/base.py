@@ -104,6 +104,9 @@ class Estimator(Registered, ABC):
     seeded : bool
         True if all randomness comes from the ledger's random generator. Otherwise a second run
         gives other releases.
+    fewest_records : int
+        Smallest n for which the estimator can release anything, whatever its parameters; 1 by
+        default. It is the default of `least_records`.
     files : tuple of str
         Files on which releases depend, besides the Python file of the class and its imports.
     """
@@ -114,6 +117,7 @@ class Estimator(Registered, ABC):
     estimand: ClassVar[Estimand] = MEAN
     bounded_in: ClassVar[Literal["central", "local"] | None] = "central"
     seeded: ClassVar[bool] = True
+    fewest_records: ClassVar[int] = 1
     files: ClassVar[tuple[str, ...]] = ()
     narrowed_by: ClassVar[tuple[str, ...]] = ()
 
@@ -183,9 +187,9 @@ class Estimator(Registered, ABC):
         Returns
         -------
         int
-            1 unless a subclass overrides the method.
+            The attribute `fewest_records`, unless a subclass overrides the method.
         """
-        return 1
+        return self.fewest_records
 
     def working_records(self, d: int, budget: Budget) -> int:
         """Return the smallest n from which the estimator works, as far as public numbers show.

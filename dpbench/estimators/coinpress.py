@@ -429,6 +429,7 @@ class WhitenedCoinPressMean(_Gaussian, kind="whitened_coinpress_mean"):
     covariance_share: Probability = 0.5
     b: Probability = 0.01
     entry_noise: EntryNoise = "equal"
+    fewest_records: ClassVar[int] = 2  # one record makes no pair
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         spread = GaussianSpread(float(np.sqrt(self.bound)), "the root of bound")

@@ -289,6 +289,7 @@ class FriendlyCoreMean(Estimator):
     composition: Composition = "basic"
     multivariate: ClassVar[bool] = True
     notions: ClassVar[tuple[type[Budget], ...]] = (ApproxDP,)
+    fewest_records: ClassVar[int] = 3
 
     @model_validator(mode="after")
     def _check_scale(self) -> Self:

@@ -164,14 +164,14 @@ class TunedClippedMean(_Clipped):
         - ``minimax``: T minimises the 1 - beta quantile of the largest bias plus the noise
           (`best_clip`). For R = 0 this T is (n/q)^(1/k) times a factor that depends on k, beta and
           the shape of the noise.
-        - ``rate``: T = c (n ln(1/beta)/q)^(1/k), the T of KSU20 up to its constant.
-        - ``all``: T = (n/beta)^(1/k). With probability 1 - beta this T clips no record, by Markov's
-          inequality and a union bound. L15 has the threshold sqrt(n), which is this T for k = 2
-          without the factor beta^(-1/2).
+        - ``ksu20_order``: T = c (n ln(1/beta)/q)^(1/k), the T of KSU20 up to its constant.
+        - ``keep_all``: T = (n/beta)^(1/k). With probability 1 - beta this T clips no record, by
+          Markov's inequality and a union bound. L15 has the threshold sqrt(n), which is this T for
+          k = 2 without the factor beta^(-1/2).
 
         Each T is in units of `scale`.
     c : float > 0
-        Constant c of ``rate``.
+        Constant c of ``ksu20_order``.
     threshold : float > 0, optional
         Value of T that overrides `policy`, in the unit of the data.
     """
@@ -244,9 +244,9 @@ class LocalMean(_Clipped):
         - ``minimax``: T minimises the 1 - beta quantile of the largest bias plus the averaged
           noise, as if the noise were normal. For R = 0 this T is s^(-1/k) times a factor that
           depends on k and beta.
-        - ``rate``: T = (n (ln(1/beta)/q)^2)^(1/(2k)), with q the 1 - beta quantile of the absolute
-          noise at sensitivity 1; (n epsilon^2)^(1/(2k)) for pure DP. This T has the rate of
-          ``minimax``, but not the constant.
+        - ``ksu20_order``: T = (n (ln(1/beta)/q)^2)^(1/(2k)), with q the 1 - beta quantile of the
+          absolute noise at sensitivity 1; (n epsilon^2)^(1/(2k)) for pure DP. This T has the rate
+          of ``minimax``, but not the constant.
 
         Each T is in units of `scale`.
     mechanism : {'additive', 'randomised_response', 'three_values', 'graded_votes'}

@@ -75,6 +75,7 @@ class HuberInterval(Estimator):
     beta: Probability = 0.1
     steps: Steps | None = None
     notions: ClassVar[tuple[type[Budget], ...]] = (ZCDP, GDP, ApproxDP)
+    fewest_records: ClassVar[int] = 2  # one record makes no pair
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         return (MomentSpread(2.0, self.scale),)
@@ -82,9 +83,6 @@ class HuberInterval(Estimator):
     @property
     def most_at_once(self) -> int | None:
         return MAX_WHOLE_RECORDS  # because of the pairs of records
-
-    def least_records(self, d: int, budget: Budget) -> int:
-        return 2  # one record makes no pair
 
     def clip(self, n: int, ledger: Ledger) -> float:
         """Return tau for n records and the whole budget of a GDP or zCDP ledger."""
@@ -99,8 +97,8 @@ class HuberInterval(Estimator):
         release = Estimate(np.zeros(sample.trials), np.zeros(sample.trials))
         for part in parts:
             release = noisy_clipped_mean(sample, release.value, tau, part)
-        half = 5 * self.scale**2 * np.sqrt(n / np.log(n))  # xi/2
         squares = sample.half_squared_differences(ledger.rng)
+        half = 5 * self.scale**2 * np.sqrt(n / np.log(n))  # xi/2
         variance = noisy_clipped_mean(squares, half, half, last).value
         noise = (ledger.noise_factor * 2 * tau / n) ** 2 / (2 * rho_of(parts[-1].budget))
         width = -ndtri(self.beta / 2) * np.sqrt(np.maximum(variance, 0.0) / n + noise)

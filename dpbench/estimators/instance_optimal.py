@@ -201,6 +201,7 @@ class PlanMean(_AroundMedians, kind="plan_mean"):
     sigma_high: DeviationBound
     rounds: Steps = 20
     beta: Probability = 0.1
+    fewest_records: ClassVar[int] = 2  # one record makes no pair
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         spread = MomentSpread(2.0, self.sigma_high, "sigma_high")

@@ -26,7 +26,7 @@ from dpbench.estimators.assumptions import Assumption, GaussianShape, GaussianSp
 from dpbench.estimators.base import Estimate
 from dpbench.estimators.clipped import _ClippingEstimator, noisy_clipped_mean
 from dpbench.estimators.gaussian import Positive
-from dpbench.privacy import Ledger
+from dpbench.privacy import Budget, Ledger
 from dpbench.registry import Probability, validated
 from dpbench.samples import Sample
 from dpbench.samples.binned import MAX_WHOLE_RECORDS
@@ -88,6 +88,9 @@ class _SimulatedInterval(_ClippingEstimator):
     @property
     def most_at_once(self) -> int | None:
         return MAX_WHOLE_RECORDS if self.sigma is None else None  # because of the pairs of records
+
+    def least_records(self, d: int, budget: Budget) -> int:
+        return 1 if self.sigma is not None else 2  # a pair
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         scale = np.full(sample.trials, self.sigma or 0.0)

@@ -188,6 +188,11 @@ class KSU20BallMean(NeedsRadius):
         slope = self.k - 1 if self.constants == "practical" else float(np.sqrt(self.k - 1))
         return root * (1 + float((slope * bias / noise) ** (1 / self.k)))
 
+    def least_records(self, d: int, budget: Budget) -> int:
+        if self._has_fixed_centre:
+            return 1
+        return 2 * self._coordinate_estimator(d).least_records(1, budget) - 1
+
     def working_records(self, d: int, budget: Budget) -> int:
         if self._has_fixed_centre:
             return 1
@@ -202,7 +207,7 @@ class KSU20BallMean(NeedsRadius):
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if not sample.vectors:
             raise ValueError("KSU20BallMean takes vectors; for numbers there is KSU20Mean")
-        if sample.n < 2:
+        if sample.n < 2 and not self._has_fixed_centre:
             raise ValueError("one record makes no two halves")
         if self.radius is not None:
             ledger = to_gdp(ledger)

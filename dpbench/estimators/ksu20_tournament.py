@@ -454,6 +454,10 @@ class KSU20TournamentMean(Estimator):
         """Return the number of records at which no coordinate of the centre declares failure."""
         return 2.0 * self.centre_estimator(alpha, d).working_records(1, budget.fraction(1 / d))
 
+    def least_records(self, d: int, budget: Budget) -> int:
+        located = self.centre_estimator(1.0, d).least_records(1, budget)
+        return max(2 * self.match_groups(d), 2 * located - 1)
+
     def working_records(self, d: int, budget: Budget) -> int:
         alpha = self.alpha or ksu20.LARGEST_ALPHA[self.constants]
         return int(self._records_to_locate(alpha, d, budget)) - 1  # half of an odd n is rounded up

@@ -105,6 +105,7 @@ class PrivateBootstrapInterval(_ClippingEstimator):
     weights: Literal["multinomial", "halves"] = "multinomial"
     method: Literal["normal", "deconvolution"] = "normal"
     narrowed_by: ClassVar[tuple[str, ...]] = ("weights",)
+    fewest_records: ClassVar[int] = 2
 
     @model_validator(mode="after")
     def _check_halves(self) -> Self:
@@ -124,9 +125,6 @@ class PrivateBootstrapInterval(_ClippingEstimator):
     @property
     def most_at_once(self) -> int | None:
         return MAX_WHOLE_RECORDS  # resamples draw from all records
-
-    def least_records(self, d: int, budget: Budget) -> int:
-        return 2
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         if sample.n < 2:

@@ -98,6 +98,9 @@ class SmoothSensitivityTrimmedMean(_ClippingEstimator):
     smoothness_share: Annotated[float, Field(ge=0.01, le=0.9)] = 0.3
     noise: SmoothNoise = "by_budget"
 
+    def least_records(self, d: int, budget: Budget) -> int:
+        return 2 * (self.trimmed_records or 0) + 1
+
     def count_trimmed(self, n: int, t: float) -> int:
         """Return the number m of records trimmed from each end.
 

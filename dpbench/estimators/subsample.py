@@ -125,6 +125,10 @@ class SubsampleAggregate(Estimator):
         limit = self.base.most_at_once
         return None if limit is None else limit * self.buckets
 
+    def least_records(self, d: int, budget: Budget) -> int:
+        base = self.base.least_records(d, NonPrivate()) if isinstance(self.base, Estimator) else 1
+        return self.buckets * base
+
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         bounded = self.lower is not None and self.upper is not None
         of_means = isinstance(self.base, Estimator) and self.estimand is MEAN
@@ -217,6 +221,9 @@ class SubsampleTest(Estimator):
     buckets: Buckets
     aggregate: Literal["count", "exponential", "histogram"] = "count"
     bounded_in: ClassVar[None] = None  # no bound applies, because the mean has to be 0 or 1
+
+    def least_records(self, d: int, budget: Budget) -> int:
+        return self.buckets
 
     def estimate(self, sample: Sample, ledger: Ledger) -> Estimate:
         means = sample.by_group(self.buckets, ledger.rng, lambda rows: rows.mean())

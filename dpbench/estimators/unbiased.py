@@ -67,6 +67,7 @@ class UnbiasedMean(Estimator):
     random_bins: bool = True
     beta: Probability = 0.1
     notions: ClassVar[tuple[type[Budget], ...]] = (ApproxDP,)
+    fewest_records: ClassVar[int] = 2  # a record for each part
 
     def assumptions(self, n: int, d: int) -> Sequence[Assumption]:
         return (MomentSpread(2.0, self.sigma, "sigma"),)

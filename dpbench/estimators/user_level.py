@@ -113,6 +113,7 @@ class UserLevelMean(Estimator):
     beta: Probability = 0.1
     cap: Annotated[int, Field(ge=1, le=10**6)] | None = None
     multivariate: ClassVar[bool] = True
+    fewest_records: ClassVar[int] = 2  # a person for each part
 
     @model_validator(mode="after")
     def _check_cap(self) -> Self:

@@ -123,8 +123,8 @@ def _tuned_step(e: est.TunedClippedMean, setting: ReleaseSetting) -> ClipAndNois
     estimator's threshold. If the threshold is not set, T depends on the estimator's `policy`. In
     units of the estimator's `scale`, the k-th root of the bound on the moment:
 
-    - ``all``: T = (n/beta)^(1/k), for the estimator's beta.
-    - ``rate``: T = c (n epsilon')^(1/k), for the estimator's constant c. Here epsilon' is
+    - ``keep_all``: T = (n/beta)^(1/k), for the estimator's beta.
+    - ``ksu20_order``: T = c (n epsilon')^(1/k), for the estimator's constant c. Here epsilon' is
       ln(1/beta)/q, and q is the 1 - beta quantile of |noise| at sensitivity 1. For Laplace noise
       epsilon' is epsilon.
     - ``minimax``: T is the best threshold (`best_clip_threshold`).
