@@ -28,8 +28,8 @@ from dpbench.report.page_tables import (
 from dpbench.report.sections.base import Section, section
 
 COLUMNS = (
-    "estimator", "distribution", "neighbours", "epsilon", "n", "trials", "failure_rate", "error",
-    "expected_error", "lower_bound", "bias", "expected_bias", "ms",
+    "estimator", "error", "expected_error", "lower_bound", "bias", "expected_bias", "ms",
+    "distribution", "neighbours", "epsilon", "n", "trials", "failure_rate",
 )  # fmt: skip
 VERDICTS = (
     "The first rule that applies gives the verdict on a library. Refuted: an audit or a replay "

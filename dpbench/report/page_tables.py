@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpbench.analysis.claims import region
@@ -68,7 +68,7 @@ def make_table(
     rows: Sequence[Row],
     max_rows: int,
     caption: str,
-    columns: Collection[str] = (),
+    columns: Sequence[str] = (),
     tones: Mapping[str, str] | None = None,
     *,
     name: str = "",
@@ -76,15 +76,17 @@ def make_table(
 ) -> Table | None:
     """Format rows as a table of the page: the variables of the macro ``table`` in ``page.html``.
 
-    Empty columns are left out. So is the column ``seconds``, because it differs from run to run. By
-    default all other columns are shown. `tones` maps words to tones, CSS classes that set their
+    Empty columns are left out. So is the column ``seconds``, because it differs from run to run.
+    The others stand in the order of `columns`, by default in that of the rows, but verdicts first.
+    `tones` maps words to tones, CSS classes that set their
     colours. A tone applies only in columns that contain no other words. The rows come from the
     file `name`, without ``.csv``. The page shows an urgent table unfolded. Return None if there are
     no rows.
     """
     if not rows:
         return None
-    shown = [name for name in rows[0] if name in (columns or rows[0]) and name != "seconds"]
+    shown = [name for name in columns or rows[0] if name in rows[0] and name != "seconds"]
+    shown.sort(key=lambda name: name != "verdict")
     cells_by_column = {name: [row[name] for row in rows] for name in shown}
     cells_by_column = {name: cells for name, cells in cells_by_column.items() if any(cells)}
     is_text = {

@@ -14,9 +14,9 @@ from dpbench.tracking.power import power_sentence
 from dpbench.tracking.verdicts import TRACKING
 
 COLUMNS = (
-    "estimator", "distribution", "privacy", "epsilon", "delta", "rho", "mu", "n", "comparison",
-    "trimmed_mean_error", "trimmed_mean_error_low", "trimmed_mean_error_high",
-    "smallest_detectable", "verdict",
+    "verdict", "estimator", "trimmed_mean_error", "trimmed_mean_error_low",
+    "trimmed_mean_error_high", "smallest_detectable", "distribution", "privacy", "epsilon", "delta",
+    "rho", "mu", "n", "comparison",
 )  # fmt: skip
 
 

@@ -34,7 +34,10 @@ def test_tables_are_cut_and_leave_out_what_is_empty_or_not_asked_for() -> None:
     assert table["rows"] == [("1e3", "1.23×10¹²", "0.123", "∞"), ("07", "10", "", "-∞")]
     cut = make_table(rows, 1, "caption", columns=["n", "estimator"])
     assert cut is not None
-    assert (cut["size"], cut["rows"]) == (2, [("1e3", "1.23×10¹²")])
+    assert (cut["size"], cut["rows"]) == (2, [("1.23×10¹²", "1e3")])  # in the order of `columns`
+    judged = make_table([{"n": "1", "verdict": "good"}], 1, "caption")
+    assert judged is not None
+    assert judged["rows"] == [("good", "1")]
     later = make_table([{"a": "1", "b": ""}, {"a": "two", "b": "2"}], 1, "caption")
     assert later is not None  # what a column is, is said by all its rows
     assert later["columns"] == [("a", True, False), ("b", False, False)]

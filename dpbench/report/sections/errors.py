@@ -10,6 +10,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
+from dpbench.analysis.smallest_n import TERMS
 from dpbench.output.names import NOTIONS
 from dpbench.privacy import AMOUNTS
 from dpbench.report.page_run import RunFolder
@@ -24,10 +25,14 @@ from dpbench.report.page_tables import (
 )
 from dpbench.report.sections.base import Section, section
 
+# Columns of the page: whose error, the error, and where it was measured.
 COLUMNS = (
-    "distribution", "k", "estimator", "privacy", "epsilon", "delta", "rho", "mu", "n",
-    "failure_rate", "budget_fraction_spent", "trimmed_mean_error", "q90", "q90_low", "q90_high",
-    "lower_bound",
+    "estimator", "q90", "q90_low", "q90_high", "lower_bound", "distribution", "k", "n", "privacy",
+    *AMOUNTS, "trimmed_mean_error", "failure_rate", "budget_fraction_spent",
+)  # fmt: skip
+SAMPLE_COLUMNS = (
+    "estimator", "alpha", "samples", "low", "high", "distribution", "k", "privacy", *AMOUNTS,
+    "request", "radius", "beta", "method", *(f"{name}_term" for name in TERMS),
 )  # fmt: skip
 MAX_NAMED = 3  # estimators that answer a mean without data, by name
 NOTE = Markup(
@@ -48,7 +53,7 @@ def build_samples(run: RunFolder) -> Section | None:
         "curve it is read off the curve of errors; by the method search it is found by running "
         "further n. Terms are parts of the n that the theorem states. An empty cell: not known, "
         "or beyond the n that were run.",
-        tables=[run.table("sample_complexity", caption)],
+        tables=[run.table("sample_complexity", caption, columns=SAMPLE_COLUMNS)],
     )
 
 

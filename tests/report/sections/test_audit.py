@@ -18,7 +18,9 @@ def test_audits_say_what_they_cannot_and_show_the_strongest_pair(example: Path) 
     assert any("must refute: 1 of 2 are" in p for p in page.texts("p"))
     assert rows[3].startswith("not refuted no_noise pure")  # the control that stood comes first
     assert rows[4:] == rows[:1]  # a control that was caught is listed, too
-    assert list(page.columns("run1-audit")) == [name for name in PAIR if name != "seconds"]
+    assert list(page.columns("run1-audit")) == [
+        "verdict", *(name for name in PAIR if name not in ("seconds", "verdict"))
+    ]  # fmt: skip
 
 
 def test_rows_that_halved_noise_does_not_refute_are_named(example: Path) -> None:
