@@ -156,34 +156,19 @@ def test_a_memorised_column_gains_nothing(
         assert told == {"kind": "real_column"}
 
 
-COIN = """
-CARD = {
-    "name": "coin", "paper": "Warner", "notions": ["pure"], "relations": ["replace"],
-    "assumptions": "binary", "proof": "randomised response", "division": "declared",
-}
-
-
-def entry(public):
-    return Coin() if public.local and public.records == "binary" else None
-"""
-
-
 @pytest.mark.parametrize(("honest", "verdict"), [(True, "not refuted"), (False, "refuted")])
 def test_reports_of_the_local_model_are_audited(
     honest: bool, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The five lines of the page, and central noise behind them. False alarms: below 1e-5.
+    """The entry of the page, and central noise behind them. False alarms: below 1e-5.
 
     A report is one of 100 of a record that is 0 or 1: e^1 is exceeded by none.
     """
     monkeypatch.setattr(measure, "RUNS", {True: 100})
     page = (Path(docs.__file__).parent / "howto" / "benchmark.md").read_text("utf-8")
-    code = (
-        "@validated\nclass Coin" + page.partition("@validated\nclass Coin")[2].partition("```")[0]
-    )
-    head = "import numpy as np\nfrom dpbench import OneRecord, validated\n\n"
+    code = page.partition("```python\n# coin.py\n")[2].partition("```")[0]
     path = tmp_path / "local_entry.py"
-    path.write_text(head + code + COIN if honest else CENTRAL)
+    path.write_text(code if honest else CENTRAL)
     scores, audits = run_on(path, problem("local-binary-n3000-pure1", seed=SEED, trials=60))
     assert {one.bound.verdict for one in audits} == {verdict}
     assert scores.rows["score"][0] < (1.9 if honest else 1.44)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shlex
 import sys
@@ -253,6 +255,25 @@ def write(text: str) -> None:
     path = Path(text.split("\n", 1)[0].removeprefix("# "))
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
+
+
+PAGES = ["../README.md", *(str(path.relative_to(DOCS)) for path in sorted(DOCS.rglob("*.md")))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+@pytest.mark.filterwarnings("ignore::dpbench.AssumptionWarning")  # a page shows the warning
+def test_each_block_of_python_runs_alone(folder: Path, page: str) -> None:
+    """Or after the block above, where the page says so; what a comment shows is printed."""
+    text = (DOCS / page).read_text("utf-8")
+    names: dict[str, object] = {}
+    for before, block in re.findall(r"([^\n]*)\n\n```python\n(.*?)```", text, re.DOTALL):
+        names = names if before.endswith("block above:") else {"__name__": "__main__"}
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, page, "exec"), names)  # as a reader pastes it
+        shown = re.findall(r"^print\(\w.*\)  # ((?:\d|\w+\().*?)(?:;|$)", block, re.MULTILINE)
+        lines = printed.getvalue().splitlines()
+        assert all(any(line.startswith(one) for line in lines) for one in shown), (shown, lines)
 
 
 def test_the_tutorial_runs(

@@ -65,10 +65,12 @@ def _write(*texts: str) -> None:
 def test_library_example(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """README's, and the longer one; everything is kept in memory."""
     (example,) = _blocks("python", "heights")
-    exec(compile(example, "README", "exec"), {})
+    names: dict[str, Any] = {}
+    exec(compile(example, "README", "exec"), names)
+    assert f"their mean is {names['heights'].mean():.3f}\n" in example
     assert float(capsys.readouterr().out) == pytest.approx(170, abs=1.5)
     example, tables = _blocks("python", "heights", LIBRARY)
-    names: dict[str, object] = {}
+    names = {}
     exec(compile(example, "library.md", "exec"), names)
     (ax,) = plt.gcf().axes
     assert ax.lines
