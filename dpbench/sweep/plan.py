@@ -47,7 +47,13 @@ from dpbench.samples.binned import MAX_BINNED_RECORDS
 from dpbench.seeds import canonical, digest
 from dpbench.sweep.block import BLOCK_NUMBERS, BlockTask, Setting, block_trials, most_trials
 from dpbench.sweep.entries import Budgets, Estimators, Families
-from dpbench.sweep.selection import Selection, rows_of_budget, select_labels, swept_columns
+from dpbench.sweep.selection import (
+    BUDGET,
+    Selection,
+    rows_of_budget,
+    select_labels,
+    swept_columns,
+)
 from dpbench.theory.bounds.class_bound import ErrorBound
 from dpbench.theory.families import Family
 
@@ -235,9 +241,10 @@ class Sweep(Described):
         message begins with `where`, the place of the selection in the configuration.
         """
         budgets = select_labels(selection.budgets, self.budgets, f"{where}.budgets")
-        in_budgets = table["privacy"] == "none"
+        columns = {name: table[name].to_numpy() for name in BUDGET}  # faster to compare
+        in_budgets = columns["privacy"] == "none"
         for label in budgets:
-            in_budgets |= rows_of_budget(table, self.budgets[label].value)
+            in_budgets |= rows_of_budget(columns, self.budgets[label].value)
         families = select_labels(selection.families, self.families, f"{where}.families")
         estimators = select_labels(selection.estimators, self.estimators, f"{where}.estimators")
         return in_budgets & table["family"].isin(families) & table["estimator"].isin(estimators)

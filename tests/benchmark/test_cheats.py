@@ -260,13 +260,16 @@ def test_an_honest_entry_passes(name: str, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST_ENTRIES)
-def test_honest_entries_pass_with_forty_seeds(
+def test_honest_entries_pass_with_eight_seeds(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """False alarms have probability 1e-5 a run by the audit, 1e-4 a problem by the bound."""
+    """False alarms have probability 1e-5 a run by the audit, 1e-4 a problem by the bound.
+
+    The 48 runs of all entries see an alarm in a tenth of all runs with probability 0.99.
+    """
     monkeypatch.setattr(measure, "RUNS", {True: 40})
     path = honest(tmp_path, name)
-    for seed in range(40):
+    for seed in range(8):
         one = problem(HONEST_ENTRIES[name], seed=seed)
         _, audits = run_on(path, one)
         assert {one.bound.verdict for one in audits} == {"not refuted"}, seed
