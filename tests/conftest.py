@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import matplotlib as mpl
 import numpy as np
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 import dpbench
 from dpbench.cli.main import run
 from dpbench.estimators import Estimator, TunedClippedMean
+from dpbench.jobs import conf_files
 from dpbench.libraries.means.process import close_libraries, python
 from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.report.drawing.style import save
@@ -121,6 +122,27 @@ def overrides_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OverridesParser, "parse_rule", parse_rule)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def files_parsed_once() -> Iterator[None]:
+    """Runs have the same few files in common, which are parsed by Python."""
+    known = dict[str, Any]()
+
+    class Loader(conf_files._Loader):
+        def __init__(self, stream: TextIO) -> None:
+            self.text = stream.read()
+            stream.seek(0)
+            super().__init__(stream)
+
+        def get_single_data(self) -> Any:
+            if self.text not in known:
+                known[self.text] = super().get_single_data()
+            return known[self.text]  # the caller copies it
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conf_files, "_Loader", Loader)
         yield
 
 

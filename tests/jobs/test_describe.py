@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,8 +48,9 @@ def test_the_committed_schema_is_what_the_command_prints() -> None:
     assert all(f'"#/$defs/{name}"' in text for name in VALIDATOR.schema["$defs"])
 
 
+@cache
 def read(path: Path) -> Any:
-    """A sweep's file as it stands: an editor sees no other."""
+    """A sweep's file as it stands, to be read only: an editor sees no other."""
     return OmegaConf.to_container(OmegaConf.load(path), resolve=True)
 
 
@@ -67,7 +69,7 @@ GONE = object()  # in place of a value
 @pytest.fixture(scope="module")
 def quick() -> Any:
     """A sweep in which a test makes a mistake, of its own copy."""
-    spec = read(conf_folder() / "sweep" / "quick.yaml")
+    spec = deepcopy(read(conf_folder() / "sweep" / "quick.yaml"))
     spec["budgets"]["pure"]["epsilon"] = [0.1, 1]  # one variant each
     spec["estimators"]["mine"] = {"_target_": "mine.Mine", "anything": 1}
     assert VALIDATOR.is_valid(spec)
