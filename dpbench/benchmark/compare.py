@@ -301,7 +301,9 @@ def _draw_profiles(
     scores = np.geomspace(0.8, MAX_PLOTTED_SCORE, 300)
     for _, entry_rows in archive.groupby("entry"):
         share = profile(entry_rows["score"], len(ids), scores)
-        ax.plot(scores, share, color="0.75", linewidth=0.7, label="archive")
+        corners = (np.diff(share, prepend=-1) != 0) | (np.diff(share, append=-1) != 0)
+        x, y = scores[corners], share[corners]
+        ax.plot(x, y, color="0.75", linewidth=0.7, label="archive")
     best = archive.loc[archive.groupby("problem")["score"].idxmin()]
     share = profile(best["score"], len(ids), scores)
     ax.plot(

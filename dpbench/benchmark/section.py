@@ -25,6 +25,7 @@ STANDINGS = (
     "low to high. best: smallest mean of a ranked entry over the problems that the entry answered. "
     "rank: among entries of the declared division that answered the whole class."
 )
+PICTURES = ("figures/profile.svg", "figures/profile.json")
 PROFILE = (
     "Share of the problems (y) that an entry solves within a factor of the bound (x). Grey: "
     "entries of the archive. Dashed: the best of them for each problem. Bands: 95%."
@@ -41,7 +42,8 @@ def write_leaderboard(
     """Write the page ``leaderboard.html`` on the entries `names`, and return its path.
 
     The page is one file without external resources. The tables are ``standings``, ``shares`` and
-    ``problems``; the folder already holds the figure. The page begins with the remarks.
+    ``problems``; the folder already holds the figure and its numbers. The page begins with
+    the remarks.
     """
     for name, table in tables.items():
         with atomic(folder / f"{name}.csv") as path:
@@ -53,7 +55,7 @@ def write_leaderboard(
         "noun": "Benchmark",
         "configuration": {"sweep": {"question": question, "figures": figures}},
         "sections": SECTIONS,
-        "outputs": dict.fromkeys([*(f"{name}.csv" for name in tables), "figures/profile.svg"]),
+        "outputs": dict.fromkeys([*(f"{name}.csv" for name in tables), *PICTURES]),
         "remarks": remarks,
     }
     write_manifest(folder, record)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dpbench.analysis.factors import profile
+from dpbench.benchmark.compare import MAX_PLOTTED_SCORE
 from dpbench.benchmark.leaderboard import standings
 from dpbench.benchmark.problems import read_benchmark
 from dpbench.benchmark.table import Scores, archive_path
 from dpbench.cli.main import run
+from dpbench.report.drawing.style import SCREEN, save
 
 NAME = "gaussian_score_mean"
 
@@ -26,7 +31,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     card = replace(archive.cards[NAME], name="mine")
     Scores(rows, {"mine": card}, archive.about).write(folder / "mine.parquet")
     words = [str(folder / "mine.parquet"), f"out={folder}", "problems=gauss-*,binary-*"]
-    assert run(["benchmark", "compare", *words]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(save, "__defaults__", (SCREEN, None))
+        assert run(["benchmark", "compare", *words]) == 0
     return folder / "leaderboard.html"
 
 
@@ -68,3 +75,24 @@ def test_a_browser_shows_it(page: Path, request: pytest.FixtureRequest) -> None:
     width = "return document.documentElement.scrollWidth - innerWidth"
     assert browser.execute_script(width) <= 0
     assert browser.get_log("browser") == []
+
+
+def test_the_profile_can_be_asked_for_its_numbers(page: Path) -> None:
+    """Lines of the archive have the shares of all scores at their corners, and few other points."""
+    assert 'class="interactive"' in page.read_text("utf-8")
+    (gaussian,) = [
+        panel
+        for panel in json.loads((page.parent / "figures/profile.json").read_text("utf-8"))["panels"]
+        if panel["title"] == "Gaussian (21)"
+    ]
+    lines = [line for line in gaussian["lines"] if line["name"] == "archive"]
+    benchmark = read_benchmark()
+    ids = [problem.id for problem in benchmark.select("gauss-*").problems]
+    rows = Scores.read(archive_path(benchmark.name), benchmark).ranked
+    entries = rows[rows["problem"].isin(ids)].groupby("entry")
+    assert len(lines) == len(entries)
+    for line, (_, entry) in zip(lines, entries, strict=True):
+        x = np.geomspace(0.8, MAX_PLOTTED_SCORE, 300)  # as drawn
+        share = profile(entry["score"], len(ids), x)
+        np.testing.assert_allclose(np.interp(x, line["x"], line["y"]), share, atol=1e-4)
+        assert len(line["x"]) <= 2 * len(ids) + 2
