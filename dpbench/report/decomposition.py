@@ -28,6 +28,8 @@ from dpbench.theory.bounds.numbers import BETA
 
 __all__ = ["Decomposition"]
 
+# Behind a text that lines cross.
+PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 UNCLIPPED = "no record clipped"  # at the end of the curve of the bias
 
 
@@ -94,9 +96,8 @@ class Decomposition(SelectingFigure):
         if unclipped.any() and not unclipped.all():
             colour = styles[self.PARTS["clipping_q90"]]["color"]
             at = (worst.index[unclipped][0], 0.03)
-            ax.text(
-                *at, UNCLIPPED, color=colour, fontsize="small", transform=ax.get_xaxis_transform()
-            )
+            look = {"color": colour, "fontsize": "small", "bbox": PAPER, "zorder": 4}
+            ax.text(*at, UNCLIPPED, transform=ax.get_xaxis_transform(), **look)
         ax.set(xscale="log", yscale="log", xlabel="threshold $T$")
         set_horizontal_ticks(ax, [])
         ax.set_title(words.family(family), pad=22)

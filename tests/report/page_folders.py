@@ -191,4 +191,5 @@ def _draw_errors(ax: Axes, scale: float) -> None:
     draw_curve(ax, n, narrow, *ends, label="narrow", look=looks["narrow"])
     draw_bound(ax, n, 0.1 * scale / n, label="lower bound")
     ax.set(xscale="log", yscale="log", ylim=(1e-5 * scale, scale), xlabel="$n$", ylabel="error")
+    ax.text(0.9, 0.5, "a note at the edge", transform=ax.transAxes)
     ax.set_title(rf"$k = {scale:g}$")

@@ -49,3 +49,5 @@ def test_the_bias_ends_where_no_record_is_clipped(numbers: Result) -> None:
         assert np.isnan(curves(ax)["clipping bias"][1]).tolist() == [False, False, True]
         (mark,) = (text for text in ax.texts if text.get_text() == UNCLIPPED)
         assert mark.get_position()[0] == 300
+        assert mark.get_zorder() > max(line.get_zorder() for line in ax.get_lines())
+        assert mark.get_bbox_patch() is not None  # lines do not cross the letters

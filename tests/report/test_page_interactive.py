@@ -302,6 +302,19 @@ def test_the_legend_stands_above_panels_in_even_rows(
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def test_a_note_stands_above_the_lines_and_in_its_panel(page: Any) -> None:
+    script = """
+        const panel = document.querySelector('.panel');
+        const marks = [...panel.querySelectorAll('svg *')];
+        const note = marks.findLast((one) => one.textContent === 'a note at the edge');
+        const lines = panel.querySelectorAll('.mark-line path');
+        const frame = panel.querySelector('.mark-rect path').getBoundingClientRect();
+        return [note.getBoundingClientRect().right <= frame.right,
+                marks.indexOf(note) > marks.indexOf([...lines].at(-1))];
+    """
+    assert page.execute_script(script) == [True, True]
+
+
 def test_the_still_figure_stands_in_print_and_without_scripts(page: Any, written: Path) -> None:
     still, live = (
         page.find_element("css selector", f".interactive {of}") for of in ("img", ".live")

@@ -148,7 +148,7 @@
     return found;
   }
 
-  function background({ areas, spans, texts }) {
+  function background({ areas, spans }) {
     const fill = ({ color, opacity }) => ({ fill: { value: color }, fillOpacity: { value: opacity } });
     const edges = (name, ends, size) => (ends
       ? { [name]: { value: ends[0], scale: name }, [`${name}2`]: { value: ends[1], scale: name } }
@@ -159,14 +159,20 @@
         type: "area", clip: true, from: { data: `area${i}` },
         encode: { update: { x: { field: "x", scale: "x" }, y: { field: "low", scale: "y" }, y2: { field: "high", scale: "y" }, ...fill(area) } },
       })),
-      ...texts.map(({ text, x, y, align, baseline, color }) => ({
-        type: "text",
-        encode: { update: {
-          text: { value: text.split("\n") }, x: { signal: `${x} * width` }, y: { signal: `${1 - y} * height` },
-          align: { value: align }, baseline: { value: baseline }, fill: { value: color }, fontSize: { value: 11 },
-        } },
-      })),
     ];
+  }
+
+  // Texts stand above the lines that they cross, with a white edge, which the first of two marks draws.
+  function notes({ texts }) {
+    return texts.flatMap(({ text, x, y, align, baseline, color }) => {
+      const lines = text.split("\n"), room = 6 * Math.max(...lines.map((one) => one.length));
+      const common = { // in a narrow panel, a text ends at the right edge
+        text: { value: lines }, x: { signal: align === "left" ? `min(${x} * width, width - ${room})` : `${x} * width` }, y: { signal: `${1 - y} * height` },
+        align: { value: align }, baseline: { value: baseline }, fill: { value: color }, fontSize: { value: 11 },
+      };
+      const edge = { stroke: { value: "#fff" }, strokeWidth: { value: 3 } };
+      return [edge, {}].map((more) => ({ type: "text", zindex: 9, encode: { update: { ...common, ...more } } }));
+    });
   }
 
   // Vega's specification of a panel, without its width and height. Panels of a figure leave equal
@@ -200,6 +206,7 @@
         { type: "rect", encode: { update: { x: { value: 0 }, y: { value: 0 }, x2: { signal: "width" }, y2: { signal: "height" }, stroke: { value: "#555" }, fill: { value: null } } } },
         ...background(panel),
         ...order.flatMap(([, i]) => marks(panel.lines[i], i)),
+        ...notes(panel),
         { type: "symbol", from: { data: "near" }, encode: { update: ring } },
       ],
     };
