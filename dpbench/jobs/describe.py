@@ -36,7 +36,7 @@ from dpbench.jobs.app import STUDY
 from dpbench.jobs.sweep_files import find_sweeps, read_texts
 from dpbench.registry import LABEL, ConfigError, Nested, Registered
 from dpbench.report.labels import describe_number, metric_text
-from dpbench.report.study import Figure, Study, gather_entries
+from dpbench.report.study import SELECTION_KEYS, Figure, Study, gather_entries
 from dpbench.runner.settings import Settings
 from dpbench.sweep.entries import Families
 from dpbench.sweep.selection import select_labels
@@ -189,8 +189,9 @@ def _describe_sweep(path: Path) -> str:
 
 
 def _describe_claims(path: Path) -> Iterator[str]:
-    """Yield a line for each claim of a sweep's file: its number, the number's meaning, its source.
+    """Yield two lines for each claim of a sweep's file: its number; meaning, metric and source.
 
+    Claims that are alike in the second line add there the selections in which they differ.
     Nothing is run, and the sweep is not checked. A claim that cannot be read has its error.
     """
     try:
@@ -202,16 +203,29 @@ def _describe_claims(path: Path) -> Iterator[str]:
     if specs:
         yield "claims, with the predicted number, its meaning and its metric:"
     width = max(map(len, specs), default=0)
+    numbers, subjects = dict[str, str](), dict[str, str]()
     for label, spec in specs.items():
         try:
             claim = build_claim(spec, label)
-            number = _claimed_number(claim, config)
+            numbers[label] = _claimed_number(claim, config)
         except ConfigError as error:
             yield f"  {error}"
             continue
         theorem = claim.statement
         what = describe_number(theorem.variable, theorem)
-        yield f"  {label:{width}}  {number:20}  {what}; {theorem.metric}; {theorem.source}"
+        subjects[label] = f"{what}; {theorem.metric}; {theorem.source}"
+    for label, subject in subjects.items():
+        alike = [specs[other] for other, text in subjects.items() if text == subject]
+        text = "; ".join([subject, *_selected_apart(specs[label], alike)])
+        yield f"  {label:{width}}  {numbers[label]}\n      {text}"
+
+
+def _selected_apart(spec: Schema, alike: Sequence[Schema]) -> Iterator[str]:
+    """Yield the families, estimators and budgets of a claim in which the claims `alike` differ."""
+    for key in SELECTION_KEYS:
+        if key in spec and any(other.get(key) != spec[key] for other in alike):
+            text = yaml.safe_dump(spec[key], default_flow_style=True, width=10**6)
+            yield f"{key} {text.removesuffix('...' + chr(10)).strip().strip('[]')}"
 
 
 def _claimed_number(claim: Claim, config: Mapping[str, Any]) -> str:

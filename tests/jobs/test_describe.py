@@ -139,10 +139,15 @@ def test_help_on_a_sweep_has_the_number_of_each_claim(capsys: pytest.CaptureFixt
     about = " ".join(told(capsys, "--help", "sweep", "quick").split())
     rates = ", ".join(f"{k / (k - 1):.4g}" for k in (2, 3, 4, 6))
     assert re.search(
-        rf" ksu20_alpha {rates} \+- 0.01 s in n ~ \S+; q90; KSU20, Theorem 3.5 ", about
+        rf" ksu20_alpha {rates} \+- 0.01 s in n ~ \S+; q90; KSU20, Theorem 3.5; families two_p",
+        about,
     )
     assert " private_side 1.333 +- 0.06, exact at these n s in n ~" in about
     assert " near_optimal <= 1.25 +- 0.05 error over the lower bound; q90; lower bound," in about
+    tail = " ".join(told(capsys, "--help", "sweep", "heavy_tail").split())
+    same = r"s in n ~ \S+; q90; KSU20, Theorem 3.5; families (.*?; budgets .*?) "
+    selections = re.findall(same, tail)  # of claims that are alike in all else
+    assert len(selections) == len(set(selections)) == 6
     noise = " ".join(told(capsys, "--help", "sweep", "noise").split())
     ratio = math.sqrt(6 * 256**2 / (257 * 258))  # HT10's noise of the cube
     assert f" laplace_over_cube {ratio:.4g} +- 0.02 error over another estimator's; rmse" in noise
@@ -154,7 +159,7 @@ def test_a_claim_that_cannot_be_read_has_its_error(
     bench.write(lambda spec: spec["claims"].update(odd={"theorem": "mine", "tolerance": 1}))
     about = told(capsys, "--config-dir", "conf", "--help", "sweep", "tiny")
     assert "  odd.theorem: 'mine': no such theorem; choose from" in about
-    assert re.search(r"  alpha +2, 1.5 \+- 0.3  ", about)
+    assert re.search(r"  alpha +2, 1.5 \+- 0.3\n", about)
 
 
 def test_help_on_kinds_and_figures(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -160,15 +161,17 @@ def _group_claims(claims: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Group claims with equal subject (theorem or code), source, number, metric and tolerance.
 
     The source is the publication and theorem, for example ``L15, Theorem 2``. The groups with the
-    worst verdicts come first.
+    worst verdicts come first. Groups that differ in the tolerance alone name their claims.
     """
     claims_by_key: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for claim in claims:
         key = tuple(claim[n] for n in ("subject", "source", "what", "metric", "tolerance"))
         claims_by_key.setdefault(key, []).append(claim)
+    heads = Counter(key[:4] for key in claims_by_key)
     groups = [
         {
             **dict(zip(("subject", "source", "what", "metric"), key[:4], strict=True)),
+            "labels": [*dict.fromkeys(claim["claim"] for claim in same)] * (heads[key[:4]] > 1),
             "numbers": _summarise_numbers(same),
             "claims": sorted(same, key=lambda claim: SEVERITY.index(claim["tone"] or "calm")),
             "consistent": sum(claim["word"] == "consistent" for claim in same),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,15 @@ def test_claims_are_grouped_by_what_they_say_and_the_worst_is_open(example: Path
     ]
     rows = [row for row in page.texts("tr") if " rate " in row]
     assert [row.split()[0] for row in rows] == ["inconsistent", "consistent", "consistent"]
+
+
+def test_groups_that_differ_in_the_tolerance_alone_name_their_claims(example: Path) -> None:
+    ways: list[dict[str, Any]] = [
+        {"claim": "close"}, {"claim": "far", "tolerance": 0.5}, {"claim": "odd", "variable": "odd"}
+    ]  # fmt: skip
+    write_table(example / "claims.csv", [CLAIM | way for way in ways])
+    heads = [text for text in page_of(example).texts("summary") if "consistent" in text]
+    assert [text.partition("; claim ")[2] for text in heads] == ["close", "far", ""]
 
 
 WRONG = {"verdict": "inconsistent", "theorem_verdict": "inconsistent", "measured": 2.5}
