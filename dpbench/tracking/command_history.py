@@ -203,6 +203,11 @@ def _add(words: Sequence[str], options: AddOptions) -> int:
     stored = table["commit"].nunique()
     commits = f"{stored} commit{'s' * (stored > 1)}"
     say(f"{target}: {len(errors.rows)} rows of {owner}; {commits} in all")
+    if commit.endswith("-dirty"):
+        say(
+            "The files differed from this commit when the errors were stored. Commit them first, "
+            "store the errors again, and add these, so that a commit names what was measured."
+        )
     return 0
 
 

@@ -160,8 +160,8 @@ def pytest_report_header(config: pytest.Config) -> str:
     """Say in the header which settings of the accuracy test were read, or that none were."""
     settings, source = config.stash.get(SETTINGS, None), config.stash.get(SOURCE, None)
     if settings is None:
-        where = f"{source}: no baseline" if source else f"no {TABLE} in a pyproject.toml"
-        return f"dpbench: {where}; upwards from the tested files; no accuracy test is known yet"
+        where = f"no baseline in {source}" if source else f"no pyproject.toml with {TABLE}"
+        return f"dpbench: compares no errors: {where}, upwards from the tested files"
     return _describe(config, settings)
 
 
@@ -174,9 +174,10 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 def _describe(config: pytest.Config, settings: AccuracyTest) -> str:
     """Say which settings were read, and which baseline they name."""
     source = config.stash.get(SOURCE, None)
-    origin = f"settings of {source}" if source else "settings of options"
-    tested = "" if _is_tested(config, settings.baseline) else ", which is not tested in this call"
-    return f"dpbench: {origin}; baseline {settings.baseline}{tested}"
+    origin = f"{TABLE} of {source}" if source else "options"
+    tested = "" if _is_tested(config, settings.baseline) else ", but not in this call"
+    stored = os.path.relpath(settings.baseline, config.invocation_params.dir)
+    return f"dpbench: compares errors of private means with those in {stored} ({origin}){tested}"
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

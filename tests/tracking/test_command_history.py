@@ -100,6 +100,17 @@ def test_the_command(
     assert not list(Path().glob(".*.tmp"))
 
 
+def test_errors_of_changed_files_should_be_committed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for dirty in (False, True):
+        about = {"commit": "a", "dirty": dirty}
+        Baseline(errors().rows, "a", 0, Origin("", "", stored=about)).write(Path("base.parquet"))
+        assert run(["history", "add", "base.parquet"]) == 0
+        assert ("Commit them first, store the errors again" in capsys.readouterr().out) is dirty
+
+
 def test_what_cannot_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

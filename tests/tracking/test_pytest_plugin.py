@@ -135,7 +135,9 @@ def test_the_settings_are_found_from_every_folder_and_root(
         rows = sum(row in line for line in found.outlines for row in ROWS)
         assert rows == 3, (folder, words, files)
         own = project if folder != ".." or words else "*"  # other tests' projects are neighbours
-        found.stdout.fnmatch_lines([f"dpbench: settings of {own}/pyproject.toml; baseline *"])
+        settings = f"([[]tool.dpbench[]] of {own}/pyproject.toml)"
+        with_those = f"dpbench: compares errors of private means with those in *.parquet {settings}"
+        found.stdout.fnmatch_lines([with_those])
 
 
 def test_the_header_says_that_no_settings_were_read(
@@ -143,7 +145,9 @@ def test_the_header_says_that_no_settings_were_read(
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     found = pytester.runpytest_inprocess(*PLUGIN, "--collect-only")
-    found.stdout.fnmatch_lines(["dpbench: no [[]tool.dpbench[]] in a pyproject.toml; *"])
+    found.stdout.fnmatch_lines(
+        ["dpbench: compares no errors: no pyproject.toml with [[]tool.dpbench[]], upwards *"]
+    )
 
 
 CALLS = "        with open('calls', 'a') as f:\n            f.write('.')\n        clipped ="
