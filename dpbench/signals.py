@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 __all__ = [
-    "INTERRUPTED", "SIGNALS", "exit_code_of", "final_exit_code", "install_interrupt_handlers",
+    "SIGNALS", "exit_code_of", "final_exit_code", "install_interrupt_handlers",
     "open_closed_streams", "prepare",
 ]  # fmt: skip
 
 # Sent by Ctrl-C, by `kill` and schedulers, and by a terminal that is closed.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-INTERRUPTED = {128 + number for number in SIGNALS}  # exit codes as shells report them
 # `timeout`, schedulers and terminals send a signal to the process and to its group, so twice.
 REPEAT_SECONDS = 1.0
 advice = ""  # printed after "interrupted"; the command line sets how to go on

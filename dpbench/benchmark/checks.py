@@ -84,7 +84,6 @@ def audit_entry(
     entry: FileEntry,
     problems: Sequence[Problem],
     *,
-    seed: int = 0,
     n_jobs: int = 1,
     origin: Origin,
 ) -> list[Mapping[str, Any]]:
@@ -107,7 +106,7 @@ def audit_entry(
         vectors = f"-{problem.d}d" if problem.d > 1 else ""
         name = f"{entry.card.name}-{estimator.name}{vectors}"
         pairs = _list_entry_pairs(estimator, problem.d, budget)
-        tasks.append(AuditTask(name, estimator, budget, pairs, RUNS, ERROR / len(audits), seed))
+        tasks.append(AuditTask(name, estimator, budget, pairs, RUNS, ERROR / len(audits), seed=0))
     rows = {task.name: rows for task, rows in compute(audit, tasks, Runner(), n_jobs, origin)}
     return [row for task in tasks for row in rows[task.name]]
 

@@ -51,8 +51,3 @@ class AutoregressiveGaussian(LocationScale):
         steps = rng.standard_normal(size)
         steps[:, 1:] *= np.sqrt(1 - self.correlation**2)
         return np.asarray(lfilter([1.0], [1.0, -self.correlation], steps, axis=1))
-
-    def variance_of_mean(self, n: int) -> float:
-        """Return the variance of the mean of n records."""
-        lags = np.arange(1, n)
-        return float(self._scale**2 / n * (1 + 2 * np.sum((1 - lags / n) * self.correlation**lags)))

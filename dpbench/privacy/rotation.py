@@ -37,13 +37,13 @@ class Rotation(NamedTuple):
     signs: Floats  # (rounds, trials, D)
 
     @classmethod
-    def draw_rotation(cls, rng: np.random.Generator, trials: int, d: int, rounds: int = 3) -> Self:
+    def draw_rotation(cls, rng: np.random.Generator, trials: int, d: int) -> Self:
         """Draw a rotation of vectors of d coordinates for each trial.
 
-        Each of the rounds has random signs and a transform.
+        Each of the three rounds has random signs and a transform.
         """
         size = 1 << (d - 1).bit_length()
-        return cls(np.where(rng.random((rounds, trials, size)) < 0.5, -1.0, 1.0))
+        return cls(np.where(rng.random((3, trials, size)) < 0.5, -1.0, 1.0))
 
     def apply_to(self, x: Floats) -> Floats:
         """Pad vectors with zeros to D coordinates, a power of two, and rotate them.

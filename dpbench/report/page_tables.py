@@ -148,7 +148,7 @@ def count_distinct(rows: Sequence[Row], column: str) -> str:
     return count_noun(len({row[column] for row in rows}), column)
 
 
-def format_range(rows: Sequence[Row], column: str, places: int = 3, between: str = " to ") -> str:
+def format_range(rows: Sequence[Row], column: str, places: int = 3) -> str:
     """Format the smallest and the largest number of a column, as in ``10 to 1000``.
 
     Both have `places` significant digits. If both are formatted in the same way, the text is a
@@ -156,7 +156,7 @@ def format_range(rows: Sequence[Row], column: str, places: int = 3, between: str
     """
     numbers = [as_number(row[column]) for row in rows]
     texts = (format_short(end, places) for end in (min(numbers), max(numbers)))
-    return between.join(dict.fromkeys(texts))
+    return " to ".join(dict.fromkeys(texts))
 
 
 def join_words(words: Iterable[str]) -> str:
