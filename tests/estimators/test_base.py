@@ -229,7 +229,8 @@ def test_sensitivities_by_brute_force(
 
 
 PRIVATE_SIZE = PureDP(1.0, neighbours="add_remove")
-WIDE, NARROW = {"lower": -1e150, "upper": 1e150}, {"lower": 0.0, "upper": 1e-140}
+WIDE: dict[str, Any] = {"lower": -1e150, "upper": 1e150}
+NARROW: dict[str, Any] = {"lower": 0.0, "upper": 1e-140}
 EXTREME: list[tuple[Estimator, Budget]] = [
     (est.ClippedVariance(**WIDE), PureDP(1.0)),
     (est.ClippedVariance(**NARROW), PureDP(1.0)),
