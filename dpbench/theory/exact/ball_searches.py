@@ -122,7 +122,8 @@ def _median_noise(
     def excess(x: float) -> float:
         return float(chances @ _squares_cdf(a, (x / unit) ** 2)) - 0.9
 
-    return float(brentq(excess, 0.0, 10 * float(unit.max() * np.sqrt(a.sum())), rtol=1e-9))
+    upper_end = 10 * float(unit.max() * np.sqrt(a.sum()))
+    return float(brentq(excess, 0.0, upper_end, xtol=1e-12 * upper_end, rtol=1e-9))
 
 
 def _deviations(law: dist.Distribution) -> Floats | None:

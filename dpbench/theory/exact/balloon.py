@@ -91,7 +91,8 @@ def _balloon_noise(
     def excess(x: float) -> float:
         return float(chances @ chdtr(d, (x / sd) ** 2)) - 0.9
 
-    return float(brentq(excess, 0.0, 10 * float(sd.max() * np.sqrt(d)), rtol=1e-9))
+    upper_end = 10 * float(sd.max() * np.sqrt(d))
+    return float(brentq(excess, 0.0, upper_end, xtol=1e-12 * upper_end, rtol=1e-9))
 
 
 def _radii(e: est.BalloonMean) -> Floats:

@@ -249,7 +249,8 @@ def core_noise_quantile(e: Any, law: dist.Distribution, n: int, budget: Budget) 
         norm = x * released / sd * float(np.sqrt(unit_noise.variance))
         return float(np.sum(unit_noise.norm_cdf(setting.d, norm)) / len(weight_bounds) - 0.9)
 
-    return float(brentq(excess, 0.0, 100 * sd * np.sqrt(setting.d) / float(released.min())))
+    upper_end = 100 * sd * np.sqrt(setting.d) / float(released.min())
+    return float(brentq(excess, 0.0, upper_end, xtol=1e-12 * upper_end))
 
 
 @exact_for(est.FriendlyCoreMean)

@@ -68,7 +68,8 @@ class PiecewiseUniform(Noise):
 
     def norm_quantile(self, d: int, q: float) -> float:
         excess = lambda x: float(self.cdf(np.asarray(x)) - self.cdf(np.asarray(-x)) - q)  # noqa: E731
-        return float(brentq(excess, 0.0, np.abs(self.edges).max()))
+        upper_end = float(np.abs(self.edges).max())
+        return float(brentq(excess, 0.0, upper_end, xtol=1e-12 * upper_end))
 
 
 def _inverse_sensitivity_noise(

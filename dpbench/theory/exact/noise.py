@@ -265,7 +265,8 @@ class LaplaceSum(Noise):
 
         # One of the m variables exceeds its share of the sum of these quantiles.
         largest = 1.1 * sum(Laplace(b).isf(upper / len(self.scales)) for b in self.scales)
-        return float(brentq(lambda x: 1 - float(self.cdf(np.array(x))) - upper, 0.0, largest))
+        excess = lambda x: 1 - float(self.cdf(np.array(x))) - upper  # noqa: E731
+        return float(brentq(excess, 0.0, largest, xtol=1e-14 * largest))
 
     @property
     def variance(self) -> float:

@@ -155,7 +155,8 @@ def _error_quantile(sd: float, bias: float, scales: tuple[float, float], q: floa
     """Return the q quantile of |bias + N(0, sd^2) + X + Y| for Laplace X and Y of two scales."""
     beyond = _tail(sd, bias, scales)
     unit = abs(bias) + sd + sum(scales)
-    return float(brentq(lambda x: beyond(np.array([x]))[0] - (1 - q), 0.0, 60 * unit, rtol=1e-12))
+    excess = lambda x: float(beyond(np.array([x]))[0]) - (1 - q)  # noqa: E731
+    return float(brentq(excess, 0.0, 60 * unit, xtol=1e-14 * unit, rtol=1e-12))
 
 
 def _tail(sd: float, bias: float, scales: tuple[float, float]) -> Any:

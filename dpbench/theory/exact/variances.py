@@ -75,7 +75,7 @@ def _variance_error(metric: str, e: Any, law: dist.Distribution, setting: Releas
         return float(errors[1] @ (above + below)) - 0.1
 
     end = max(float(np.max(target)), float(np.ptp(u)) ** 2) + 20 * float(np.sqrt(noise.variance))
-    return width**2 * float(brentq(excess, 0.0, end, xtol=1e-16, rtol=1e-10))
+    return width**2 * float(brentq(excess, 0.0, end, xtol=1e-16 * end, rtol=1e-10))
 
 
 def _pair_noise(e: est.PairVariance, u: Floats, setting: ReleaseSetting) -> Noise | None:

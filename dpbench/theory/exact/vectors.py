@@ -217,7 +217,8 @@ def chi_sum_quantile(count: int, variance: float, other_count: int, other_varian
     def excess(x: float) -> float:
         return float(chdtr(count, np.maximum(x - grid, 0) / variance).mean() - Q)
 
-    return float(np.sqrt(brentq(excess, 0.0, grid.max() + 100 * count * variance)))
+    upper_end = float(grid.max() + 100 * count * variance)
+    return float(np.sqrt(brentq(excess, 0.0, upper_end, xtol=1e-12 * upper_end)))
 
 
 def _whitened_noise(e: est.WhitenedCoinPressMean, setting: ReleaseSetting) -> float:

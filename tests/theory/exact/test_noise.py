@@ -25,6 +25,7 @@ from dpbench.theory.exact.noise import (
     additive,
     box_noise,
 )
+from dpbench.theory.exact.vectors import chi_sum_quantile
 from tests.support import hockey_stick
 from tests.theory.exact.cases import name
 
@@ -92,11 +93,20 @@ def test_a_sum_of_laplace_variables_by_its_characteristic_function(scales: Any) 
         found = noise.cdf(np.array([x, -x]))
         assert found[0] - found[1] == pytest.approx(within, abs=2e-4)
     assert 1 - noise.cdf(np.array([noise.isf(0.05)]))[0] == pytest.approx(0.05, rel=1e-6)
+    tiny = LaplaceSum(tuple(1e-14 * scale for scale in scales))
+    assert tiny.isf(0.05) / 1e-14 == pytest.approx(noise.isf(0.05), rel=1e-9)
     assert noise.variance == pytest.approx(2 * sum(scale**2 for scale in scales))
     z = np.linspace(-60, 60, 240_001)  # E|c + Z| is the integral of its tails
     levels = noise.cdf(z)
     distance = (np.sum(levels[z < -0.7]) + np.sum(1 - levels[z >= -0.7])) * (z[1] - z[0])
     assert noise.distance(np.array(0.7)) == pytest.approx(distance, rel=1e-3)
+
+
+def test_a_norm_of_normal_numbers_of_two_variances() -> None:
+    """Two and two: the square is 2 vE + 2 wF for exponential E, F, with tails in closed form."""
+    for v in (1.0, 1e-14):
+        x = chi_sum_quantile(2, v, 2, 3 * v) ** 2 / v
+        assert (3 * np.exp(-x / 6) - np.exp(-x / 2)) / 2 == pytest.approx(0.1, rel=1e-3)
 
 
 @pytest.mark.parametrize("d", [1, 3, 8])
