@@ -11,6 +11,7 @@ from dpbench.output.terminal import fill
 from dpbench.planner.answer import PlanNumbers
 from dpbench.planner.explanations import format_records
 from dpbench.planner.prediction import BoundedMoment, BoundedRecords, Error
+from dpbench.planner.variance import KnownVariance
 from dpbench.privacy.symbols import budget_text
 from dpbench.registry import ConfigError
 
@@ -82,6 +83,10 @@ def _errors(plan: PlanNumbers) -> Iterator[str]:
     listed = "q90: the 0.9 quantile" if guarded else "q50, q90: quantiles"
     yield f"{listed} of the absolute error, {plan.problem.estimand.unit}."
     yield "Parts of it: 0.9 quantiles of sampling error and noise; bias due to clipping."
+    if isinstance(plan.problem, KnownVariance):
+        root = plan.problem.root_q90(plan.clip, plan.n, plan.budget)
+        bound = "" if plan.law is not None else "at most "
+        yield f"Its root, the standard deviation, has a q90 of {bound}{root:.3g} (best clip)."
     if guarded:
         yield "guarded: q90 if the biases at the two ends of the clip add up, not cancel."
         yield "best: smallest guarded q90, so that it does not rely on a symmetric law."

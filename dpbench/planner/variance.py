@@ -86,8 +86,14 @@ class KnownVariance(KnownDistribution):
         values, weights = average_of_few(squares[order], self.weights[order], n, spread)
         return (values - variance / n, weights), bias, abs(bias)
 
+    def root_q90(self, clip: Clip, n: int, budget: Budget) -> float:
+        """Return the 0.9 quantile of the error of a release's root, the standard deviation."""
+        (values, weights), bias, _ = self._parts(clip, n, budget)
+        quantile = self._release(clip, n, budget, root=True)
+        return quantile(0.9, values - self.target - bias, weights, bias)
+
     def _release(
-        self, clip: Clip, n: int, budget: Budget
+        self, clip: Clip, n: int, budget: Budget, *, root: bool = False
     ) -> Callable[[float, Floats, Floats, float], float]:
         noise, unit = self.noise(clip, n, budget), (clip[1] - clip[0]) ** 2
         if noise is None:
@@ -104,10 +110,15 @@ class KnownVariance(KnownDistribution):
                 return float(weights @ noise.cdf((x - centre) / unit))
 
             def excess(x: float) -> float:
-                above = np.nextafter(self.target + x, np.inf)
-                return below(above) - below(self.target - x) - q
+                low, high = true - x, true + x
+                if root:
+                    low, high = max(low, 0.0) ** 2, high**2
+                return below(np.nextafter(high, np.inf)) - below(low) - q
 
-            return float(brentq(excess, 0.0, max(self.target, largest), rtol=1e-6))
+            most, true = max(self.target, largest), self.target
+            if root:
+                most, true = most**0.5, true**0.5
+            return float(brentq(excess, 0.0, most, xtol=1e-15 * most, rtol=1e-6))
 
         return quantile
 
@@ -128,6 +139,10 @@ class BoundedVariance(KnownVariance, BoundedRecords):
             coin = replace(self, weights=np.array([1 - p, p]), target=target)
             errors.append(KnownVariance.error(coin, clip, n, budget))
         return max(errors, key=lambda error: error.q90)
+
+    def root_q90(self, clip: Clip, n: int, budget: Budget) -> float:
+        # |sqrt(a) - sqrt(b)| <= sqrt(|a - b|), nearly with equality if all records are alike.
+        return float(np.sqrt(self.error(clip, n, budget).q90))
 
     @classmethod
     def between(cls, low: float, high: float) -> Self:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,14 @@ def test_nine_in_ten_releases_are_within_the_quantile(
         first_order = 0.6 / (n * amount) if neighbours == "add_remove" else 0.0
         assert np.mean(size <= error.q90 * (1 + 1e-5)) > 0.9 - spread - first_order
         assert np.mean(size < error.q90 * (1 - 1e-5)) < 0.9 + spread + first_order
+        root = known.root_q90(clip, n, budget)
+        off = np.abs(np.sqrt(released) - np.sqrt(law.variance))
+        assert np.mean(off <= root * (1 + 1e-5)) > 0.9 - spread - first_order
+        assert np.mean(off < root * (1 - 1e-5)) < 0.9 + spread + first_order
+        tiny = replace(known, values=1e-9 * known.values, target=1e-18 * known.target)
+        ends = (1e-9 * clip[0], 1e-9 * clip[1])
+        assert tiny.error(ends, n, budget).q90 / 1e-18 == pytest.approx(error.q90, rel=1e-4)
+        assert tiny.root_q90(ends, n, budget) / 1e-9 == pytest.approx(root, rel=1e-4)
         noise = known.noise(clip, n, budget)
         assert noise is not None
         assert error.noise == pytest.approx((clip[1] - clip[0]) ** 2 * noise.isf(0.05))
@@ -124,6 +134,28 @@ def test_the_plan_of_any_law_and_its_needs() -> None:
     assert np.isnan(made.limit[0].value)
     assert made.opendp is None
     assert "in the squared unit of the records." in str(made)
+    assert f"the standard deviation, has a q90 of at most {made.expected.q90**0.5:.3g} " in str(
+        made
+    )
+    for p in (0.0, 0.01, 0.1, 0.5):  # the class bounds the error of every root
+        sample = Bernoulli(p=p).sample(np.random.default_rng(5), 20_000, 800)
+        ledger = Ledger(PureDP(0.5), np.random.default_rng(6))
+        off = np.abs(np.sqrt(ClippedVariance().run(sample, ledger).value) - np.sqrt(p * (1 - p)))
+        share = np.mean(10 * off <= made.expected.q90**0.5)
+        assert share > 0.9 - 5.7 * np.sqrt(0.09 / 20_000)
+
+
+def test_the_page_has_the_error_of_a_standard_deviation() -> None:
+    """Its example: the root's q90, and that of the variance over twice the standard deviation."""
+    page = " ".join((Path(__file__).parents[2] / "docs/howto/plan.md").read_text("utf-8").split())
+    command = re.findall(r"plan target=variance (n=\d+) (epsilon=\S+) lower=0 upper=1000", page)
+    assert command == [("n=5000", "epsilon=0.5")]
+    law = {"kind": "log_normal", "scale": 50, "sigma": 0.7}
+    made = dpbench.plan(target="variance", n=5000, epsilon=0.5, lower=0, upper=1000, law=law)
+    q90, sd = made.expected.q90, LogNormal(scale=50, sigma=0.7).variance ** 0.5
+    root = re.findall(r"standard deviation, has a q90 of (\S+) \(best clip\)", str(made))
+    assert f"has the q90 {root[0]} here" in page
+    assert f"{q90:.0f}/(2 · {sd:.1f}) = {q90 / (2 * sd):.2f}" in page
 
 
 @pytest.mark.parametrize("n", [5, 10, 50, 300])
