@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,13 @@ LARGEST = float(np.finfo(float).max)
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+def page_columns(file: str) -> list[str]:
+    """The columns of a table, in the order of the page of columns."""
+    text = (Path(__file__).parents[1] / "docs" / "howto" / "columns.md").read_text("utf-8")
+    section = text.partition(f"\n## {file}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
 
 
 def name(value: object) -> str:

@@ -18,6 +18,7 @@ from dpbench.benchmark.problems import read_benchmark
 from dpbench.benchmark.table import Scores, archive_path
 from dpbench.cli.main import run
 from dpbench.report.drawing.style import SCREEN, save
+from tests.support import page_columns
 
 NAME = "gaussian_score_mean"
 
@@ -44,6 +45,15 @@ def _cells(text: str, table: str) -> list[list[str]]:
         [unescape(re.sub("<.*?>", "", cell)) for cell in re.findall(r"<td.*?>(.*?)</td>", row)]
         for row in rows
     ]
+
+
+def test_the_tables_have_the_columns_of_their_page(page: Path) -> None:
+    for file, other, name in (
+        ("standings.csv", "", ""), ("shares.csv", "<=.*", "<=X"), ("problems.csv", "mine", "ENTRY"),
+    ):  # fmt: skip
+        columns = (page.parent / file).read_text("utf-8").partition("\n")[0].split(",")
+        columns = [name if re.fullmatch(other, one) else one for one in columns]
+        assert list(dict.fromkeys(columns)) == page_columns(file)
 
 
 def test_the_page_has_the_ranks_and_needs_no_other_file(page: Path) -> None:

@@ -29,6 +29,7 @@ from dpbench.estimators import Estimator
 from dpbench.estimators.base import NeedsRadius
 from dpbench.estimators.catalogue import catalogue as listings
 from dpbench.jobs import describe
+from dpbench.libraries import library_verdict, replay
 from dpbench.report.study import Figure
 from dpbench.sweep.metrics import METRICS, VARIABLES
 from dpbench.sweep.selection import KEY
@@ -36,6 +37,7 @@ from dpbench.theory.bounds import class_bound
 from dpbench.theory.families import Family
 from dpbench.theory.theorems import THEOREMS
 from dpbench.tracking import comparison
+from tests.support import page_columns
 
 DOCS = Path(generate.__file__).parent
 ROOT = DOCS.parent
@@ -103,13 +105,24 @@ def test_every_column_of_a_summary_is_explained() -> None:
         ("sample_complexity.csv", smallest_n.COLUMNS),
         ("audit.csv", task.COLUMNS),
         ("tracking.csv", comparison.COLUMNS),
+        ("verdicts.csv", library_verdict.COLUMNS),
+        ("replay.csv", replay.COLUMNS),
     ],
 )
 def test_the_page_of_columns_has_those_of_the_code(file: str, columns: Sequence[str]) -> None:
     """In the order of the table that the run writes."""
+    assert page_columns(file) == list(columns)
+
+
+def test_each_table_that_a_job_writes_has_a_page() -> None:
+    """Files that the package names; tests of their jobs compare the columns of the others."""
     text = (DOCS / "howto" / "columns.md").read_text("utf-8")
-    section = text.partition(f"\n## {file}\n")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(columns)
+    described = {*re.findall(r"^## (\w+\.csv)$", text, re.MULTILINE)}
+    described |= {*re.findall(r"`(\w+\.csv)` (?:has|of the command)", text)}
+    named = {
+        one for path in sources(PACKAGE) for one in re.findall(r'"(\w+\.csv)"', path.read_text())
+    }
+    assert named - described == {"summary.csv", "claims.csv", "my.csv"}  # the last is a reader's
 
 
 def test_the_page_of_claims_explains_every_column_and_variable() -> None:

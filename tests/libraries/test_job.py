@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpbench.libraries.hostile_columns import CASES
 from dpbench.libraries.job import LibrariesJob
 from dpbench.libraries.means.process import close_libraries
 from dpbench.libraries.replay import replay_table
@@ -20,6 +22,7 @@ from dpbench.output.terminal import WIDTH
 from dpbench.report.page import read_run
 from tests.bench import PLUGIN, Bench, unusable
 from tests.fake_library import CRASH
+from tests.support import page_columns
 
 SWEEP: dict[str, Any] = {
     "name": "tiny",
@@ -76,6 +79,8 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert (rows["trials"] == 3000).all()
     assert (abs(rows["error"] - [1, 1, 1, 1]) < 0.15).all()
     assert (abs(rows["bias"]) < 0.15).all()
+    for file in ("libraries.csv", "hostile.csv"):
+        assert list(sweep.table(file)) == page_columns(file)
     assert set(sweep.table("claims.csv")["verdict"]) == {"consistent"}
     hostile = sweep.table("hostile.csv").query("estimator == 'opendp'")
     assert hostile["outcome"].tolist() == [
@@ -88,6 +93,10 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert "NaN or a wrong mean in 2 of 15 answers about odd columns; python_dp did not run" in page
     assert max(map(len, text.splitlines())) <= WIDTH
     table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)
+    names = [re.sub("^(error|bias) .*", r"\1 LAW", one) for one in table]
+    names = list(dict.fromkeys("CASE" if one in CASES else one for one in names))
+    audited = [one for one in page_columns("overview.csv") if one not in ("shown", "verdict")]
+    assert names == audited
     drawn = figure(table, rows).axes[0].get_yticklabels()
     assert [label.get_text() for label in drawn] == ["OpenDP", "own"]
     captions = read_run(sweep.folder / "out", "r0", 9)["captions"]

@@ -19,6 +19,7 @@ from dpbench.tracking.baseline import Baseline
 from dpbench.tracking.changes import _intervals
 from dpbench.tracking.command_history import add_errors, find_changes, read_history
 from dpbench.tracking.comparison import KEY, LEVEL
+from tests.support import page_columns
 from tests.tracking.baselines import errors
 
 
@@ -33,6 +34,7 @@ def history(*factors: float) -> pd.DataFrame:
 def test_a_step_is_shown_in_its_row_at_its_commit() -> None:
     """Of the same streams, by 200 trials."""
     found = find_changes(history(1, 1, 1, 1.05, 1.05))
+    assert list(found) == page_columns("changes.csv")
     assert found["distribution"].tolist() == ["inside", "inside", "at_a_bound"]
     assert found["commit"].tolist() == ["commit0", "commit3", "commit0"]
     assert found["points"].tolist() == [3, 2, 5]

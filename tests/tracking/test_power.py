@@ -13,6 +13,7 @@ from dpbench.arrays import Floats
 from dpbench.tracking import compare
 from dpbench.tracking.comparison import LEVEL, SMALLEST_CHANGE
 from dpbench.tracking.power import power, power_sentence
+from tests.support import page_columns
 
 TRIALS, ROWS = 400, 120
 
@@ -67,6 +68,7 @@ def test_pairs_show_what_is_beyond_the_smallest_change() -> None:
         np.diff(np.log(found[["trimmed_mean_error_low", "trimmed_mean_error_high"]])).ravel()[1:3]
         / 3.92
     )
+    assert list(power(old, new, found)) == page_columns("tracking_power.csv")
     (tenth,) = power(old, new, found, (0.1,)).to_dict("records")
     chance = norm.cdf(np.log(1.1 / 1.02) / spread - level)
     assert tenth["seen"] == pytest.approx((1 + chance.sum()) / 4, abs=0.01)
