@@ -24,6 +24,7 @@ from dpbench.distributions import Distribution
 from dpbench.estimators import Estimator
 from dpbench.jobs.composition import compose
 from dpbench.runner import imports, origin
+from dpbench.signals import SIGNALS
 
 TINY: dict[str, Any] = {
     "name": "tiny",
@@ -180,8 +181,8 @@ class Bench:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            # where a shell runs the tests in the background, they ignore Ctrl-C
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+            # a shell in the background ignores Ctrl-C, and `nohup` ignores the end of a session
+            preexec_fn=lambda: [signal.signal(one, signal.SIG_DFL) for one in SIGNALS],  # noqa: PLW1509
         )
 
     def command(self, *args: str) -> Result:

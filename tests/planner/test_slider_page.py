@@ -120,7 +120,12 @@ def change_parameters(question: dict[str, Any], rng: np.random.Generator) -> dic
 def test_the_browser_computes_what_the_planner_does(
     name: str, settings: int, browser: Chrome, tmp_path: Path
 ) -> None:
-    """To three digits, at random n, budgets and clips: 8 settings, or 216 with --slow."""
+    """To three digits, at random n, budgets and clips: 10 settings, or 264 with --slow.
+
+    A sampling error is one of 2,048 points on 18 standard deviations or more: where its level is
+    reached, a rounding error takes the next point, which is up to a hundredth away.
+    """
+    next_points = 0
     rng = np.random.default_rng(list(QUESTIONS).index(name))
     planned = plan(**QUESTIONS[name])
     open_page(browser, planned, tmp_path)
@@ -150,7 +155,11 @@ def test_the_browser_computes_what_the_planner_does(
             for part in ("q90", "sampling", "bias", "noise"):
                 number, want = float(shown[row][part]), getattr(error, part)
                 small = 1e-6 * error.q90 if np.isfinite(error.q90) else None
-                assert number == pytest.approx(want, rel=5e-4, abs=small), (row, part, values)
+                is_close = number == pytest.approx(want, rel=5e-4, abs=small)
+                if part == "sampling" and not is_close:
+                    next_points += 1
+                    is_close = number == pytest.approx(want, rel=0.01)
+                assert is_close, (row, part, number, want, values)
         # Ends are rounded outwards, so that one of the two may be a third digit wider.
         least = other.expected.q90_without_cancellation
         assert clips["best"].q90_without_cancellation == pytest.approx(least, rel=2e-3)
@@ -159,6 +168,7 @@ def test_the_browser_computes_what_the_planner_does(
             assert float(found(browser, "#records")) == pytest.approx(
                 other.records(alpha), rel=2e-3, abs=1
             )
+    assert next_points <= settings // 20
     assert browser.get_log("browser") == []
 
 
