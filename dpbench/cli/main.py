@@ -156,6 +156,8 @@ def _run_sweeps(argv: Sequence[str], flags: argparse.Namespace) -> int:
         for overrides in runs:
             print(OmegaConf.to_yaml(compose(overrides, flags.config_dir)), end="")
         return DONE
+    from dpbench.jobs.base import FolderJob
+    from dpbench.jobs.finished_run import FinishedRun, print_next
     from dpbench.jobs.prepare import make_job
 
     if not argv:
@@ -174,7 +176,12 @@ def _run_sweeps(argv: Sequence[str], flags: argparse.Namespace) -> int:
     _check_apart("out", [job.folder for job in jobs])
     _check_apart("baseline", [job.stores for job in jobs if job.stores is not None])
     signals.install_interrupt_handlers()
-    return max(job.run(run_words) for job, run_words in zip(jobs, words, strict=True))
+    codes = []
+    for job, run_words in zip(jobs, words, strict=True):
+        codes.append(job.run(run_words))
+        if isinstance(job, FolderJob | FinishedRun):
+            print_next(job.folder, run_words)
+    return max(codes)
 
 
 def _check_apart(key: str, paths: Sequence[Path]) -> None:

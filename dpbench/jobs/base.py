@@ -1,7 +1,7 @@
 """Base classes of jobs: checked configurations that compute results and write them to a folder.
 
 Each subclass implements `FolderJob.compute`. The base class locks the folder, recognises a finished
-run, writes tables, manifest and report page, and prints the next command.
+run, and writes tables, manifest and report page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpbench.errors import ConfigError
-from dpbench.jobs.finished_run import find_finished_run, print_next, printed_text
+from dpbench.jobs.finished_run import find_finished_run, print_files, printed_text
 from dpbench.jobs.replaced_run import replaced_report
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.run_folder import (
@@ -168,7 +168,7 @@ class FolderJob(Job):
         # All files are written and unlocked before printing, because a terminal may block.
         for text in (*texts, *warnings):
             say(text)
-        print_next(self.folder, record, argv, cost)
+        print_files(self.folder, record, argv, cost)
         return int(record["exit_code"])
 
     def _update_folder(self, argv: Sequence[str], cost: Cost) -> list[str]:

@@ -21,7 +21,7 @@ from dpbench.runner.cost import Cost
 from dpbench.runner.origin import Origin, fingerprint
 from dpbench.seeds import digest
 
-__all__ = ["FinishedRun", "find_finished_run", "print_next"]
+__all__ = ["FinishedRun", "find_finished_run", "print_files", "print_next"]
 
 
 def find_finished_run(
@@ -78,7 +78,7 @@ class FinishedRun:
         return digest(config) == digest(self.record["configuration"])
 
     def run(self, argv: Sequence[str]) -> int:
-        """Print the stored text of the run and the next command; return the run's exit code."""
+        """Print the stored text of the run and its files; return the run's exit code."""
         record = self.record
         with only_writer(self.folder):
             if digest(read_manifest(self.folder)) != digest(record):
@@ -87,7 +87,7 @@ class FinishedRun:
             cost.reuse(record)
             write_manifest(self.folder, {**record, **cost.as_dict()})
         say(printed_text(self.folder, record))
-        print_next(self.folder, record, argv, cost)
+        print_files(self.folder, record, argv, cost)
         return int(record["exit_code"])
 
 
@@ -98,8 +98,8 @@ def printed_text(folder: Path, record: Mapping[str, Any]) -> str:
     return (folder / "scoreboard.txt").read_text(encoding="utf-8").rstrip("\n")
 
 
-def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cost: Cost) -> None:
-    """Print the numbers of computed and reused blocks, the result files and the next command.
+def print_files(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cost: Cost) -> None:
+    """Print the numbers of computed and reused blocks, and the result files.
 
     `record` is the manifest of the run, and `argv` has the words of the command line.
     """
@@ -108,6 +108,11 @@ def print_next(folder: Path, record: Mapping[str, Any], argv: Sequence[str], cos
     seconds, unit = time.monotonic() - cost.started, record["unit"]
     say(f"{cost.blocks_done} {unit} done, {cost.blocks_reused} reused, {seconds:.1f} s")
     say(f"results: {folder}/{', '.join(record['results'])}")
+
+
+def print_next(folder: Path, argv: Sequence[str]) -> None:
+    """Print the next command that a finished run suggests after the words `argv`, if any."""
+    record = read_manifest(folder)
     if record["next"] is not None:
         description, added, dropped = record["next"]
         words = [w for w in argv if dropped is not None and not w.startswith(tuple(dropped))]

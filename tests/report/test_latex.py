@@ -133,7 +133,9 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_rerun_computes_nothing_and_writes_the_same_bytes(finished: Path) -> None:
+def test_a_rerun_computes_nothing_and_writes_the_same_bytes(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written = finished / "results/paper/tiny"
     figures_of_run = finished / "results/binary_mean/figures"
     of_run = {path: path.read_bytes() for path in figures_of_run.iterdir()}
@@ -145,6 +147,10 @@ def test_a_rerun_computes_nothing_and_writes_the_same_bytes(finished: Path) -> N
     for path in written.iterdir():
         path.unlink()
     assert main(FAST) == 0
+    out = capsys.readouterr().out
+    assert out.endswith("\nfigures: results/paper/tiny/\n")
+    hint = r"^(next|to decide|more trials|an independent replication)\b.*: "
+    assert not re.search(hint, out, re.MULTILINE)  # to run one of the sweeps alone
     assert {path.name: path.read_bytes() for path in written.iterdir()} == before
     assert {path: path.read_bytes() for path in figures_of_run.iterdir()} == of_run
     assert {path: path.read_bytes() for path in tables} == tables
