@@ -108,8 +108,8 @@ class EstimatorRanks(SelectingFigure):
         ax.axvline(gap, color="white", linewidth=5 if len(self.metrics) == 1 else 2)
         ax.grid(visible=False)
         ax.set(xlabel="", ylabel="")
-        title = f"number: rank by {metric_text(metric)}, colour: error over the smallest"
-        ax.set_title(title, pad=16 if any(self.headings) else None)
+        pad = 16 if any(self.headings) else None
+        ax.set_title(f"rank by {metric_text(metric)}", pad=pad)
         for at, heading in zip((gap / 2, (gap + errors.shape[1]) / 2), self.headings, strict=True):
             ax.annotate(
                 heading, (at, 0), (0, 2), textcoords="offset points", ha="center", va="bottom",
