@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -121,13 +122,20 @@ HARD = [MomentBins(50.0, 1 / 8, 3), MomentBins(1e6, 1 / 8, 2), MomentBins(1e3, 1
         MomentBins(1e12, 1e-4, 2), MomentBins(2.0, 1 / 16, 2)]  # fmt: skip
 
 
-def difference_tail(budget: Budget, v: float) -> float:
-    """Return P(Z' - Z >= v) for the noises of two bins, by quadrature."""
+@cache
+def noise_and_quantiles(budget: Budget) -> tuple[Any, Any]:
+    """Return the distribution of the noise of a bin, and 1,000 quantiles at equal distances."""
     noise: Any = stats.laplace(scale=2 / budget.pure_epsilon) if isinstance(
         budget, PureDP | ApproxDP) else stats.norm(scale=float(budget.noise_tail(
             np.asarray(stats.norm.sf(1.0)), 2.0, math.sqrt(2))))  # fmt: skip
-    u = (np.arange(1_000) + 0.5) / 1_000
-    return float(np.mean(noise.sf(v + noise.ppf(u))))
+    return noise, noise.ppf((np.arange(1_000) + 0.5) / 1_000)
+
+
+@cache
+def difference_tail(budget: Budget, v: float) -> float:
+    """Return P(Z' - Z >= v) for the noises of two bins, by quadrature."""
+    noise, quantiles = noise_and_quantiles(budget)
+    return float(np.mean(noise.sf(v + quantiles)))
 
 
 @each_budget
@@ -140,8 +148,7 @@ def test_the_bound_is_a_bound(bins: MomentBins, budget: Budget) -> None:
             held, strays, left = bins.lead(n, budget, miss)
             on_all = bool(noise_on_all_bins(budget, bins.number, held, left))
             total = 0.0
-            for count in range(n + 1):
-                weight = float(stats.binom.pmf(count, n, bins.stray))
+            for count, weight in enumerate(stats.binom.pmf(np.arange(n + 1), n, bins.stray)):
                 if weight < 1e-12:
                     continue
                 best = math.ceil((n - count) / bins.touched)

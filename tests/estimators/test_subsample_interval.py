@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import lru_cache
 from typing import Any
 from unittest import mock
 
@@ -14,7 +15,7 @@ from scipy import stats
 from dpbench.distributions import Gaussian, LogNormal
 from dpbench.estimators import SubsampleInterval
 from dpbench.privacy import ZCDP, Budget, Ledger, NonPrivate, PureDP
-from dpbench.samples import DenseSample
+from dpbench.samples import DenseSample, Sample
 from dpbench.theory.exact.value import exact
 from tests.support import run
 
@@ -54,12 +55,17 @@ def test_no_mixture_of_median_biases_misses_more_often(k: int, bias: float) -> N
         assert max(missed) == pytest.approx(_g(k, j, 0.5 + bias))
 
 
+@lru_cache(maxsize=1)
+def _sample(law: Any, n: int, trials: int) -> Sample:
+    return law.sample(np.random.default_rng(0), trials, n)  # type: ignore[no-any-return]
+
+
 def _missed(
     e: SubsampleInterval, law: Any, budget: Budget, n: int, trials: int = 4000
 ) -> tuple[float, float]:
     """Return the share of intervals that miss, and the median width over the usual width."""
-    rng = np.random.default_rng(0)
-    low, high = e.run(law.sample(rng, trials, n), Ledger(budget, rng)).interval or ((), ())
+    ledger = Ledger(budget, np.random.default_rng(1))
+    low, high = e.run(_sample(law, n, trials), ledger).interval or ((), ())
     usual = 2 * stats.norm.isf(e.beta / 2) * math.sqrt(law.variance / n)
     missed = np.mean((low > law.mean) | (high < law.mean))
     return float(missed), float(np.median(np.subtract(high, low)) / usual)
