@@ -25,6 +25,7 @@ from pydantic import (
     ValidationError,
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic.dataclasses import rebuild_dataclass
 
 from dpbench.app import load_kinds
 from dpbench.errors import (
@@ -132,7 +133,10 @@ def validated_positional(cls: type[T]) -> type[T]:
 
 
 def _make_dataclass(cls: type[T], *, kw_only: bool) -> type[T]:
-    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    # Validators of most classes are never used, and take a fifth of the time of all imports. Those
+    # of plug-ins are built at once, because a field of an unusable type is an error of its import.
+    deferred = cls.__module__.startswith("dpbench.")
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=deferred)
     decorate: Any = pydantic_dataclass(frozen=True, kw_only=kw_only, config=config)
     checked_class: type[T] = decorate(cls)
     _shorten_validation_errors(checked_class)
@@ -147,6 +151,9 @@ def _shorten_validation_errors(cls: Any) -> None:
 
     @wraps(checked_init)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if not cls.__pydantic_complete__:
+            rebuild_dataclass(cls)
+            cls.__init__ = init  # pydantic has replaced it
         try:
             checked_init(self, *args, **kwargs)
         except ValidationError as error:
