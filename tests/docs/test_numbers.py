@@ -80,6 +80,7 @@ def test_results_state_the_largest_factors() -> None:
     by_n = rows[(rows["row"] == "rare_local") & (rows["privacy"] == "gdp") & (rows["n"] > 1e4)]
     coins = rows[(rows["row"] == "all") & (rows["privacy"] == "zcdp")]["error_over_bound"]
     assert 0.45 < optimal / len(rows) < 0.55
+    parts = sweep("near_optimal")["parts"]
     assert_states(
         "results",
         f"In half of the settings below ({optimal} of {len(rows)}), ",
@@ -91,6 +92,8 @@ def test_results_state_the_largest_factors() -> None:
         f"falls from {first:.2f} at n = 10⁴ to {second:.2f} at n = 10⁵. At ε = 1 it is "
         f"{fast['error_over_bound'].max().iloc[0]:.2f}",
         f"the factor is at most {up(by_n['error_over_bound_high'].max(), 1)}.",
+        f"{parts['local']['trials']:,} per distribution for votes in the local model, and "
+        f"{parts['vectors']['trials']} for vectors",
         f"the best listed clip has {coins.max():.2f} times the bound there",
     )
 
