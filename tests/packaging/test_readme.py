@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -273,7 +274,16 @@ def test_the_citation_is_of_this_version() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (cited["version"], cited["license"]) == (dpbench.__version__, "MIT")
     heading = f"\n## {cited['version'].removesuffix('.dev0')} (unreleased)\n"
-    assert heading in (ROOT / "CHANGELOG.md").read_text()
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert heading in changes
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    tested = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    matrices = [job["strategy"]["matrix"] for job in workflow["jobs"].values() if "strategy" in job]
+    assert [matrix["python"] for matrix in matrices if "python" in matrix] == [tested]
+    assert project["requires-python"] == f">={tested[0]}"
+    assert f"- Python {tested[0]} to {tested[-1]}.\n" in changes
+    assert f"needs Python {tested[0]} or later" in (ROOT / "README.md").read_text()
 
 
 def test_blocks_that_other_pages_include_have_no_relative_links() -> None:
