@@ -20,6 +20,7 @@ SHORT_VERTICAL_DECADES = 2.5  # as above for vertical axes, whose labels need le
 MINOR_TICK_DECADES = 4.5  # a longer axis has minor ticks at powers of ten only
 LABEL_WIDTH = 0.33  # inches that the label of a tick needs
 MAX_SHARED_RATIO = 1e12  # largest ratio of the ends of a logarithmic axis that panels share
+MAX_IN_FULL = 1e5  # from here on, tick labels are powers of ten
 THIN_SPACE = "\N{THIN SPACE}"
 
 
@@ -128,12 +129,17 @@ def _group_digits(axis: Axis) -> None:
 
 
 def _labels(ax: Axes, values: Floats) -> list[str]:
-    """Return the tick labels of a logarithmic axis, with empty texts where labels would overlap."""
-    width = panel_width(ax)
+    """Return the tick labels of a logarithmic axis, with empty texts where labels would overlap.
+
+    Whole numbers are written in full if all are below 100,000 (`MAX_IN_FULL`).
+    """
+    width, in_full = panel_width(ax), bool(np.all(values % 1 == 0) and values[-1] < MAX_IN_FULL)
     log_range = np.log(values[-1] / values[0]) or 1.0
     labels, last_labelled = [], -np.inf
     for value in values:
         place = np.log(value) / log_range * width
-        labels.append(f"${number_text(value)}$" if place - last_labelled > LABEL_WIDTH else "")
+        grouped = in_full and value >= 1e4
+        text = f"{value:,.0f}".replace(",", r"\,") if grouped else number_text(value)
+        labels.append(f"${text}$" if place - last_labelled > LABEL_WIDTH else "")
         last_labelled = place if labels[-1] else last_labelled
     return labels

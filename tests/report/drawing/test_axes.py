@@ -45,6 +45,24 @@ def test_panels_of_one_quantity_share_a_scale() -> None:
                 assert set(axis.get_minor_formatter().format_ticks([2, 3])) == {""}
 
 
+@pytest.mark.parametrize(
+    ("sizes", "labels"),
+    [
+        ([2000, 8000, 32000], ["$2000$", "$8000$", r"$32\,000$"]),
+        ([40000, 160000], [r"$4 \times 10^{4}$", r"$1.6 \times 10^{5}$"]),
+        ([0.5, 2], ["$0.5$", "$2$"]),
+    ],
+)
+def test_labels_of_a_short_axis_are_alike(sizes: list[float], labels: list[str]) -> None:
+    """All are written in full, or each that is large with a power of ten."""
+    with style():
+        _, (ax,) = panels(1)
+        ax.plot(sizes, sizes)
+        ax.set_xscale("log")
+        set_horizontal_ticks(ax, sizes)
+    assert [text.get_text() for text in ax.get_xticklabels()] == labels
+
+
 @pytest.mark.parametrize("font", ["sans", "serif"])
 def test_numbers_of_all_sizes_are_written_alike(font: Any, tmp_path: Path) -> None:
     """True minus signs, thin spaces, no 1e+05; in both fonts, of which a file holds a copy."""
