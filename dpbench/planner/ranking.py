@@ -309,9 +309,9 @@ def rank_estimators(
                 candidate.name, candidate.assumes, *quantiles, "simulated", trials, candidate
             )
         )
-    # A clip that changes nothing, not even the last digit, is no assumption worth a row: of equal
-    # rows of an estimator, keep the last, which has the bounds.
-    distinct = {(row.estimator, *row[2:5]): row for row in rows}
+    # A clip that changes nothing but rounding is no assumption worth a row: of equal rows of an
+    # estimator, keep the last, which has the bounds.
+    distinct = {(row.estimator, *(f"{number:.9g}" for number in row[2:5])): row for row in rows}
     return sorted(distinct.values(), key=lambda row: row.q90)
 
 

@@ -113,8 +113,9 @@ class TablePlan:
         plans = self._plans(self._table_of(bounded), smallest)
         for name, plan in plans.items():
             if not np.isfinite(plan.expected.q90):
+                key = "groups" if self.table.groups else "n"
                 raise ConfigError(
-                    f"table.groups: {smallest}: too few records for {name} and its share of the "
+                    f"table.{key}: {smallest}: too few records for {name} and its share of the "
                     "budget: the noise of their private count may exceed n/2"
                 )
         clips = {name: plan.clip for name, plan in plans.items()}

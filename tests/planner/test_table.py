@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from dpbench.cli.main import run
+from dpbench.errors import ConfigError
 from dpbench.planner.table import Table, TablePlan
 from dpbench.privacy import ZCDP, Budget, Ledger, PureDP
 from dpbench.registry import from_mapping
@@ -130,3 +131,6 @@ def test_without_groups_a_public_number_needs_less_noise() -> None:
     assert "ClippedMean" in public.code
     assert "TransformedNoiseMean" in private.code
     assert "group" not in public.code.replace("groups", "")
+    few = TablePlan(from_mapping(Table, {**spec, "n": 3}, "table"), private.budget)
+    with pytest.raises(ConfigError, match=r"table\.n: 3: too few records for a and its share"):
+        list(few.lines())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,6 +82,8 @@ def test_the_information_of_any_release_of_a_count(n: int) -> None:
         information = float((slope**2 / (law @ table)).sum())
         bound = p * (1 - p) / n + 1 / (n**2 * _largest_divergence(table))
         assert information * bound <= 1 + 1e-9
+        usual = min(n, n**2 * _largest_divergence(table)) / (p * (1 - p))
+        assert information <= usual * (1 + 1e-9)
         nearest = max(nearest, information * bound)
     assert nearest > 0.9
 
@@ -141,6 +144,20 @@ def test_binary_means_with_gaussian_noise_are_optimal(
     quantile = norm.isf(0.05) * math.sqrt(0.25 / n + 1 / (n * 0.01) ** 2)
     bound = bernoulli_information_bound(n, budget)
     assert bound < quantile < factor * bound
+
+
+def test_the_page_compares_with_the_usual_van_trees_bound() -> None:
+    """Of n = 1000 records with chi = e^(2 rho) - 1: the table has roots of ratios of variances."""
+    n, rows = 1000, {"Bernoulli records, $p = 1/2$": (0.25, 1.0), "normal records": (1.0, 0.0)}
+    page = (Path(__file__).parents[3] / "docs/theory/information.md").read_text("utf-8")
+    for row, (variance, factor) in rows.items():
+        ratios = []
+        for share in (0.01, 0.1, 1, 10, 100):
+            budget = ZCDP(math.log1p(share / n) / 2)
+            ours = variance / n + _privacy_variance(n, budget, factor or _normal_factor())
+            usual = variance * max(1 / n, _privacy_variance(n, budget))
+            ratios.append(f"{math.sqrt(ours / usual):.2f}")
+        assert f"| {row} | {' | '.join(ratios)} |" in page
 
 
 def test_few_records() -> None:
