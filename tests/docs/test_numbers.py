@@ -14,20 +14,38 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from scipy.optimize import brentq
+from scipy.special import gammaincc
 from scipy.stats import binom, chi, norm
 
 from docs import generate
 from dpbench.analysis import claims, factors, smallest_n
+from dpbench.benchmark.measure import RUNS
+from dpbench.benchmark.problems import read_benchmark
 from dpbench.distributions import BoundedZipf, Gaussian, MultivariateGaussian, UserLevelData
+from dpbench.distributions.real_column import FOLDER
 from dpbench.estimators import BoundedContributionMean, CoinPressMean
+from dpbench.package import PACKAGE
+from dpbench.planner import needed_records, ranking
 from dpbench.privacy import ZCDP, PureDP
+from dpbench.privacy.conversions import analytic_sd
+from dpbench.report.latex import MAX_TABULAR_ROWS
+from dpbench.report.panel_split import MAX_CURVES
+from dpbench.samples.binned import MAX_WHOLE_RECORDS
+from dpbench.samples.quantile_grid import quantile_grid
+from dpbench.theory.exact.ratio import Hourglass
 from dpbench.theory.exact.value import exact
 from dpbench.theory.families import TwoPointFamily
+from dpbench.tracking.check import SUSPICIOUS_GAIN
+from dpbench.tracking.comparison import SMALLEST_CHANGE
+from experiments.cluster_model import Costs
 from tests.support import rng, run
 
 DOCS = Path(generate.__file__).parent
 ROOT = DOCS.parent
 ONE = PureDP(1.0)
+SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+WORDS = {6: "six", 10: "ten", 11: "eleven"}
 
 
 def page(name: str) -> str:
@@ -51,8 +69,7 @@ def up(number: float, digits: int = 2) -> str:
 
 def assert_states(name: str, *statements: str) -> None:
     text = page(name)
-    for statement in statements:
-        assert statement in text, statement
+    assert [statement for statement in statements if statement not in text] == []
 
 
 def test_the_tables_are_those_of_the_present_sweeps() -> None:
@@ -125,7 +142,7 @@ def test_results_state_exact_numbers() -> None:
         for k in (3, 4, 6)
     ]
     first, second, third = (
-        f"{n / 10 ** int(math.log10(n)):.1f}·10{'⁰¹²³⁴⁵⁶⁷⁸⁹'[int(math.log10(n))]}"
+        f"{n / 10 ** int(math.log10(n)):.1f}·10{SUPERSCRIPTS[int(math.log10(n))]}"
         for n in crossings
     )
     claim = sweep("heavy_tail_multivariate")["parts"]["ratio"]["claims"]["discard_over_project"]
@@ -181,15 +198,14 @@ def test_captions_of_the_gallery_state_the_sweeps() -> None:
     private = len(real["estimators"]) - 1
     drawn = [name for name in real["families"] if not name.endswith("_fixed")]
     columns = [name for name in drawn if real["families"][name]["kind"] == "real_column"]
-    words = {6: "six", 11: "eleven"}
     assert_states(
         "gallery",
         f"over {quick['parts']['worst_case']['trials']:,} trials",
         f"the {min(parts):,} to {max(parts):,} trials of each point",
         f"over {heavy['parts']['thresholds']['trials']} trials, of the error and of its parts",
         f"over {real['parts']['all']['trials']} trials. A cell",
-        f"Ranks of {private} private estimators on {words[len(drawn) - len(columns)]} simulated "
-        f"distributions and on {words[len(columns)]} real columns",
+        f"Ranks of {private} private estimators on {WORDS[len(drawn) - len(columns)]} simulated "
+        f"distributions and on {WORDS[len(columns)]} real columns",
     )
 
 
@@ -229,3 +245,91 @@ def test_intervals_state_exact_shares() -> None:
         f"if 1 in 50 records is a one, {binom.pmf(0, 50, 1 / 50):.0%}".replace("%", " of 100"),
         f"the bounds clip {clipped:.0%}".replace("%", " of 100 records"),
     )
+
+
+def test_pages_state_bounds_and_noises() -> None:
+    """Quantiles and second moments by quadrature; ratios that claims of sweeps predict."""
+    rows = table("near_optimal_factors")
+    small = rows[(rows["rho"] < 0.01) & (rows["n"] >= 1e5)]
+    rare = small[small["distribution"].str.match(r"rare_k\d$")]["error_over_bound"].max()
+    assert_states("bounds", f"Gaussian noise is within {up(rare)} of the bound over `rare`")
+    cube = brentq(lambda x: gammaincc(5, x) - x / 4 * gammaincc(4, x) - 0.1, 0.1, 50)
+    gauss = 2 * analytic_sd(1.0, 1e-6) * norm.isf(0.05)
+    ratios, x = [], np.linspace(0, 60, 600_001)
+    for epsilon in (1.0, 3.0, 10.0):
+        square = np.trapezoid(4 * x * Hourglass(epsilon).cdf(-x), x)
+        ratios.append(2**0.5 / epsilon / square**0.5)
+    smooth = sweep("smooth_sensitivity")["parts"]
+    predicted = {
+        name: claim["predicted"]
+        for part in smooth.values()
+        for name, claim in part.get("claims", {}).items()
+        if "predicted" in claim
+    }
+    assert_states(
+        "howto/noise",
+        f"they are {cube:.1f} (cube), {4 * math.log(10):.1f} (Laplace) and {gauss:.0f} (Gaussian)",
+        f"has {ratios[0]:.2f} times its root mean square error at ε = 1, {ratios[1]:.2f} times at "
+        f"ε = 3 and {ratios[2]:.1f} times at ε = 10",
+        f"has {1 / predicted['polyplace_ratio']:.2f} times the 0.9 quantile of Student's t",
+        f"has {predicted['depth_ratio']:.2f} times its error in d = 2",
+    )
+
+
+def test_pages_state_the_limits_of_the_code() -> None:
+    grids = [len(quantile_grid(Gaussian(), n).means) for n in (10**6, 10**12)]
+    costs = Costs()
+    accuracy = yaml.safe_load(
+        (PACKAGE / "tracking" / "templates" / "accuracy.yaml").read_text("utf-8")
+    )
+    (needed,) = {part["trials"] for part in accuracy["parts"].values()}
+    change, gain = f"more than {SMALLEST_CHANGE:.0%}", f"more than {SUSPICIOUS_GAIN:.0%}"
+    strikes = pd.read_csv(FOLDER / "strike_cost.csv")
+    zeros = strikes["count"][strikes["value"] == 0].sum() / strikes["count"].sum()
+    mean, real = read_benchmark(), read_benchmark("dpbench-real-v2")
+    columns = {problem.id.partition("-n")[0] for problem in real.problems}
+    audit = sweep("audit")["audit"]
+    order = round(math.log10(float(audit["failure_probability"])))
+    stated = {
+        "limits": [
+            f"Up to n = {MAX_WHOLE_RECORDS:,}, records of",
+            f"on about {round(grids[0], -2):,} to {round(grids[1], -2):,} cells",
+            "at most 7·10⁻⁵ without a clip",
+        ],
+        "howto/accuracy": [
+            f"its error grew by {change}",
+            f"A gain of {gain} also fails",
+            f"each row needs {needed:,} trials",
+            f"lies within 1/{1 + SMALLEST_CHANGE} .. {1 + SMALLEST_CHANGE}.",
+        ],
+        "tutorial": [f"an error grew by {change}. A fall by {gain} fails"],
+        "howto/plan": [
+            f"simulated releases ({ranking.TRIALS}, or {ranking.SLOW_TRIALS} for a slow estimator)",
+            f"A search with {needed_records.FIRST_TRIALS} releases at each n",
+            f"{needed_records.MIN_TRIALS:,} to {needed_records.MAX_TRIALS:,} releases at both ends",
+        ],
+        "howto/audit": [
+            f"these get {audit['runs']:,} runs per dataset",
+            f"probability 1 - 10⁻{SUPERSCRIPTS[-order]}.",
+        ],
+        "howto/benchmark": [
+            f"asks for the means of {len(mean.problems)} frozen problems",
+            f"has {len(real.problems)} problems: {WORDS[len(columns)]} {{doc}}`real columns",
+            f"up to {RUNS[False]} releases a dataset",
+            f"with {RUNS[True]} releases a dataset",
+            f"{zeros:.0%} of its values are 0",
+        ],
+        "howto/reproducibility": [
+            f"about {costs.block * 1e3:g} ms of CPU time",
+            f"and {costs.share * 1e3:g} ms for a share",
+        ],
+        "gallery": [
+            f"none has more than {WORDS[MAX_CURVES]} curves",
+            f"A table of more than {MAX_TABULAR_ROWS} rows is a `longtable`",
+        ],
+        "vocabulary": ["at most about 1 in 10,000 correct predictions"],
+        "howto/read_a_verdict": ["at most about 1 in 10,000 correct predictions"],
+    }
+    assert 2 * norm.sf(2 * norm.isf(0.025)) <= 1e-4
+    for name, statements in stated.items():
+        assert_states(name, *statements)
