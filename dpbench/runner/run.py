@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,18 +77,24 @@ def run_cells(
         say(f"damaged blocks, computing them again: {error}")
     for name in store.unusable:
         say(explain_no_reuse("blocks", name))
-    _compute([task for tasks in pending.values() for task in tasks], options, store, cost)
-    with progress("cells", len(pending), "summarised", transient=True) as advance:
-        for index in pending:
-            yield index, [store.read(task) for task in cells[index].tasks(options.seed)]
-            advance()
+    yield from _compute(cells, pending, options, store, cost)
 
 
 def _compute(
-    tasks: Sequence[BlockTask], options: RunOptions, store: Store | Memory, cost: Cost
-) -> None:
-    """Compute the blocks of `tasks` and store each; finished blocks survive an interruption."""
-    o = options
+    cells: Sequence[Cell],
+    pending: Mapping[int, Sequence[BlockTask]],
+    options: RunOptions,
+    store: Store | Memory,
+    cost: Cost,
+) -> Iterator[tuple[int, list[Block]]]:
+    """Compute and store the blocks of the tasks in `pending`, which has those of each cell.
+
+    Yield each cell's index with all its blocks as soon as they are stored, because its caller can
+    summarise a cell while other processes compute. Finished blocks survive an interruption.
+    """
+    o, tasks = options, [task for of_cell in pending.values() for task in of_cell]
+    cell_of = {id(task): index for index, of_cell in pending.items() for task in of_cell}
+    missing = {index: len(of_cell) for index, of_cell in pending.items()}
     results = compute(noting(run_block, o.origin), tasks, o.runner, o.n_jobs, o.origin)
     try:
         with progress("blocks", len(tasks), f"done, {cost.blocks_reused} reused") as advance:
@@ -97,5 +103,9 @@ def _compute(
                 store.write(task, block)
                 cost.add(block, task.n * task.trials * len(task.members))
                 advance()
+                index = cell_of[id(task)]
+                missing[index] -= 1
+                if not missing[index]:
+                    yield index, [store.read(task) for task in cells[index].tasks(o.seed)]
     finally:
         store.flush()

@@ -11,6 +11,7 @@ import json
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -30,9 +31,10 @@ from dpbench.sweep.metrics import ERRORS, EXTRAS
 __all__ = ["CorruptBlockError", "Memory", "Store"]
 
 Stored = tuple[BlockTask, Block]
-# MAX_FILE_ROWS: rows from which on a file is full, about 5 MB. MAX_OPEN_FILES: files whose contents
-# stay in memory. SECONDS_BETWEEN_WRITES, MAX_SECONDS_BETWEEN_WRITES: time between two writes of new
-# blocks; between these limits it is ten times the time of a write.
+# MAX_FILE_ROWS: rows from which on a file is full, about 5 MB. MAX_OPEN_FILES: read files whose
+# contents stay in memory, and as many full files that were written. SECONDS_BETWEEN_WRITES,
+# MAX_SECONDS_BETWEEN_WRITES: time between two writes of new blocks; between these limits it is ten
+# times the time of a write.
 MAX_FILE_ROWS = 1 << 17
 MAX_OPEN_FILES = 4
 SECONDS_BETWEEN_WRITES, MAX_SECONDS_BETWEEN_WRITES = 1.0, 2.0
@@ -75,6 +77,7 @@ class Store:
         self._source, self._finished = source, finished
         self._lock = threading.RLock()
         self._last: dict[str, Stored] = {}  # the blocks of the last file, by key
+        self._full = deque[dict[str, Stored]](maxlen=MAX_OPEN_FILES)  # those of files before
         self._rows = 0
         self._waiting = False  # True if some blocks of _last are not written yet
         self._timer: threading.Timer | None = None  # writes them if no further block arrives
@@ -136,6 +139,7 @@ class Store:
                 self._timer.cancel()
                 self._timer = None
             if self._rows >= MAX_FILE_ROWS:
+                self._full.append(self._last)
                 self._last, self._rows = {}, 0
 
     def _flush_late_blocks(self) -> None:
@@ -146,6 +150,9 @@ class Store:
     def find(self, task: BlockTask) -> Block | None:
         """Return the block of a task; None if it is missing or its file is damaged."""
         key = self.key(task)
+        for stored in (self._last, *self._full):
+            if key in stored:
+                return stored[key][1]
         path = self._file_of_key.get(key)
         if path is None:
             return None

@@ -24,7 +24,7 @@ from dpbench.report.drawing.style import save
 from dpbench.runner import run, store
 from dpbench.runner.cost import Cost
 from dpbench.runner.run import RunOptions, run_cells
-from dpbench.runner.store import CorruptBlockError, Memory, Store
+from dpbench.runner.store import CorruptBlockError, Memory, Opened, Store
 from dpbench.sweep.block import Block, BlockTask, Setting, run_block
 from dpbench.sweep.metrics import ERRORS
 from dpbench.sweep.plan import Cell
@@ -113,6 +113,26 @@ def _run(
     cost, said = Cost(), list[str]()
     found = run_cells(cells, RunOptions(seed=3, **options), blocks, cost, said.append)
     return dict(found), cost, said
+
+
+def test_a_cell_is_given_when_its_blocks_are_there(
+    tmp_path: Path, computed: list[BlockTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is read for it: the blocks that were written last are in memory."""
+    monkeypatch.setattr(store, "MAX_FILE_ROWS", 1)  # a block a file
+
+    def refuse(path: Path) -> Opened:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(store, "_open_file", refuse)
+    found = run_cells(
+        MADE.cells, RunOptions(seed=3), Store(tmp_path, "source"), Cost(), lambda _: None
+    )
+    for done, cell in ((3, 1), (6, 0)):
+        index, blocks = next(found)
+        assert (index, len(computed)) == (cell, done)
+        for task, block in zip(MADE.cells[cell].tasks(3), blocks, strict=True):
+            _same(block, _block(task))
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
