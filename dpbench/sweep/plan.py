@@ -247,7 +247,8 @@ class Sweep(Described):
             in_budgets |= rows_of_budget(columns, self.budgets[label].value)
         families = select_labels(selection.families, self.families, f"{where}.families")
         estimators = select_labels(selection.estimators, self.estimators, f"{where}.estimators")
-        return in_budgets & table["family"].isin(families) & table["estimator"].isin(estimators)
+        names = table["family"].isin(families) & table["estimator"].isin(estimators)
+        return names & np.asarray(in_budgets)
 
     def shares_data(self, families: Iterable[str]) -> bool:
         """Return True if the data of at least one given family do not depend on the budget."""

@@ -179,7 +179,7 @@ def collect_errors(cells: Iterable[Cell], store: Store | Memory, seed: int) -> p
     The columns are those of the tables for `dpbench.tracking.compare`. ``stream`` names the random
     stream of data and noise; it is empty if the estimator has its own source of randomness.
     """
-    rows = []
+    rows = list[dict[str, Any]]()
     for cell in cells:
         tasks = cell.tasks(seed)
         errors = np.concatenate([store.read(task).values["error"] for task in tasks], axis=1)

@@ -93,7 +93,7 @@ def test_a_sweep_names_what_is_missing_and_runs_the_others(sweep: Bench) -> None
     assert "NaN or a wrong mean in 2 of 15 answers about odd columns; python_dp did not run" in page
     assert max(map(len, text.splitlines())) <= WIDTH
     table = pd.read_csv(sweep.folder / "out/overview.csv", keep_default_na=False)
-    names = [re.sub("^(error|bias) .*", r"\1 LAW", one) for one in table]
+    names = [re.sub("^(error|bias) .*", r"\1 LAW", one) for one in map(str, table)]
     names = list(dict.fromkeys("CASE" if one in CASES else one for one in names))
     audited = [one for one in page_columns("overview.csv") if one not in ("shown", "verdict")]
     assert names == audited

@@ -171,7 +171,7 @@ def test_the_example_of_a_sample_complexity() -> None:
     _write(*_blocks("yaml", "sample_complexity", CHOOSING))
     (command,) = _blocks("sh", "sweep=records", CHOOSING)
     assert run([*shlex.split(command)[3:], "~sweep.figures", "n_jobs=1"]) == 0
-    table = pd.read_csv("results/records/sample_complexity.csv")
+    table: Any = pd.read_csv("results/records/sample_complexity.csv")
     table = table[table["alpha"] == 0.1].pivot(index="epsilon", columns="method", values="samples")
     assert list(table.columns) == ["curve", "search"]
     assert table.loc[1.0].to_numpy() == pytest.approx(370, rel=0.15)

@@ -378,7 +378,7 @@ def test_errors_over_the_smallest_where_a_single_law_has_no_bound(numbers: Resul
         for n, height in zip(sizes, heights, strict=True):
             smallest[n] = min(height, smallest.get(n, np.inf))
     assert (len(curves(ax)), smallest) == (3, dict.fromkeys((30, 100, 300, 1000, 3000), 1))
-    errors = rows(numbers, family="student", privacy="pure", epsilon=1).pivot_table(
+    errors: Any = rows(numbers, family="student", privacy="pure", epsilon=1).pivot_table(
         index="estimator", columns="n", values="mean_error"
     )
     naive = errors.loc["naive_radius1000"] / errors.loc[
@@ -483,7 +483,7 @@ def test_a_curve_far_above_the_others_leaves_the_frame(numbers: Result) -> None:
     spec = {**ERROR, "families": "gaussian", "estimators": ["naive", "shrinking"]}
     (usual,) = drawn(numbers, spec)
     assert not lines(usual, ABOVE)
-    summary = numbers.summary.copy()
+    summary: Any = numbers.summary.copy()
     summary.loc[summary["estimator"] == "naive_radius1000", ["q90", "q90_high"]] *= 1e6
     (ax,) = drawn(dataclasses.replace(numbers, summary=summary), spec)
     others = [y for label, (_, y) in curves(usual).items() if label != "naive, $R = 1000$"]
