@@ -70,6 +70,7 @@ def _render(folders: Sequence[Path], max_rows: int) -> bytes:
     return text.encode("utf-8", "replace")
 
 
+@cache  # a page is rendered with fewer rows until it is small enough
 def _style_and_scripts(*, interactive: bool) -> dict[str, Any]:
     """Return the page's style and scripts, and the policy that allows these texts alone.
 

@@ -229,9 +229,11 @@ def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
     """
     shipped = shipped_estimators(study.name)
     claimed = {label for label, variant in study.estimators.items() if variant.name in shipped}
+    private = summary[summary["privacy"] != "none"]
+    if private["estimator"].isin(claimed).all():
+        return
     for claim in study.all_claims.values():
         claimed |= {*summary["estimator"][claim.rows(summary, study)]}
-    private = summary[summary["privacy"] != "none"]
     private = private.assign(budget=list(map(_format_privacy, private.to_dict("records"))))
     unclaimed = private[~private["estimator"].isin(claimed)]
     rows: list[Mapping[str, str] | str] = []
