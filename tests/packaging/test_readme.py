@@ -23,6 +23,7 @@ from dpbench.audit.pairs import catalogue
 from dpbench.benchmark.problems import read_benchmark
 from dpbench.cli.main import run
 from dpbench.distributions import Distribution
+from dpbench.distributions.real_column import column_names
 from dpbench.estimators import Estimator
 from dpbench.testing import check_estimator
 from dpbench.theory.theorems import THEOREMS
@@ -268,6 +269,8 @@ def test_the_readme_counts_what_there_is() -> None:
         found = set(re.findall(rf"more than (\d+) {words}", text))
         assert found == {str(len(shipped) // step * step)}
     assert f"{len(read_benchmark().problems)} frozen problems" in text
+    assert len(column_names()) == 11
+    assert "eleven columns of real data" in text
 
 
 def test_the_citation_is_of_this_version() -> None:

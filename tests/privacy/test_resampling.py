@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.privacy import resampling
+from dpbench.privacy import GDP, resampling
 from dpbench.privacy.conversions import analytic_sd, gaussian_delta
 from dpbench.privacy.resampling import resampled_delta, resampled_sd
 from tests.support import Floats
@@ -105,13 +105,32 @@ def test_the_noise_is_the_smallest_that_the_bound_allows(epsilon: float, delta: 
 
 
 def test_the_documented_noise_is_computed() -> None:
-    """The table of docs/theory/private_bootstrap.md, at delta = 1e-6 and n = 1000."""
+    """The table of docs/theory/private_bootstrap.md; of two rows, 5 and 100 resamples."""
     rows = re.findall(r"(?m)^\| ([\d.]+) \| (1.\d{3}|2.\d{3}) \| (.*) \|$", PAGE.read_text("utf-8"))
     assert [row[0] for row in rows] == ["0.1", "1", "5"]
-    epsilon, few, others = rows[1]
-    for b, factor in zip((5, 100), (few, others.split(" | ")[3]), strict=True):
-        noise = resampled_sd(float(epsilon), 1e-6, 1000, b) / math.sqrt(b)
-        assert noise / analytic_sd(float(epsilon), 1e-6) == pytest.approx(float(factor), abs=6e-4)
+    for epsilon, few, others in rows:
+        for b, factor in zip((5, 10, 20, 50, 100, 1000), (few, *others.split(" | ")), strict=True):
+            if epsilon != "1" and b not in (5, 100):
+                continue
+            noise = resampled_sd(float(epsilon), 1e-6, 1000, b) / math.sqrt(b)
+            ratio = noise / analytic_sd(float(epsilon), 1e-6)
+            assert ratio == pytest.approx(float(factor), abs=6e-4)
+
+
+def test_the_documented_epsilon_is_computed() -> None:
+    """Delta is 1e-6 within the rounding of each epsilon of the page, at the noise of WCA22."""
+    text = PAGE.read_text("utf-8").partition("it gives these $\\epsilon$:")[2]
+    rows = re.findall(r"(?m)^\| ([\d.]+) \| ([\d.]+) \| (.*) \|$", text.partition("next table")[0])
+    assert [row[0] for row in rows] == ["0.1", "1"]
+    for mu, limit, others in rows:
+        assert GDP(float(mu)).to_approx(1e-6).epsilon == pytest.approx(float(limit), rel=2e-3)
+        for b, shown in zip((5, 10, 100, 1000), others.split(" | "), strict=True):
+            half = 0.5 * 10.0 ** -len(shown.partition(".")[2])
+            inverse_sd = float(mu) / (1.125 * math.sqrt(b))
+            low, high = (
+                resampled_delta(float(shown) + by, inverse_sd, 10_000, b) for by in (half, -half)
+            )
+            assert low <= 1e-6 <= high
 
 
 def test_too_small_a_delta_is_refused() -> None:
