@@ -153,8 +153,8 @@ def test_a_signal_keeps_what_is_finished(
 
 
 def test_more_trials_keep_the_earlier_ones(bench: Bench) -> None:
-    """And what a run tells the user to type for them works as it stands."""
-    bench.odd()
+    """And what a run without claims tells the user to type for them works as it stands."""
+    bench.odd(change=lambda spec: spec.update(claims={}))
     printed = bench.done(MINE, "trials=120", "out=my results").out.splitlines()[-1]
     few = bench.results("my results")
     more = bench.raw(*shlex.split(printed.partition("python -m dpbench ")[2]))
