@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.audit.verdicts import AUDIT, CONTROLS
-from dpbench.output.names import NOTIONS, display_name
+from dpbench.output.names import NOTIONS, as_text, display_name
 from dpbench.output.terminal import count_verdicts, fill
 from dpbench.output.terminal import table as text_table
 from dpbench.output.verdicts import failing_words
@@ -138,7 +138,7 @@ def format_strongest(table: pd.DataFrame) -> list[dict[str, str]]:
             "pair": row["pair"],
             "of pairs": str(row["pairs"]),
             "runs a side": str(row["runs"]),
-            "claimed": f"{row['claimed']:.3g}",
+            "claimed": as_text(row["claimed"]),
             "lower bound": f"{row['lower_bound']:.3f}",
             "detectable": "-"
             if pd.isna(row["detectable_noise"])
@@ -152,7 +152,7 @@ def format_strongest(table: pd.DataFrame) -> list[dict[str, str]]:
 
 def _ratio(value: float) -> str:
     """Return a ratio in three digits, or ``-`` for NaN."""
-    return "-" if np.isnan(value) else f"{value:.3g}"
+    return "-" if np.isnan(value) else as_text(value)
 
 
 def bounds_figure(table: pd.DataFrame, names: Callable[[str], str] = display_name) -> Canvas:

@@ -29,6 +29,7 @@ from dpbench.benchmark.template import run_words, write_entry
 from dpbench.errors import choose_from
 from dpbench.output.command_line import NoKeys, Task, run_task
 from dpbench.output.files import check_writable
+from dpbench.output.names import as_text
 from dpbench.output.run_folder import only_writer
 from dpbench.output.terminal import command_line, fill, say
 from dpbench.output.terminal import table as in_columns
@@ -281,8 +282,8 @@ def _say_below(scores: Scores) -> int:
             )
         for row in rows[rows["chance"] < ROW_LEVEL].to_dict("records"):
             say(
-                f"{name} on {row['problem']}: {row['score']:.3g} is below the bound, which chance "
-                f"does with probability {row['chance']:.1g}: {why}"
+                f"{name} on {row['problem']}: {as_text(row['score'])} is below the bound, which "
+                f"chance does with probability {row['chance']:.1g}: {why}"
             )
     return 1 if len(below) else 0
 

@@ -19,7 +19,7 @@ from dpbench.benchmark.leaderboard import Standing
 from dpbench.benchmark.measure import RUNS
 from dpbench.benchmark.problems import Problem
 from dpbench.benchmark.table import Scores
-from dpbench.output.names import display_name
+from dpbench.output.names import as_text, display_name
 from dpbench.report.drawing.curves import draw_curve
 from dpbench.report.drawing.style import BOUND, Axes, Canvas, legend, line_styles, panels
 
@@ -135,14 +135,14 @@ def tabulate_classes(
         rows = [
             {
                 **_standing_cells(one),
-                "best": f"{one.rival:.3g}" if ranked else "-",
+                "best": as_text(one.rival) if ranked else "-",
                 "rank": f"{one.rank} of {len(ranked)}" if one.rank else "-",
             }
             for one in found
             if one.entry in names
         ]
         if rows:
-            leader = f"{ranked[0].entry}, {ranked[0].mean:.3g}" if ranked else "none"
+            leader = f"{ranked[0].entry}, {as_text(ranked[0].mean)}" if ranked else "none"
             lines += [f"{title}; leader: {leader}", *rows]
     return lines
 
@@ -170,7 +170,7 @@ def _standing_cells(standing: Standing) -> dict[str, str]:
     return {
         "estimator": standing.entry,
         "answers": f"{standing.answers} of {standing.problems}",
-        "mean": f"{standing.mean:.3g}",
+        "mean": as_text(standing.mean),
     }
 
 
@@ -207,21 +207,22 @@ def tabulate_problems(
     """
     marks = dict(zip(zip(rows["entry"], rows["problem"], strict=True), below, strict=True))
     names, table = list(dict.fromkeys(rows["entry"])), []
-    score_format = "{:.3g} {:.2g}..{:.2g}" if len(names) == 1 else "{:.3g}"
     for problem in problems:
         archived = archive[archive["problem"] == problem.id].sort_values("score", kind="stable")
         best = archived.iloc[0] if len(archived) else None
         row = {
             "problem": problem.id,
-            "bound": f"{problem.bound.value:.3g}",
-            "best": "-" if best is None else f"{best['score']:.3g}",
+            "bound": as_text(problem.bound.value),
+            "best": "-" if best is None else as_text(best["score"]),
             "estimator": "-" if best is None else best["entry"],
         }
         for name in names:
             entry_rows = rows[(rows["entry"] == name) & (rows["problem"] == problem.id)]
             scores = entry_rows[["score", "score_low", "score_high"]].to_numpy()
             mark = BELOW_MARK if marks.get((name, problem.id)) else ""
-            row[name] = score_format.format(*scores[0]) + mark if len(scores) else "-"
+            score, low, high = scores[0] if len(scores) else [np.nan] * 3
+            ends = f" {as_text(low, 2)}..{as_text(high, 2)}" if len(names) == 1 else ""
+            row[name] = f"{as_text(score)}{ends}{mark}" if len(scores) else "-"
         table.append(row)
     return table
 
@@ -232,7 +233,7 @@ def problem_list(problems: Iterable[Problem]) -> list[dict[str, str]]:
         {
             "problem": problem.id,
             "known": _describe_knowledge(problem),
-            "bound": f"{problem.bound.value:.3g}",
+            "bound": as_text(problem.bound.value),
             "bound by": problem.bound.by,
         }
         for problem in problems

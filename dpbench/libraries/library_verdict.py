@@ -21,6 +21,7 @@ import pandas as pd
 from dpbench.audit.report import select_strongest
 from dpbench.libraries.replay import CONTROL
 from dpbench.libraries.verdicts import HONEST, INCONCLUSIVE, LESS_ACCURATE, REFUTED
+from dpbench.output.names import as_text
 
 __all__ = ["COLUMNS", "MIN_SHOWN", "judge_libraries"]
 
@@ -127,12 +128,12 @@ def _describe_refutation(
         key=lambda move: (move["query"] not in MEAN_QUERIES, -_ratio(move)),
     )
     ratio, within = _ratio(row), float(row["move_over_sensitivity_within"])
-    how = f"moves by {ratio:.3g} times its stated sensitivity"
+    how = f"moves by {as_text(ratio)} times its stated sensitivity"
     if math.isinf(ratio):
         how = "moves by more than any multiple of its stated sensitivity"
     elif ratio <= 1:
         how = "runs or not depending on one record"
-    inside = f", by {within:.3g} times with records within the bounds" if within > 1 else ""
+    inside = f", by {as_text(within)} times with records within the bounds" if within > 1 else ""
     beyond = inside or ", only with records that are missing or beyond the bounds"
     beyond = beyond if ratio > max(1, within) else ""
     others = len(moves) - 1

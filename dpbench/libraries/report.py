@@ -14,7 +14,7 @@ from dpbench.audit.verdicts import CONTROLS
 from dpbench.libraries.hostile_columns import CASES
 from dpbench.libraries.replay import CONTROL
 from dpbench.libraries.verdicts import HOSTILE
-from dpbench.output.names import display_name
+from dpbench.output.names import as_text, display_name
 from dpbench.output.terminal import fill
 from dpbench.output.terminal import table as text_table
 from dpbench.output.verdicts import BAD
@@ -243,7 +243,7 @@ def _format_replay(row: Mapping[Any, Any]) -> dict[str, str]:
     return {
         "query": f"{row['query']}{relation}",
         "mechanism": row["mechanism"],
-        **{name: "" if pd.isna(x) and name != "moved" else f"{x:.3g}" for name, x in sizes.items()},
+        **{name: "" if pd.isna(x) and name != "moved" else as_text(x) for name, x in sizes.items()},
         "verdict": row["verdict"],
     }
 

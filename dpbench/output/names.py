@@ -9,7 +9,14 @@ from typing import Literal
 from dpbench.errors import ConfigError
 
 __all__ = [
-    "NAMES", "NOTIONS", "Font", "Width", "check_math", "display_name", "format_digits",
+    "NAMES",
+    "NOTIONS",
+    "Font",
+    "Width",
+    "as_text",
+    "check_math",
+    "display_name",
+    "format_digits",
     "natural_sort_key",
     "number_text",
 ]  # fmt: skip
@@ -65,6 +72,18 @@ def format_digits(value: float, *, trailing: bool = True) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return f"{value:{'#' * trailing}.{4 if abs(value) >= 1 else 3}g}"
+
+
+def as_text(value: float, places: int = 3) -> str:
+    """Return a number as text for a terminal, with `places` significant digits.
+
+    Numbers below 10^6 are written in full, with commas. NaN is blank, and infinity ∞.
+    """
+    if not math.isfinite(value):
+        return format_digits(value)
+    rounded = float(f"{value:.{places}g}")
+    is_long = min(1000, 10**places) <= abs(rounded) < 1e6 and rounded.is_integer()
+    return f"{rounded:,.0f}" if is_long else f"{value:.{places}g}"
 
 
 def natural_sort_key(label: str) -> list[str | float]:

@@ -12,6 +12,7 @@ import numpy as np
 from dpbench.distributions import Distribution
 from dpbench.errors import check_instance
 from dpbench.estimators.estimands import VARIANCE
+from dpbench.output.names import as_text
 from dpbench.planner.explanations import (
     data_code,
     describe_object,
@@ -107,8 +108,8 @@ class PlanNumbers:
         ends = f"[{problem.low:g}, {problem.high:g}]"
         if isinstance(problem, KnownVariance):
             if self.law is not None:
-                return f"{describe_object(self.law)}: variance {problem.target:.4g}"
-            coins = ", ".join(f"{p:.3g}" for p in HARD_COINS)
+                return f"{describe_object(self.law)}: variance {as_text(problem.target, 4)}"
+            coins = ", ".join(f"{as_text(p)}" for p in HARD_COINS)
             return (
                 f"variance of any law on {ends}\n"
                 f"errors are of the worst of the coins with P = {coins} at one end"
@@ -121,7 +122,8 @@ class PlanNumbers:
             return f"{moment_class}, mu in {ends}\n{validity}"
         if isinstance(problem, BoundedRecords):
             return f"any law on {ends}; errors are of the worst, a fair coin on the ends"
-        return f"{describe_object(self.law)}: mean {problem.target:.4g}, sd {problem.sd:.4g}"
+        mean, sd = as_text(problem.target, 4), as_text(problem.sd, 4)
+        return f"{describe_object(self.law)}: mean {mean}, sd {sd}"
 
     @property
     def clips(self) -> dict[str, Clip]:
@@ -138,7 +140,7 @@ class PlanNumbers:
                 clip = self.problem.scale_clip(self.clip, ratio)
                 reached = (clip[1] - clip[0]) / (self.clip[1] - self.clip[0])
                 is_cut = abs(reached / ratio - 1) > CUT_TOLERANCE
-                named_clips[f"{reached:.3g}x as wide" if is_cut else name] = clip
+                named_clips[f"{as_text(reached)}x as wide" if is_cut else name] = clip
         if isinstance(self.problem, KnownDistribution) and not isinstance(
             self.problem, BoundedRecords
         ):
@@ -179,7 +181,8 @@ class PlanNumbers:
         low = high = self.n
         if excess(high) > 0 and excess(MAX_RECORDS) > 0:
             raise ConfigError(
-                f"alpha: {alpha:g}: not reached with any number of records; raise the budget"
+                f"alpha: {as_text(alpha, 6)}: not reached with any number of records; "
+                "raise the budget"
             )
         while excess(high) > 0:
             low, high = high, min(4 * high, MAX_RECORDS)
@@ -209,8 +212,8 @@ class PlanNumbers:
         low = high = float(np.log(self.budget.named_amounts[name]))
         if excess(high) > 0 and excess(float(np.log(MAX_PRIVACY_AMOUNT))) > 0:
             raise ConfigError(
-                f"alpha: {alpha:g}: not reached with {format_records(self.n)} at any {name}; "
-                "raise n or alpha"
+                f"alpha: {as_text(alpha, 6)}: not reached with {format_records(self.n)} at any "
+                f"{name}; raise n or alpha"
             )
         while excess(high) > 0:
             low, high = high, high + 1.5

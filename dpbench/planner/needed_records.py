@@ -20,6 +20,7 @@ import pandas as pd
 from dpbench.analysis.smallest_n import run_searches, search, smallest_n
 from dpbench.analysis.summary_table import Results, collect
 from dpbench.estimators.estimands import MEAN
+from dpbench.output.names import as_text
 from dpbench.output.terminal import fill
 from dpbench.planner.explanations import describe_object, format_records
 from dpbench.planner.page import NEIGHBOURS
@@ -240,7 +241,11 @@ class EstimatorPlan:
             count = len(cell.members)
             records = f"the worst of {count} laws of {describe_object(cell.family)}"
         else:
-            about = "" if law.d > 1 else f"; mean {law.mean:.4g}, sd {np.sqrt(law.variance):.4g}"
+            about = (
+                ""
+                if law.d > 1
+                else f"; mean {as_text(law.mean, 4)}, sd {as_text(np.sqrt(law.variance), 4)}"
+            )
             records = f"{describe_object(law)}{about}"
         yield fill(f"records:   {records}, independent", INDENT)
         if setting.budget.amounts:
@@ -274,8 +279,9 @@ def error_lines(reached: ReachedError, working: int = 1) -> Iterator[str]:
         return
     n, give = reached.n, "gives" if reached.n == 1 else "give"
     yield fill(
-        f"{format_records(n)} {give} an error of at most {reached.q90:.3g} {SHARE} (95% interval "
-        f"{reached.low:.3g} .. {reached.high:.3g}; {reached.trials:,} simulated releases).",
+        f"{format_records(n)} {give} an error of at most {as_text(reached.q90)} {SHARE} (95% "
+        f"interval {as_text(reached.low)} .. {as_text(reached.high)}; {reached.trials:,} simulated "
+        "releases).",
         "",
     )
 
@@ -290,22 +296,23 @@ def records_lines(plan: EstimatorPlan, alpha: float, found: SearchedRecords) -> 
         n, high = round_records(found.n), round_records(found.high)
         low = min(round_records(found.low), n)
         text = f"About {n:,} records (95% interval {low:,} .. {high:,}) give an error of at most "
-        yield fill(f"{text}{alpha:g} {SHARE}.", "")
+        yield fill(f"{text}{as_text(alpha, 6)} {SHARE}.", "")
         return
     if (fewest := plan.tried.get(least) or plan.error_at(least)).q90 <= alpha:
         text = f"{format_records(least)}, the smallest possible n, already "
         give = "gives" if least == 1 else "give"
-        yield fill(f"{text}{give} an error of at most {fewest.q90:.3g} {SHARE}.", "")
+        yield fill(f"{text}{give} an error of at most {as_text(fewest.q90)} {SHARE}.", "")
         return
     last = plan.tried.get(largest) or plan.error_at(largest)
-    yield f"No n up to {largest:,} gives an error of at most {alpha:g} {SHARE}."
+    yield f"No n up to {largest:,} gives an error of at most {as_text(alpha, 6)} {SHARE}."
     if largest < plan.working and not np.isfinite(last.q90):
         yield from error_lines(last, plan.working)
         return
-    yield f"At n = {largest:,} it is {last.q90:.3g}."
+    yield f"At n = {largest:,} it is {as_text(last.q90)}."
     earlier = [plan.tried[n] for n in sorted(plan.tried) if n <= largest / 3]
     if earlier and last.q90 > FLAT_RATIO * earlier[-1].q90:
-        yield f"At n = {earlier[-1].n:,} it is {earlier[-1].q90:.3g}, so it hardly falls with n:"
+        before = earlier[-1]
+        yield f"At n = {before.n:,} it is {as_text(before.q90)}, so it hardly falls with n:"
         yield "a bias remains, for example of a clip that is too narrow."
     else:
         yield f"To try larger n write n_max={4 * largest}."

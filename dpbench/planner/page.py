@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dpbench.estimators.estimands import MEAN
+from dpbench.output.names import as_text
 from dpbench.output.terminal import fill
 from dpbench.planner.answer import PlanNumbers
 from dpbench.planner.explanations import format_records
@@ -78,15 +79,17 @@ def _errors(plan: PlanNumbers) -> Iterator[str]:
         ends = "[{:.12g}, {:.12g}]".format(*(round(end, digits) for end in clip))
         bias = error.bias if abs(error.bias) > MIN_BIAS_RATIO * error.q90 else 0.0
         shown = {"guarded": error.q90_without_cancellation, "q50": error.q50, "q90": error.q90}
-        numbers = "".join(f"{shown[column]:9.3g}" for column in quantiles)
-        yield f"{name:14}{ends:>21}{numbers}{error.sampling:9.3g}{bias:9.2g}{error.noise:9.3g}"
+        numbers = "".join(f"{as_text(shown[column]):>9}" for column in quantiles)
+        parts = (error.sampling, 3), (bias, 2), (error.noise, 3)
+        numbers += "".join(f"{as_text(*part):>9}" for part in parts)
+        yield f"{name:14}{ends:>21}{numbers}"
     listed = "q90: the 0.9 quantile" if guarded else "q50, q90: quantiles"
     yield f"{listed} of the absolute error, {plan.problem.estimand.unit}."
     yield "Parts of it: 0.9 quantiles of sampling error and noise; bias due to clipping."
     if isinstance(plan.problem, KnownVariance):
         root = plan.problem.root_q90(plan.clip, plan.n, plan.budget)
         bound = "" if plan.law is not None else "at most "
-        yield f"Its root, the standard deviation, has a q90 of {bound}{root:.3g} (best clip)."
+        yield f"Its root, the standard deviation, has a q90 of {bound}{as_text(root)} (best clip)."
     if guarded:
         yield "guarded: q90 if the biases at the two ends of the clip add up, not cancel."
         yield "best: smallest guarded q90, so that it does not rely on a symmetric law."
@@ -97,13 +100,14 @@ def _explain_smaller(errors: Mapping[str, Error]) -> Iterator[str]:
     """Yield lines that say why a clip has a smaller q90 than the best clip, if one has."""
     least = min(errors, key=lambda name: errors[name].q90)
     q90, guarded = errors[least].q90, errors[least].q90_without_cancellation
-    if f"{q90:.3g}" == f"{errors['best'].q90:.3g}":
+    if as_text(q90) == as_text(errors["best"].q90):
         return
     if guarded < errors["best"].q90_without_cancellation:  # the search ends at tails of 0.49
         yield f"{least}: so narrow that it releases its middle; n or the budget is too small."
         return
-    yield f"{least}: q90 is {q90:.3g} only because the two biases cancel for exactly this law."
-    yield f"For a law that is less symmetric it may be {guarded:.3g}, so this clip is not best."
+    yield f"{least}: q90 is {as_text(q90)} only because the two biases cancel for exactly this law."
+    more = as_text(guarded)
+    yield f"For a law that is less symmetric it may be {more}, so this clip is not best."
 
 
 def _limit(plan: PlanNumbers) -> Iterator[str]:
@@ -114,7 +118,7 @@ def _limit(plan: PlanNumbers) -> Iterator[str]:
     elif bound.value > 0:
         below = min(row.q90 for row in plan.rows) < bound.value
         consequence = BELOW[plan.law is None] if below else "More assumptions may lower the bound."
-        text = f"No private estimator has a q90 below {bound.value:.3g} for all {words}."
+        text = f"No private estimator has a q90 below {as_text(bound.value)} for all {words}."
         yield fill(f"{text} {consequence}", "")
 
 
@@ -129,16 +133,17 @@ def _needs(plan: PlanNumbers) -> Iterator[str]:
         yield "Add alpha=ERROR to see the number of records and the budget for q90 = ERROR."
         return
 
+    wanted = f"A q90 of {as_text(alpha, 4)}"
     name, *_ = plan.budget.named_amounts
     try:
         records = format_records(plan.records(alpha))
         clip = "public bounds" if isinstance(plan.problem, BoundedRecords) else "best clip then"
-        yield f"A q90 of {alpha:.4g} needs {records} at this budget, with the {clip};"
+        yield f"{wanted} needs {records} at this budget, with the {clip};"
     except ConfigError:
-        yield f"A q90 of {alpha:.4g} is not reached with any number of records at this budget;"
+        yield f"{wanted} is not reached with any number of records at this budget;"
     try:
         smallest = plan.privacy(alpha).named_amounts[name]
-        yield f"with {format_records(plan.n)} it needs {name} = {smallest:.4g}."
+        yield f"with {format_records(plan.n)} it needs {name} = {as_text(smallest, 4)}."
     except ConfigError:
         yield f"with {format_records(plan.n)} it is not reached with any {name}."
 
@@ -151,11 +156,11 @@ def _ranking(plan: PlanNumbers) -> Iterator[str]:
     width = max((len(row.estimator) for row in plan.rows), default=0) + 1
     yield f"{'estimator':{width}}{'assumes':29}{'q90':>6} {'95% interval':>12}"
     for row in plan.rows:
-        ends = "computed" if row.how == "exact" else f"{row.low:.3g} .. {row.high:.3g}"
-        yield f"{row.estimator:{width}}{row.assumes:29}{row.q90:6.3g} {ends:>12}"
+        ends = "computed" if row.how == "exact" else f"{as_text(row.low)} .. {as_text(row.high)}"
+        yield f"{row.estimator:{width}}{row.assumes:29}{as_text(row.q90):>6} {ends:>12}"
     free = [row for row in plan.rows if row.assumes.startswith("nothing") and row.q90 < math.inf]
     if free:  # the rows are sorted by q90
-        yield f"Without bounds or moments, take {free[0].estimator}: q90 {free[0].q90:.3g}."
+        yield f"Without bounds or moments, take {free[0].estimator}: q90 {as_text(free[0].q90)}."
     largest = max((row.trials for row in plan.rows), default=0)
     for row in plan.rows:
         if 0 < row.trials < largest:

@@ -21,6 +21,7 @@ from pydantic import Field, model_validator
 from dpbench.errors import ConfigError
 from dpbench.estimators import ClippedMean, TransformedNoiseMean
 from dpbench.estimators.tables import TableMean, Weight
+from dpbench.output.names import as_text
 from dpbench.output.terminal import fill
 from dpbench.planner.explanations import format_records
 from dpbench.planner.page import MIN_BIAS_RATIO, NEIGHBOURS, ReleasePlan
@@ -155,7 +156,7 @@ class TablePlan:
             + (NEIGHBOURS[self.budget.neighbours])
         )
         shares = zip(table.columns, table.shares(self.budget), strict=True)
-        split = ", ".join(f"{name} {share:.3g}" for name, share in shares)
+        split = ", ".join(f"{name} {as_text(share)}" for name, share in shares)
         yield fill(f"shares of the budget: {split}; each group may use all of them", "")
         yield ""
         width = max(len(name) for name in (*table.columns, "column")) + 1
@@ -170,7 +171,7 @@ class TablePlan:
                 error = by_group[group][name].error(column.lower, column.upper)
                 bias = error.bias if abs(error.bias) > MIN_BIAS_RATIO * error.q90 else 0.0
                 numbers = error.q90, error.sampling, bias, error.noise
-                parts = "".join(f" {number:8.3g}" for number in numbers)
+                parts = "".join(f" {as_text(number):>8}" for number in numbers)
                 yield f"{name:{width}}{group:{place}}{n:9,} {clip:>20}{parts}"
         yield "q90: the 0.9 quantile of the absolute error, in the unit of the column."
         yield "Parts of it: 0.9 quantiles of sampling error and noise; bias due to clipping."
@@ -187,7 +188,7 @@ class TablePlan:
                 needed = f"needs {format_records(plan.records(plan.alpha))} in a group"
             except ConfigError:
                 needed = "is not reached by any number of records"
-            yield f"{name}: a q90 of {plan.alpha:.4g} {needed}, with the best clip then."
+            yield f"{name}: a q90 of {as_text(plan.alpha, 4)} {needed}, with the best clip then."
 
     @property
     def code(self) -> str:

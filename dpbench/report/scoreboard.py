@@ -19,7 +19,7 @@ from dpbench.analysis.fallback import FALLBACK_NOTE, answers_without_data
 from dpbench.analysis.largest_of_noisy import largest
 from dpbench.analysis.smallest_n import TERMS
 from dpbench.analysis.summary_table import Failure
-from dpbench.output.names import NOTIONS, format_digits
+from dpbench.output.names import NOTIONS, as_text, format_digits
 from dpbench.output.terminal import fill, format_count, spread, table
 from dpbench.output.verdicts import CLAIMS, EARLY
 from dpbench.package import conf_folder
@@ -77,7 +77,7 @@ def _format_claim_rows(claims: pd.DataFrame, study: Study) -> list[Mapping[str, 
         first, seen = group.iloc[0], group["detectable_deviation"]
         rows.append(
             f"{label} ({first['source']}): +- {first['tolerance']:g}, "
-            f"detectable {_format_range(seen.min(), seen.max(), '.2g')}"
+            f"detectable {_format_range(seen.min(), seen.max(), 2)}"
         )
         limit = "<= " if study.all_claims[str(label)].statement.at_most else ""
         records = group.to_dict("records")
@@ -114,10 +114,10 @@ def _format_interval(row: Mapping[Hashable, Any]) -> str:
     return "-" if np.isnan(row["measured"]) else f"{number} ({low}, {high})"
 
 
-def _format_range(low: float, high: float, digits: str = ".3g") -> str:
+def _format_range(low: float, high: float, places: int = 3) -> str:
     if np.isnan(low):
         return "-"
-    first, last = f"{low:{digits}}", f"{high:{digits}}"
+    first, last = as_text(low, places), as_text(high, places)
     return last if first == last else f"{first} .. {last}"
 
 
@@ -132,7 +132,7 @@ def _format_privacy(row: Mapping[Hashable, Any]) -> str:
     """
     label = "" if pd.isna(row["privacy"]) else row["privacy"]
     mechanism = "" if label in {"none", *NOTIONS} else label
-    amounts = budget_text(row, number="{:.3g}".format)
+    amounts = budget_text(row, number=as_text)
     return " ".join(filter(None, [amounts, mechanism])) or label
 
 
@@ -160,7 +160,9 @@ def _format_errors(summary: pd.DataFrame) -> Iterator[str]:
             errors = dict(zip(worst["n"], worst["q90"], strict=True))
             chance = dict(zip(worst["n"], answers_without_data(worst), strict=True))
             numbers = {
-                headings[n]: f"{errors[n]:.3g}{FALLBACK_MARK * chance[n]}" if n in errors else ""
+                headings[n]: f"{as_text(errors[n])}{FALLBACK_MARK * chance[n]}"
+                if n in errors
+                else ""
                 for n in shown_sizes
             }
             rows.append(_label_cells(curve.iloc[0].to_dict(), "estimator") | numbers)
@@ -187,7 +189,7 @@ def _format_compared(compared: Compared) -> str:
     """
     parameter, rows = compared.parameter, compared.rows.assign(**{compared.parameter: np.nan})
     symbol = SYMBOLS[parameter].ascii if parameter in SYMBOLS else parameter
-    text = format_count if parameter == "n" else "{:.3g}".format
+    text = format_count if parameter == "n" else as_text
     headings = {x: f"{symbol}={text(x)}" for x in np.unique(rows["x"])}
     several = [name for name in ("estimator", "distribution", "n") if rows[name].nunique() > 1]
     groups = [g for _, g in rows.groupby([*several, *BUDGET], dropna=False, sort=False)]
@@ -199,7 +201,7 @@ def _format_compared(compared: Compared) -> str:
     lines: list[Mapping[str, str] | str] = []
     for label, group in zip(labels, groups, strict=True):
         worst = group.groupby("x")["value"].max()
-        lines.append(label | {headings[x]: f"{worst[x]:.3g}" if x in worst else "" for x in shown})
+        lines.append(label | {headings[x]: as_text(worst[x]) if x in worst else "" for x in shown})
     n = "" if "n" in (parameter, *several) else f", n = {format_count(rows['n'].iloc[0])}"
     over = f" over {compared.over}" if compared.over else ""
     title = f"{metric_text(compared.metric)}{over} against {parameter}{n}"
@@ -245,10 +247,10 @@ def _format_unclaimed(summary: pd.DataFrame, study: Study) -> Iterator[str]:
         worst = beside.groupby("estimator")["q90"].max()
         others = worst.drop(index=label).dropna()
         name = str(others.idxmin()) if len(others) else ""
-        best = f"{others.min():.3g}" if len(others) else ""
+        best = as_text(others.min()) if len(others) else ""
         is_short = len(name) <= MAX_NAME
         cells = {"estimator": str(label), "distribution": str(family), "privacy": str(budget)}
-        cells |= {"n": format_count(n), "q90": f"{worst[str(label)]:.3g}"}
+        cells |= {"n": format_count(n), "q90": as_text(worst[str(label)])}
         rows.append(cells | {"best other": f"{best} {name if is_short else ''}".strip()})
         rows += [] if is_short else [f"  best other: {name}"]
     if len(rows) > MAX_UNCLAIMED_ROWS:
@@ -294,7 +296,7 @@ def _format_factors(factors: pd.DataFrame, study: Study) -> Iterator[str]:
         for _, group in same_kind.groupby(["law", *BUDGET], dropna=False, sort=False):
             numbers = group.groupby("order")["error_over_bound"].max()
             row = {
-                order_text: f"{numbers[order_text]:.3g}" if order_text in numbers else ""
+                order_text: as_text(numbers[order_text]) if order_text in numbers else ""
                 for order_text in orders
             }
             rows.append(_best_cells(group, str(group["law"].iloc[0])) | row | _verdict_cell(group))
@@ -345,7 +347,7 @@ def _format_samples(samples: pd.DataFrame) -> Iterator[str]:
         terms = [sample[f"{name}_term"] for name in TERMS]
         total = float(np.nansum(terms)) if np.isfinite(sample["privacy_term"]) else np.nan
         row = _label_cells(sample, "estimator", "distribution") | {
-            "alpha": f"{sample['alpha']:.3g}"
+            "alpha": as_text(sample["alpha"])
         }
         row |= {
             "n": format_count(sample["samples"]),
@@ -386,7 +388,7 @@ def _format_spending(summary: pd.DataFrame) -> str:
     for _, group in unspent.groupby(["estimator", *BUDGET], dropna=False):
         row = _label_cells(group.iloc[0].to_dict(), "estimator")
         share = group["budget_fraction_spent"].min()
-        lines.append(f"{row['estimator']} spends {share:.3g} of {row['privacy']}")
+        lines.append(f"{row['estimator']} spends {as_text(share)} of {row['privacy']}")
     return "\n".join(lines)
 
 

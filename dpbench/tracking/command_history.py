@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from dpbench.analysis.trial_statistics import NORMAL, statistics
 from dpbench.output.command_line import Task, run_task
 from dpbench.output.files import atomic, check_writable
+from dpbench.output.names import as_text
 from dpbench.output.terminal import say
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.origin import git
@@ -218,8 +219,8 @@ def _show(words: Sequence[str], options: ShowOptions) -> int:
     history = read_history(Path(words[0]).expanduser())
     table = find_changes(history)
     for row in history.groupby(SERIES, dropna=False, sort=False).tail(1).to_dict("records"):
-        low, high = row["trimmed_mean_error_low"], row["trimmed_mean_error_high"]
-        say(f"{row_name(row)}: {row['trimmed_mean_error']:.4g} ({low:.4g} .. {high:.4g})")
+        error, low, high = (as_text(row[name], 4) for name in NUMBERS[:3])
+        say(f"{row_name(row)}: {error} ({low} .. {high})")
         in_series = table[SERIES].isna() | (table[SERIES] == [row[name] for name in SERIES])
         for change in table[in_series.all(axis=1) & table["ratio"].notna()].to_dict("records"):
             say(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+import dpbench
 from dpbench.analysis.smallest_n import TERMS
+from dpbench.output.names import as_text
 from dpbench.output.terminal import (
     WIDE,
     WIDTH,
@@ -144,3 +148,19 @@ def test_colours_are_for_terminals(
 def test_a_command_that_reruns_compares_nothing_and_reruns_once() -> None:
     words = ["sweep=a", "track=check", "rerun=old", "n_jobs=2"]
     assert rerun_line(words, "f0n7").endswith(" sweep=a n_jobs=2 rerun=f0n7")
+
+
+def test_numbers_below_a_million_are_written_in_full() -> None:
+    """Not as 5.81e+03; the rooms that print have no format of their own."""
+    for value, text in (
+        (5812.0, "5,810"), (581234.5, "581,000"), (1234567.0, "1.23e+06"), (0.012345, "0.0123"),
+        (581.4, "581"), (-5812.0, "-5,810"), (999999.0, "1e+06"),
+    ):  # fmt: skip
+        assert as_text(value) == text
+    assert [as_text(123.0, 2), as_text(1234567.0, 6), as_text(0.1794, 4)] == [
+        "120", "1.23457e+06", "0.1794",
+    ]  # fmt: skip
+    own = re.compile(r'(?<!float\()f"[^"]*:[\d.>]*\.[34]g\}')
+    for room in ("planner", "report", "audit", "benchmark", "libraries", "tracking"):
+        for path in Path(dpbench.__file__).parent.joinpath(room).rglob("*.py"):
+            assert not own.search(path.read_text("utf-8")), path
