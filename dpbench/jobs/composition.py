@@ -21,7 +21,12 @@ from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBas
 from yaml import YAMLError
 
 from dpbench.errors import ConfigError, ErrorCollector, choose_from
-from dpbench.jobs.conf_files import check_package, compose_files, refuse_functions
+from dpbench.jobs.conf_files import (
+    check_package,
+    compose_files,
+    describe_missing_file,
+    refuse_functions,
+)
 from dpbench.package import conf_folder
 
 __all__ = ["compose", "expand_multirun"]
@@ -288,8 +293,7 @@ def _composition_error(error: Exception) -> str:
         group, _, name = error.missing_cfg_file.partition("/")
         if not name:
             group, name = "defaults", group
-        advice = _find_file(group, name, sorted(error.options or ()))
-        return f"{group}: {name!r}: no such configuration{advice}"
+        return describe_missing_file(group, name, sorted(error.options or ()))
     message_lines = f"{error}\n{error.__cause__ or ''}".splitlines()
     lines = [line.strip() for line in message_lines if line.strip()]
     if isinstance(error, OverrideParseException):
@@ -309,22 +313,6 @@ def _composition_error(error: Exception) -> str:
     elif key and isinstance(error, OmegaConfBaseException):
         text = f"{key}: {lines[0][:1].lower()}{lines[0][1:]}"
     return text
-
-
-def _find_file(group: str, name: str, options: Sequence[str]) -> str:
-    """Return advice for a configuration that was not found: the file that it may mean, or a list.
-
-    A file in the working folder is not read, because its folder is no folder of configurations.
-    """
-    stem = Path(name).name.removesuffix(".yaml")
-    if stem != name and stem in options:
-        return f"; write {group}={stem}"
-    if (Path(group) / f"{stem}.yaml").is_file():
-        return f"; for ./{group}/{stem}.yaml write {group}={stem} --config-dir ."
-    found = next(filter(Path.is_file, (Path(name), Path(f"{name}.yaml"))), None)
-    if found is not None:
-        return f"; move {found} to {group}/{stem}.yaml, then write {group}={stem} --config-dir ."
-    return f"; {choose_from(name, options)}" if options else ""
 
 
 def _is_unset(key: str, config: DictConfig) -> bool:

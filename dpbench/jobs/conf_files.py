@@ -25,9 +25,9 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from yaml import MappingNode, Node, SafeLoader, ScalarNode
 
-from dpbench.errors import MAX_ENTRIES, ConfigError
+from dpbench.errors import MAX_ENTRIES, ConfigError, choose_from
 
-__all__ = ["check_package", "compose_files", "refuse_functions"]
+__all__ = ["check_package", "compose_files", "describe_missing_file", "refuse_functions"]
 
 SHIPPED_DATA = Path(__file__).parents[1] / "data"
 # Folders of configurations in use; the first one that has a file of some name gives it.
@@ -125,8 +125,57 @@ class ConfFiles(ConfigSource):
         if absolute := ABSOLUTE.search(str(values.get("defaults"))):
             check_package(config_path, absolute[0])
         group = config_path.rpartition("/")[0].replace("/", ".")
+        _check_defaults(values, config_path.rpartition("/")[0])
         config = OmegaConf.create(_prepare(values, group, path.parent))
         return ConfigResult(self.provider, self.full_path(), config, {"package": package})
+
+
+def _check_defaults(values: dict[str, Any], group: str) -> None:
+    """Raise ConfigError with a line for each file of the list ``defaults`` that does not exist.
+
+    Hydra would stop at the first. `group` is the folder of the file with these values.
+    """
+    entries, missing = values.get("defaults"), list[str]()
+    for entry in entries if isinstance(entries, list) else ():
+        for key, names in entry.items() if isinstance(entry, dict) else [("", entry)]:
+            *flags, place = key.partition("@")[0].split(" ")
+            folder = place[1:] if place.startswith("/") else f"{group}/{place}".strip("/")
+            for name in names if isinstance(names, list) else [names]:
+                is_name = isinstance(name, str) and name not in {"_self_", "???"}
+                if is_name and "${" not in name and "optional" not in flags:
+                    missing += _describe_if_missing(folder, name)
+    if missing:
+        raise ConfigError(*missing)
+
+
+def _describe_if_missing(group: str, name: str) -> list[str]:
+    """Return the message on a file in a list if no folder in use has the file."""
+    folders = [root / group for root in FOLDERS.get()]
+    if any((folder / f"{name.removesuffix('.yaml')}.yaml").is_file() for folder in folders):
+        return []
+    options = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+    return [describe_missing_file(group, name, sorted(options))]
+
+
+def describe_missing_file(group: str, name: str, options: Sequence[str]) -> str:
+    """Return the message on a file that does not exist; its group has the files `options`."""
+    return f"{group}: {name!r}: no such configuration{_advise_file(group, name, options)}"
+
+
+def _advise_file(group: str, name: str, options: Sequence[str]) -> str:
+    """Return advice for a configuration that was not found: the file that it may mean, or a list.
+
+    A file in the working folder is not read, because its folder is no folder of configurations.
+    """
+    stem = Path(name).name.removesuffix(".yaml")
+    if stem != name and stem in options:
+        return f"; write {group}={stem}"
+    if (Path(group) / f"{stem}.yaml").is_file():
+        return f"; for ./{group}/{stem}.yaml write {group}={stem} --config-dir ."
+    found = next(filter(Path.is_file, (Path(name), Path(f"{name}.yaml"))), None)
+    if found is not None:
+        return f"; move {found} to {group}/{stem}.yaml, then write {group}={stem} --config-dir ."
+    return f"; {choose_from(name, options)}" if options else ""
 
 
 def check_package(name: str, package: str) -> None:

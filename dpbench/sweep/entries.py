@@ -145,6 +145,9 @@ def _name_budgets(entries: Any) -> Any:
                 example = "write a mapping such as {epsilon: 1}"
                 raise ConfigError(f"{place}: {describe_value(entry)}: not a budget; {example}")
             spec = add_kind(entry, str(place))
+            if isinstance(spec, Mapping):
+                for one, _ in expand_entry(str(place), spec, [Budget]):
+                    Budget.build(one, str(place))
             kind = Budget.lookup(spec, str(place)) if isinstance(spec, Mapping) else type(spec)
             given = spec if isinstance(spec, Mapping) else spec.named_amounts
             keys = [k for k, v in given.items() if k != "kind" and not isinstance(v, list)]

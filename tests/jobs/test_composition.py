@@ -328,3 +328,24 @@ def test_labels_of_overrides_are_text(word: str) -> None:
     assert str(error.value) == f"sweep.estimators: {small}: a label is text; {advice}"
     found = compose(["sweep=quick", f"++sweep.estimators.{small}={{kind: empirical_mean}}"])
     assert found["sweep"]["estimators"][small] == {"kind": "empirical_mean"}
+
+
+def test_all_errors_of_a_list_of_budgets_are_told_at_once(bench: Bench) -> None:
+    """Wrong values beside wrong forms, by their places in the list."""
+    budgets = [{"epsilon": -1}, 5, {"kind": "nope"}, {"kind": "zcdp"}, {"epsilon": [1, 0]}]
+    bench.write(lambda spec: spec.update(budgets=budgets))
+    code, _, err = bench.run()
+    told = [line.removeprefix("dpbench: sweep.budgets.") for line in err.splitlines()]
+    assert code == 2
+    assert [line.split(": ")[0] for line in told] == [
+        "1.epsilon", "2", "3.kind", "4.rho", "5.epsilon",
+    ]  # fmt: skip
+
+
+def test_all_missing_files_of_one_file_are_told_at_once(bench: Bench) -> None:
+    wrong = [{"/estimator@x": "no_a"}, {"optional y": "no_c"}, {"/estimator@z": ["no_b", "median"]}]
+    bench.write(lambda spec: spec.update(defaults=[*wrong, "_self_"]))
+    code, _, err = bench.run()
+    assert code == 2
+    found = [re.match(r"dpbench: estimator: '(\w+)': no such", line) for line in err.splitlines()]
+    assert [one and one[1] for one in found] == ["no_a", "no_b"], err

@@ -59,8 +59,8 @@ def test_budgets_may_be_a_list_whose_parameters_give_the_notion() -> None:
         ),
         (
             [{"epsilon": "abc"}, {"rho": -1}],
-            ["budgets.pure_epsilon_abc.epsilon: 'abc': input should be a valid number",
-             "budgets.zcdp_rho-1.rho: -1: input should be greater than"],
+            ["budgets.1.epsilon: 'abc': input should be a valid number",
+             "budgets.2.rho: -1: input should be greater than"],
         ),
         ([{"epsilon": 1}, {"epsilon": 1.0}], ["budgets.2: pure_epsilon1: stands twice"]),
         ({"a": {}}, ["budgets.a: nothing: no notion of privacy has these parameters; give"]),
