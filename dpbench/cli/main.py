@@ -42,7 +42,11 @@ def run(argv: Sequence[str]) -> int:
     ``fail_on_inconsistent`` to false.
     """
     is_command = bool(set(argv[:1]) & set(commands()))
-    advice = "" if is_command else f"; finished blocks are kept, to go on: {command_line(argv)}"
+    advice = (
+        ""
+        if is_command or HELP_FLAGS & set(argv)
+        else f"; finished blocks are kept, to go on: {command_line(argv)}"
+    )
     signals.advice = advice
     try:
         with line_width(screen_width()):

@@ -136,15 +136,17 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
     that names it predicts, with a claim of a sweep in `folders` as an example.
 
     `topic` is ``sweep``, ``kind``, ``figure`` or ``theorem``; a name may take its place. For a
-    kind, `name` may also be a search word. Without a name, the text describes the keys of all
-    sweeps, or lists all kinds, figures or theorems. Raise ConfigError if there is no such topic or
-    name.
+    kind, `name` may also be a search word; for a theorem a word of its source, or the name of a
+    claim. The topic may also be called ``claim``. Without a name, the text describes the keys of
+    all sweeps, or lists all kinds, figures or theorems. Raise ConfigError if there is no such topic
+    or name.
     """
     everywhere = [registry for section in SECTIONS.values() for registry in section]
     files = find_sweeps(folders)
     topics: dict[str, Mapping[str, Any]]
     topics = {"sweep": files, "kind": kinds(*everywhere), "figure": kinds(Figure)}
     topics["theorem"] = THEOREMS
+    topic = "theorem" if topic in {"claim", "claims"} else topic
     if topic not in topics and name is None:  # the name of a sweep, kind, figure or theorem alone
         topic, name = next((key for key in topics if topic in topics[key]), topic), topic
     if topic not in topics:
@@ -154,6 +156,8 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
         return _list_topic(topic, names)
     if name not in names:
         matches = [kind for kind in search(name) if kind in names] if topic == "kind" else []
+        if topic == "theorem" and (text := _find_claims(name, files)):
+            return text
         if not matches:
             choices = choose_from(name, sorted(names))
             raise ConfigError(f"--help {topic}: {name!r}: no such {topic}; {choices}")
@@ -166,6 +170,23 @@ def describe_topic(topic: str, name: str | None, folders: Iterable[Path]) -> str
         return _describe_theorem(name, files)
     entry = catalogue().get(name) or keywords().get(name) if topic == "kind" else None
     return "\n".join([f"kind: {name}", _describe(names[name]), *(entry.lines() if entry else [])])
+
+
+def _find_claims(word: str, files: Mapping[str, Path]) -> str:
+    """Return the theorems whose source has a word, or the sweeps with a claim so called, or ""."""
+    found = {
+        name: theorem
+        for name, theorem in THEOREMS.items()
+        if word.lower() in theorem.source.lower()
+    }
+    if found:
+        return f"theorems that match {word!r}:\n{_list_theorems(found)}"
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    lines = [
+        f"  python -m dpbench --help sweep {name}" for name in texts if f" {word}:" in texts[name]
+    ]
+    head = f"{word!r} is in these sweeps, whose help has the number of each claim:"
+    return "\n".join([head, *lines]) if lines else ""
 
 
 def _list_topic(topic: str, names: Mapping[str, Any]) -> str:

@@ -153,6 +153,15 @@ def test_help_on_a_sweep_has_the_number_of_each_claim(capsys: pytest.CaptureFixt
     assert f" laplace_over_cube {ratio:.4g} +- 0.02 error over another estimator's; rmse" in noise
 
 
+def test_help_finds_claims_and_theorems_by_source(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "--help", "claim") == told(capsys, "--help", "theorem")
+    sweeps = told(capsys, "--help", "claim", "ksu20_alpha").splitlines()[1:]
+    assert [line.split()[-1] for line in sweeps] == ["heavy_tail", "quick"]
+    found = told(capsys, "--help", "theorem", "ksu20").splitlines()[1:]
+    assert "heavy_tail_rho" in {line.split()[0] for line in found if line}
+    assert "central_limit" not in " ".join(found)
+
+
 def test_a_claim_that_cannot_be_read_has_its_error(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
