@@ -326,7 +326,7 @@ def exact_miss(estimator: Any, law: dist.Distribution, n: int, budget: Budget) -
     return NAN
 
 
-def satisfies_assumptions(law: dist.Distribution, e: Any) -> bool:
+def satisfies_assumptions(law: dist.Distribution, e: Any, noise_sd: float = 0.0) -> bool:
     """Return whether Gaussian records satisfy the assumptions of an estimator.
 
     Parameters
@@ -335,18 +335,24 @@ def satisfies_assumptions(law: dist.Distribution, e: Any) -> bool:
         Distribution of the records.
     e : Estimator
         Estimator, or another object with its parameters. Its `sigma` and its bound on the mean are
-        read; for `GradientDescentMean` its `clip` is read.
+        read; for `GradientDescentMean` its `clip` and `steps` are read.
+    noise_sd : float, default 0.0
+        Standard deviation of a coordinate's noise in the release of `GradientDescentMean`.
 
     Returns
     -------
     bool
         True if the records are Gaussian with standard deviation at most sigma, and their mean is
         within the estimator's bound. For `GradientDescentMean`, True if the records are Gaussian
-        and hardly ever clipped.
+        and hardly ever clipped, whatever the noise of the first step.
     """
     gaussian = isinstance(law, dist.Gaussian | dist.MultivariateGaussian)
     if gaussian and isinstance(e, est.GradientDescentMean):  # no gradient is clipped, even at 0
-        return bool(np.linalg.norm(law.mean) + 6 * np.sqrt(law.variance) <= e.clip)
+        # The first step moves to the mean with its whole noise, which later steps average.
+        one_step = noise_sd**2 * 3 * e.steps * (e.steps + 1) / (2 * (2 * e.steps + 1))
+        first = np.sqrt(law.variance / law.d + one_step) * (np.sqrt(law.d) + 3)
+        reach = max(6 * np.sqrt(law.variance), first)
+        return bool(np.linalg.norm(law.mean) + reach <= e.clip)
     if not gaussian or getattr(e, "sigma", None) is None:
         return False
     narrow_enough = law.variance <= law.d * e.sigma**2 * (1 + 1e-9)

@@ -226,6 +226,7 @@ def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
     - KSU20 (Kamath, Singhal and Ullman): bins of width 2r cover +-(R + 2r), and the left end of
       this range is an edge. `_half_bin` gives r.
     - `UserLevelMean`: bins cover +-R, and one bin is centred at 0.
+    - `UnbiasedMean`: bins of width sigma without an end, of which only occupied ones are released.
     - `KSU20BallMean` with a bound R: the histogram of one coordinate of the centre.
 
     Parameters
@@ -253,6 +254,9 @@ def histogram(e: Any, setting: ReleaseSetting) -> Histogram | None:
             _count_averaged(e, setting.n, setting.budget),
         )
         records = (setting.n - averaged) // ksu20_groups(e)
+    elif isinstance(e, est.UnbiasedMean):
+        located = setting.n - _count_averaged_unbiased(e, setting.n)
+        return Histogram(0.0, e.sigma, np.inf, located, setting.budget, located / 4, 1.0)
     elif isinstance(e, est.UserLevelMean):
         r = e.scale * float(np.sqrt(2 / e.m))
         records = setting.n - _count_averaged_users(e, setting)
@@ -779,7 +783,12 @@ def _unbiased_step(e: est.UnbiasedMean, setting: ReleaseSetting) -> ClipAndNoise
     two parts has the whole budget, because the parts have no record in common.
     """
     half_width = e.sigma * e.clip if e.clip else e.sigma + gaussian_tail(e, setting.n)
-    return box_step(setting, half_width, rows=setting.n - int(np.ceil(e.share * setting.n)))
+    return box_step(setting, half_width, rows=_count_averaged_unbiased(e, setting.n))
+
+
+def _count_averaged_unbiased(e: est.UnbiasedMean, n: int) -> int:
+    """Return the number of records that `UnbiasedMean` averages; the others locate the bin."""
+    return max(1, n - int(np.ceil(e.share * n)))
 
 
 def last_step(estimator: est.Estimator, setting: ReleaseSetting) -> ClipAndNoise | None:

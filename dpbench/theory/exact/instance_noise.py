@@ -103,6 +103,17 @@ def _inverse_sensitivity_noise(
     return PiecewiseUniform(edges, np.concatenate([[0.0], np.cumsum(weights)]) / weights.sum())
 
 
+def _is_stable(weights: Floats, setting: ReleaseSetting) -> bool:
+    """Return whether the noise of inverse sensitivity is nearly that of expected data.
+
+    There are 30 records or more. Of two values both are frequent, or replacing all records of the
+    rare one changes the density little.
+    """
+    rare = setting.n * float(np.min(weights)) if len(weights) == 2 else np.inf
+    frequent = rare >= 10 or rare * exponential_epsilon(setting.budget) <= 1
+    return bool(setting.n >= 30 and frequent)
+
+
 @dataclass(frozen=True)
 class _StudentNoise:
     """Noise T/s for s > 0, where T has Student's t distribution with 3 degrees of freedom."""
@@ -291,7 +302,7 @@ def _instance_error(
 
     - The formula for smooth sensitivity needs records with two values.
     - For inverse sensitivity of a mean, the noise is computed for a data set in which every value
-      occurs as often as expected.
+      occurs as often as expected. The result is NaN for too few records (`_is_stable`).
     """
     e, points = estimator, finite_atoms(law) if law.d == 1 else None
     if points is None or metric not in ("q90", "noise_q90"):
@@ -305,7 +316,7 @@ def _instance_error(
             if two_values_inside
             else NAN
         )
-    if e.statistic == "median":
+    if e.statistic == "median" or not _is_stable(points[1], setting):
         return NAN
     noise = _inverse_sensitivity_noise(e, points, setting)
     if metric == "noise_q90":

@@ -213,9 +213,9 @@ def _simulated_interval(
     scales = _scales(e, sd, setting)
     spread, q = _quantiles(max(scales.max(), 1e-9 * sd) / root, noise, e.beta)
     bias, deviations = np.zeros_like(values), np.ones_like(values)
-    clipped = isinstance(e, est.ParametricBootstrapInterval) and not inside
+    clipped = isinstance(e, est.ParametricBootstrapInterval)  # a noisy mean may be outside
     miss_rates, half_widths = [], []
-    for scale in scales:
+    for scale in np.maximum(scales, 1e-9 * sd):
         if clipped:
             clipped_means, clipped_variances = _moments(values, scale, e.lower, e.upper)
             bias, deviations = (

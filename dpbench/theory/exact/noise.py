@@ -90,6 +90,8 @@ class Noise(ABC):
         ndarray of the shape of x
             Probabilities; NaN if no formula is implemented.
         """
+        if d == 1:
+            return self.cdf(x) - self.cdf(-x)
         return np.full_like(x, np.nan)
 
     def norm_mean(self, d: int) -> float:

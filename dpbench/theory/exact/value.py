@@ -92,6 +92,7 @@ def exact(
     """
     original, original_setting = estimator, ReleaseSetting(n, law.d, budget)
     known = not isinstance(budget, NonPrivate) and estimator.supports(budget)
+    known &= not (metric in (*INTERVALS, *STATED) and np.ndim(law.target))  # numbers only
     reduce = REDUCTIONS.get(type(estimator)) if known else None
     reduced = reduce(estimator, law, original_setting) if reduce else None
     estimator, setting = reduced or (estimator, original_setting)
@@ -127,6 +128,8 @@ def _miss_bound(e: est.Estimator, law: dist.Distribution, setting: ReleaseSettin
     if bins and declares_failure(bins):
         return 1.0
     base = getattr(e, "base", e)
+    if isinstance(base, est.UnbiasedMean) and bins:
+        return _no_bin_bound(base, law, bins)
     by_histogram = isinstance(base, est.KarwaVadhanMean | est.KSU20Mean | est.UserLevelMean)
     by_histogram |= isinstance(base, est.KSU20BallMean) and base.radius is None
     if not by_histogram or (law.d > 1 and not isinstance(setting.budget, ApproxDP)):
@@ -139,6 +142,21 @@ def _miss_bound(e: est.Estimator, law: dist.Distribution, setting: ReleaseSettin
     return (
         1.0 if likeliest is None else histogram_miss_probability(likeliest[1], False, likeliest[2])
     )
+
+
+def _no_bin_bound(e: est.UnbiasedMean, law: dist.Distribution, bins: Histogram) -> float:
+    """Return a bound on the probability that `UnbiasedMean` releases no bin; 1 if none is known.
+
+    The bound is the probability that the likeliest bin does not pass the threshold. It is averaged
+    over the place of the bins, unless the place is fixed.
+    """
+    points = finite_atoms(law)
+    if points is None:
+        return 1.0
+    places = (np.arange(20) + 0.5) / 20 if e.random_bins else [0.5]
+    indices = [np.unique(np.floor(points[0] / e.sigma + x), return_inverse=True)[1] for x in places]
+    shares = [min(1.0, float(np.bincount(index, points[1]).max())) for index in indices]
+    return float(np.mean([histogram_miss_probability(share, False, bins) for share in shares]))
 
 
 def _clip_ends(
@@ -157,7 +175,8 @@ def _clip_ends(
             else None
         )
     elif centre is None:  # the clip hardly touches Gaussian records
-        return (-np.inf, np.inf) if satisfies_assumptions(law, e) else None
+        noise_sd = float(np.sqrt(step.noise.variance))
+        return (-np.inf, np.inf) if satisfies_assumptions(law, e, noise_sd) else None
     return None if centre is None else (centre - step.half_width, centre + step.half_width)
 
 
@@ -194,8 +213,10 @@ def _scalar_error(
         return NAN
     # Rare misses of a private centre dominate means; `other` averages only a part of the records.
     means = metric == "mean_error" or metric in MOMENTS
-    if (step.centre is None and means) or (
-        assumes_bin and metric in ("privacy_cost_q90", *MOMENTS)
+    if (
+        (step.centre is None and means)
+        or (assumes_bin and metric in ("privacy_cost_q90", *MOMENTS))
+        or (metric == "privacy_cost_q90" and step.records != setting.n)  # from all records' mean
     ):
         return NAN
     ends, (values, weights) = _clip_ends(estimator, law, setting, step), points
@@ -304,7 +325,7 @@ def _vector_error(
         fits = (
             is_isotropic(law)
             and isinstance(noise, GaussianNoise)
-            and satisfies_assumptions(law, estimator)
+            and satisfies_assumptions(law, estimator, noise.sd)
         )
         # A rare miss of the ball dominates means.
         if (

@@ -182,3 +182,9 @@ def test_the_noise_of_a_clipped_vector_is_the_quieter_one() -> None:
         assert noise.variance <= min(
             Cube(1.0, d).variance, d * additive(ApproxDP(1.0, 1e-6, "analytic"), 1, 1).variance
         ) * (1 + 1e-12)
+
+
+def test_the_norm_of_one_number_is_its_absolute_value() -> None:
+    noise = additive(ApproxDP(1.0, 1e-3, "tulap"), 1.0, 1.0)
+    x = noise.norm_quantile(1, 0.9)
+    assert noise.norm_cdf(1, np.array([x]))[0] == pytest.approx(0.9, rel=1e-9)

@@ -253,6 +253,7 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("q90", CoinPressMean(radius=3, sigma=1), FAR_VECTORS, 1000, RHO),
     ("q90", GaussianScoreMean(radius=5, sigma=1), Gaussian(scale=0.5), 1000, CLOSE),
     ("q90", GradientDescentMean(clip=6), NORMAL, 1000, RHO),
+    ("q90", GradientDescentMean(clip=7), NORMAL, 5, RHO),  # the first step is mostly noise
     ("q90", CoinPressMean(radius=0, sigma=1), FAR_VECTORS, 1000, RHO),
     ("q90", CoinPressMean(radius=3, sigma=1), MultivariateGaussian(d=10, scale=1.7), 1000, RHO),
     ("q90", CoinPressCovariance(bound=1), FAR_VECTORS, 2000, RHO),
@@ -260,6 +261,8 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("noise_q90", WhitenedCoinPressMean(radius=3, bound=1e6), THREE, 2000, RHO),
     ("mean_error", SubsampleTest(buckets=11), NORMAL, 100, CLOSE),
     # a histogram that releases nothing, or another bin
+    ("noise_q90", UnbiasedMean(sigma=1), NORMAL, 60, APPROX),
+    ("noise_q90", UnbiasedMean(sigma=0.01), SKEWED, 1000, APPROX),
     ("noise_q90", FREE, ContaminatedGaussian(eta=0.01, gap=3), 20, APPROX),
     ("noise_q90", CoordinateWise(base=FREE), VECTORS, 60, APPROX),
     ("noise_q90", KSU20BallMean(k=2, scale=1, radius=None), THREE, 60, APPROX),
@@ -268,7 +271,13 @@ UNKNOWN: list[tuple[str, Estimator, Distribution, int, Budget]] = [
     ("noise_q90", BalloonMean(radius=3, sigma=1), THREE, 400, RHO),
     ("noise_q90", BalloonMean(radius=300, sigma=1), THREE, 400, RHO),
     ("noise_q90", PublicRecordMean(sigma=1, public_records=50), NORMAL, 50, RHO),
+    # the mean of all records, but a part of them is averaged
+    ("privacy_cost_q90", UnbiasedMean(sigma=1), NORMAL, 1000, APPROX),
+    # vectors without an interval
+    ("miss_rate", ClippedMean(lower=-1, upper=1), VECTORS, 100, RHO),
     # too few records, or too few records that are not zero
+    ("q90", InverseSensitivity(lower=-1, upper=1), NORMAL, 8, RHO),
+    ("q90", InverseSensitivity(lower=-1, upper=9), RARE, 100, PureDP(5.0)),
     (
         "q90",
         KSU20BallMean(k=2, scale=1, radius=1, outside="project"),
