@@ -353,7 +353,7 @@ def test_the_plan_of_an_estimator_prints_what_its_page_shows(
     commands = [shlex.split(command)[3:] for command in blocks("howto/plan.md", "sh")]
     variance, shipped, own = commands
     assert run(variance) == 0
-    assert "sigma=0.7): variance 2580" in capsys.readouterr().out
+    assert "sigma=0.7): variance 2,580" in capsys.readouterr().out
     assert run(shipped) == 0
     assert_same(shown, capsys.readouterr().out)
     assert run(own) == 0
