@@ -232,6 +232,8 @@ def _describe_problem(first: Any, where: str, cls: type[Any]) -> list[str]:
         wanted = _list_of_ends(value, "[list]" in steps) or f"[{value}]"
         return [f"{key}: {_quote_value(value)}: expected a list: {wanted}"]
     message = first["msg"].removeprefix("Value error, ")
+    if first["type"] in {"bool_parsing", "bool_type"}:
+        message = "input should be true or false"
     for limit in first.get("ctx", {}).values():  # pydantic writes limits without exponent
         if isinstance(limit, float):
             number = repr(limit).removesuffix(".0")

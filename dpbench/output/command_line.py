@@ -35,7 +35,8 @@ def parse_flags(argv: Sequence[str]) -> argparse.Namespace:
     try:
         flags, unknown = parser.parse_known_intermixed_args(argv)
     except argparse.ArgumentError as error:
-        raise ConfigError(str(error)) from error
+        flag = str(error.argument_name).partition("/")[0]
+        raise ConfigError(f"{flag}: {error.message}") from error
     if unknown:
         word = unknown[0].lstrip("-")
         if "=" in word:

@@ -167,7 +167,7 @@ def test_common_mistakes_are_told_in_one_line(
             ["run", "a.py", "quik=true"],
             "quik: no such key of benchmark run; did you mean 'quick'? choose from problems, ",
         ),
-        (["run", "a.py", "quick=perhaps"], "quick: 'perhaps': input should be a valid boolean"),
+        (["run", "a.py", "quick=perhaps"], "quick: 'perhaps': input should be true or false"),
         (["archive", "n_jobs=0"], "n_jobs: 0: give a number of processes, or -1 for all cores"),
         (["list", "problems=nothing"], "problems: 'nothing': no problem of dpbench-mean-v2"),
         (["compare", "no.parquet"], "'no.parquet': no such file; benchmark run makes one"),

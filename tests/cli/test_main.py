@@ -20,7 +20,7 @@ def test_flags() -> None:
     for argv, line in (
         (["--flag"], "--flag: no such flag; choose from --help, --version, --schema, "),
         (["--config-dir", "nowhere"], "--config-dir: 'nowhere': no such folder"),
-        (["--cfg", "nope"], "argument --cfg/-c: invalid choice: 'nope'"),
+        (["--cfg", "nope"], "--cfg: invalid choice: 'nope' (choose from 'job')"),
     ):
         with pytest.raises(ConfigError) as error:
             parse_flags(argv)
