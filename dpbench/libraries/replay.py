@@ -54,10 +54,11 @@ CONTROL = ("numpy", "halved_mean")
 REGRESSIONS = ("linear_regression", "linear_regression_no_intercept", "gaussian_nb")
 # Neighbouring relations by library and query; replacement if a query is missing. OpenDP's guarantee
 # is for replacement if the size is declared, else for add/remove. Its mean and its variance need
-# the size. The other libraries treat n as public.
+# the size. PipelineDP adds or removes a person. The other libraries treat n as public.
 BOTH_RELATIONS: tuple[Relation, ...] = ("replace", "add_remove")
 RELATIONS: dict[str, dict[str, tuple[Relation, ...]]] = {
-    "opendp": dict.fromkeys(("sum", "count", "histogram", "quantile"), BOTH_RELATIONS)
+    "opendp": dict.fromkeys(("sum", "count", "histogram", "quantile"), BOTH_RELATIONS),
+    "pipeline-dp": dict.fromkeys(QUERIES["pipeline-dp"], ("add_remove",)),
 }
 # Values of a record beyond the bounds. Squares of FAR_VALUE are finite; in sums with HUGE_VALUE the
 # other records lose all digits.

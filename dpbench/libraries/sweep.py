@@ -70,7 +70,7 @@ class ReplaySettings:
 
     Parameters
     ----------
-    libraries : list of 'numpy', 'diffprivlib' or 'opendp'
+    libraries : list of 'numpy', 'diffprivlib', 'opendp' or 'pipeline-dp'
         Libraries; all by default. ``numpy`` has the control, a mean that states half of its
         sensitivity and so must be refuted.
     n : int in [3, 1000]
@@ -85,8 +85,8 @@ class ReplaySettings:
         mechanism is not.
     """
 
-    libraries: tuple[Literal["numpy", "diffprivlib", "opendp"], ...] = (
-        "numpy", "diffprivlib", "opendp",
+    libraries: tuple[Literal["numpy", "diffprivlib", "opendp", "pipeline-dp"], ...] = (
+        "numpy", "diffprivlib", "opendp", "pipeline-dp",
     )  # fmt: skip
     n: Annotated[int, Field(ge=3, le=1000)] = 12
     epsilon: Annotated[float, Field(gt=0)] = 1.0

@@ -72,7 +72,7 @@ def test_each_mistake_is_found_and_what_is_right_is_not_refuted(fakes: Path) -> 
         "same",
     )
     missing = table[table["query"] == ""]
-    assert missing["library"].tolist() == ["diffprivlib"]
+    assert missing["library"].tolist() == ["diffprivlib", "pipeline-dp"]
     assert (
         missing["message"]
         .item()

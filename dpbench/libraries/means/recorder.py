@@ -16,11 +16,13 @@ To add a query: write a function that runs it on records, and put its name into 
 
 from __future__ import annotations
 
+import sys
 import warnings
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -204,6 +206,33 @@ def opendp_measurement(name: str, ask: Any) -> tuple[Any, Any]:
     ][-1], measurement
 
 
+def pipeline_dp_query(name: str, x: Any, ask: Any, tape: Recorder) -> object:
+    """Run a metric of PipelineDP, and record the calls of its Laplace mechanisms.
+
+    The name is one of `QUERIES`. The metric takes the first column of the records, of shape (n, d).
+    """
+    from pipeline_dp import dp_computations
+
+    original = dp_computations.dp_mechanisms
+
+    class Laplace:
+        def __init__(self, epsilon: float, sensitivity: float) -> None:
+            self.epsilon, self.sensitivity = epsilon, sensitivity
+            self._inner = original.LaplaceMechanism(epsilon=epsilon, sensitivity=sensitivity)
+
+        def add_noise(self, value: float) -> Any:
+            return tape.add(
+                "Laplace", [value], self.sensitivity, lambda: self._inner.add_noise(value)
+            )
+
+    dp_computations.dp_mechanisms = SimpleNamespace(LaplaceMechanism=Laplace)
+    try:  # the file of `Ask` is worker.py, under the name by which it was loaded
+        prepare = sys.modules[type(ask).__module__].pipeline_dp
+        return prepare(ask._replace(statistic=name))(x[:, 0].tolist())
+    finally:
+        dp_computations.dp_mechanisms = original
+
+
 def _bind_names(query: Callable[..., object], *names: str) -> dict[str, Query]:
     """Return a dictionary that maps each name to a function, which calls `query` with the name.
 
@@ -224,6 +253,7 @@ QUERIES: dict[str, dict[str, Query]] = {
     "opendp": _bind_names(
         opendp_query, "mean", "sum", "variance", "count", "histogram", "quantile"
     ),
+    "pipeline-dp": _bind_names(pipeline_dp_query, "mean", "sum", "variance", "count"),
 }  # fmt: skip
 
 

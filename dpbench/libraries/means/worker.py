@@ -126,7 +126,7 @@ def pipeline_dp(ask: Ask) -> Release:
         value_extractor=lambda row: row[1],
     )
     parameters = pdp.AggregateParams(
-        metrics=[pdp.Metrics.VARIANCE if ask.statistic == "variance" else pdp.Metrics.MEAN],
+        metrics=[getattr(pdp.Metrics, ask.statistic.upper())],
         max_partitions_contributed=1,
         max_contributions_per_partition=1,
         min_value=low,

@@ -207,3 +207,29 @@ def test_opendp_states_what_a_replaced_record_moves(query: str) -> None:
     gaps = np.abs(np.subtract(one["values"], other["values"]))
     change = {"count": 0.0}.get(query, one["stated"])
     assert (gaps.max() if one["norm"] == "max" else gaps.sum()) == pytest.approx(change)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not python("pipeline-dp").exists(), reason="bash dev.sh libraries pipeline-dp")
+@pytest.mark.parametrize(
+    ("query", "lower", "stated", "moves"),
+    [
+        ("mean", 0.0, [1.0, 0.5], [1.0, 0.5]),
+        ("sum", 0.0, [1.0], [1.0]),
+        ("variance", 0.0, [1.0, 0.5, 0.5], [1.0, 0.5, 0.25]),
+        ("variance", -1.0, [1.0, 1.0, 0.5], [1.0, 1.0, 1.0]),  # the mistake of ERRATA.md
+    ],
+)
+def test_the_mechanisms_of_pipeline_dp(
+    query: str, lower: float, stated: list[float], moves: list[float]
+) -> None:
+    """A person at the upper bound 1 is added to five at the lower bound; n, sum, sum of squares."""
+    few = np.full((5, 1), lower)
+    ask = {"epsilon": 1.0, "lower": lower, "upper": 1.0, "size": 5, "contributions": 1}
+    runs = library("pipeline-dp").replay(query, [few, np.append(few, [[1.0]], axis=0)], ask)
+    first, second = ([step for step in tape if step["mechanism"] == "Laplace"] for tape, _ in runs)
+    pairs = zip(first, second, strict=True)
+    found = sorted(
+        (one["stated"], abs(other["values"][0] - one["values"][0])) for one, other in pairs
+    )
+    np.testing.assert_allclose(found, sorted(zip(stated, moves, strict=True)))
