@@ -241,11 +241,8 @@ class EstimatorPlan:
             count = len(cell.members)
             records = f"the worst of {count} laws of {describe_object(cell.family)}"
         else:
-            about = (
-                ""
-                if law.d > 1
-                else f"; mean {as_text(law.mean, 4)}, sd {as_text(np.sqrt(law.variance), 4)}"
-            )
+            mean, sd = float(np.ravel(law.mean)[0]), float(np.sqrt(law.variance))
+            about = "" if law.d > 1 else f"; mean {as_text(mean, 4)}, sd {as_text(sd, 4)}"
             records = f"{describe_object(law)}{about}"
         yield fill(f"records:   {records}, independent", INDENT)
         if setting.budget.amounts:
