@@ -241,9 +241,10 @@ class EstimatorPlan:
             count = len(cell.members)
             records = f"the worst of {count} laws of {describe_object(cell.family)}"
         else:
-            mean, sd = float(np.ravel(law.mean)[0]), float(np.sqrt(law.variance))
-            about = "" if law.d > 1 else f"; mean {as_text(mean, 4)}, sd {as_text(sd, 4)}"
-            records = f"{describe_object(law)}{about}"
+            records = describe_object(law)
+            if law.d == 1:
+                mean, sd = as_text(float(law.mean), 4), as_text(float(np.sqrt(law.variance)), 4)
+                records += f"; mean {mean}, sd {sd}"
         yield fill(f"records:   {records}, independent", INDENT)
         if setting.budget.amounts:
             budget = budget_text(setting.budget, "name")
