@@ -125,8 +125,7 @@ def test_own_objects_in_a_folder(
     result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Estimator, "_registry", {**KNOWN, "shifted": Shifted})
-    spec = {**OWN, "parts": {"all": {**OWN["parts"]["all"], "figures": {}}}}
-    written = dpbench.run(spec, n_jobs=2, out=tmp_path / "out")  # on two processes, too
+    written = dpbench.run(OWN, n_jobs=2, out=tmp_path / "out")  # on two processes, too
     assert str(written) == written.scoreboard
     assert_same(written, result)
     loaded = dpbench.load(tmp_path / "out")
