@@ -81,11 +81,13 @@ def raises_value_error(function: Callable[..., object], *arguments: Any, **optio
     return False
 
 
-def is_close(left: Floats, right: Floats) -> bool:
-    """Return whether two arrays of equal shape agree up to rounding; NaN agrees with NaN."""
-    return np.allclose(
-        left, right, rtol=ROUNDING, atol=1e-11 * max(1.0, largest(left)), equal_nan=True
-    )
+def is_close(left: Floats, right: Floats, size: float = 1.0) -> bool:
+    """Return whether two arrays of equal shape agree up to rounding; NaN agrees with NaN.
+
+    `size` is that of the numbers from which they were computed, if these are larger.
+    """
+    atol = 1e-11 * max(1.0, size, largest(left))
+    return np.allclose(left, right, rtol=ROUNDING, atol=atol, equal_nan=True)
 
 
 def largest(values: Floats) -> float:
