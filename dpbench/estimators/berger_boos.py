@@ -178,7 +178,7 @@ def _first_reached(
 
 
 def _clipped_square_moments(sd: Floats, root: float) -> tuple[Floats, Floats]:
-    """Return the mean and the standard deviation of min(sd Z, root)^2 for a standard normal Z.
+    """Return the mean and the standard deviation of min(sd |Z|, root)^2 for a standard normal Z.
 
     With r = root/sd, E[Z^2; |Z| < r] = erf(r/sqrt(2)) - 2 r phi(r), and
     E[Z^4; |Z| < r] = 3 erf(r/sqrt(2)) - 2 (r^3 + 3 r) phi(r).

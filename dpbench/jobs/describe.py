@@ -181,9 +181,10 @@ def _find_claims(word: str, files: Mapping[str, Path]) -> str:
     }
     if found:
         return f"theorems that match {word!r}:\n{_list_theorems(found)}"
-    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
     lines = [
-        f"  python -m dpbench --help sweep {name}" for name in texts if f" {word}:" in texts[name]
+        f"  python -m dpbench --help sweep {name}"
+        for name, path in files.items()
+        if word in path.read_text(encoding="utf-8") and word in _read_claims(path)[1]
     ]
     head = f"{word!r} is in these sweeps, whose help has the number of each claim:"
     return "\n".join([head, *lines]) if lines else ""
@@ -209,18 +210,23 @@ def _describe_sweep(path: Path) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def _read_claims(path: Path) -> tuple[Any, dict[str, Any]]:
+    """Return a sweep's file and its claims by name; a file that cannot be read has none."""
+    try:
+        config: Any = OmegaConf.to_container(OmegaConf.load(path))
+        specs = gather_entries(config, "claims")
+        return config, {label: spec for label, spec in specs.items() if "theorem" in spec}
+    except (yaml.YAMLError, OmegaConfBaseException, AttributeError, TypeError, OSError):
+        return None, {}
+
+
 def _describe_claims(path: Path) -> Iterator[str]:
     """Yield two lines for each claim of a sweep's file: its number; meaning, metric and source.
 
     Claims that are alike in the second line add there the selections in which they differ.
     Nothing is run, and the sweep is not checked. A claim that cannot be read has its error.
     """
-    try:
-        config: Any = OmegaConf.to_container(OmegaConf.load(path))
-        specs = gather_entries(config, "claims")
-    except (yaml.YAMLError, OmegaConfBaseException, AttributeError, TypeError, OSError):
-        return  # a file that cannot be read has no claims to show
-    specs = {label: spec for label, spec in specs.items() if "theorem" in spec}
+    config, specs = _read_claims(path)
     if specs:
         yield "claims, with the predicted number, its meaning and its metric:"
     width = max(map(len, specs), default=0)

@@ -109,7 +109,7 @@ class PlanNumbers:
         if isinstance(problem, KnownVariance):
             if self.law is not None:
                 return f"{describe_object(self.law)}: variance {as_text(problem.target, 4)}"
-            coins = ", ".join(f"{as_text(p)}" for p in HARD_COINS)
+            coins = ", ".join(map(as_text, HARD_COINS))
             return (
                 f"variance of any law on {ends}\n"
                 f"errors are of the worst of the coins with P = {coins} at one end"

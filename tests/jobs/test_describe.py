@@ -343,6 +343,7 @@ def test_help_on_a_plugins_kind(
             ["theorem", "heavy_tail_rh"],
             "--help theorem: 'heavy_tail_rh': no such theorem; did you mean 'heavy_tail_rho'?",
         ),
+        (["claim", "figures"], "--help theorem: 'figures': no such theorem; choose from"),
         (["kind", "mine", "plugins=[no_such]"], "plugins: 'no_such': ModuleNotFoundError"),
         (["sweep", "quick", "audit"], "--help: 'audit': give a topic and one name"),
         (["kind", "no", "such"], "--help kind: 'no such': no such kind; choose from "),
