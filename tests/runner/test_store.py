@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dpbench.distributions import TwoPoint
@@ -70,6 +72,8 @@ def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
         for task, more in zip(TASKS, names, strict=True):
             _same(found.read(task), _block(task, *more))
     (path,) = (tmp_path / "blocks").iterdir()  # no earlier one, and no temporary file
+    texts = ("distribution", "estimator", "privacy", "status", "message")
+    assert {pq.read_schema(path).field(name).type for name in texts} == {pa.string()}
     rows = pd.read_parquet(path.parent)
     assert len(rows) == sum(len(task.keys) * task.trials for task in TASKS)
     of_key = rows.groupby(["distribution", "estimator", "privacy", "epsilon", "n"], dropna=False)
