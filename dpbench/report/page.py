@@ -43,10 +43,13 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     are computed again, the line with their date and duration changes. A ConfigError is raised if
     the files of a folder cannot be read. Return the target, an HTML file.
     """
+    fitting = MAX_ROWS[0]  # more rows do not fit, because half the rows are at least half the page
     for max_rows in MAX_ROWS:
-        text = _render(folders, max_rows // len(folders))
-        if len(text) <= MAX_BYTES:
-            break
+        if max_rows <= fitting or max_rows == MAX_ROWS[-1]:
+            text = _render(folders, max_rows // len(folders))
+            if len(text) <= MAX_BYTES:
+                break
+            fitting = max_rows * MAX_BYTES // len(text)
     with atomic(target) as path:
         path.write_bytes(text)
     return target
