@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import pandas as pd
 from dpbench.analysis.claims import COLUMNS, shown_verdicts
 from dpbench.analysis.smallest_n import measure
 from dpbench.analysis.summary_table import Results, collect
-from dpbench.arrays import Bools
+from dpbench.arrays import Bools, Floats
 from dpbench.jobs.base import FolderJob, Next, Outcome
 from dpbench.output.files import Stamps, atomic
 from dpbench.output.names import Font, Width
@@ -134,9 +134,7 @@ class StudyJob(FolderJob):
             results.failures.extend(searched.failures)
             return searched
 
-        claims = [
-            claim.evaluate(label, results, study) for label, claim in study.all_claims.items()
-        ]
+        claims = self._evaluate_claims(results)
         samples = [
             measure(label, request, study, self.plan.cells, results, search, say)
             for label, request in study.sample_complexity.items()
@@ -144,13 +142,32 @@ class StudyJob(FolderJob):
         return Result(
             study=study,
             summary=results.summary,
-            claims=_concatenate(claims, COLUMNS)[COLUMNS],
+            claims=claims,
             samples=_concatenate(samples),
             failures=results.failures,
             cells=self.plan.cells,
             blocks=blocks,
             seed=self.options.seed,
         )
+
+    def _evaluate_claims(self, results: Results) -> pd.DataFrame:
+        """Test the claims about the results on several processes, and return their table.
+
+        The study and the results keep what the claims have computed for later use.
+        """
+        study, options, tables = self.plan.study, self.options, dict[str, pd.DataFrame]()
+        tasks = [
+            (label, results.select(claim.rows(results.summary, study)))
+            for label, claim in study.all_claims.items()
+        ]
+        tasks.sort(key=lambda task: -len(task[1].summary))  # the longest first
+        evaluate = partial(_evaluate_claim, study)
+        done = compute(evaluate, tasks, Runner(), options.n_jobs, options.origin)
+        for (label, _), (table, exact_values, replicate_cache) in done:
+            tables[label] = table
+            study.exact_values.update(exact_values)
+            results.replicate_cache.update(replicate_cache)
+        return _concatenate([tables[label] for label in study.all_claims], COLUMNS)[COLUMNS]
 
     def _outcome(self, result: Result, argv: Sequence[str] | None) -> Outcome:
         """Return the tables, text, figures, exit code and failures to write for a result."""
@@ -194,6 +211,18 @@ class StudyJob(FolderJob):
         for name, text in texts.items():
             with atomic(self.folder / name, stamps) as path:
                 path.write_text(text, encoding="utf-8")
+
+
+def _evaluate_claim(
+    study: Study, task: tuple[str, Results]
+) -> tuple[pd.DataFrame, dict[Hashable, float], dict[Hashable, Floats]]:
+    """Test one claim, given its label and the results that it is about.
+
+    Return its rows of the table of claims, and the exact values and replicates it has computed.
+    """
+    label, results = task
+    table = study.all_claims[label].evaluate(label, results, study)
+    return table, study.exact_values, results.replicate_cache
 
 
 def _draw_figure(
