@@ -250,12 +250,22 @@ def kill(process: subprocess.Popen[str], how: signal.Signals = signal.SIGKILL) -
         os.killpg(process.pid, how)
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
     """Wait until it holds or the process ends."""
     limit = time.monotonic() + 60
-    while not condition() and process.poll() is None:
+    while not condition() and (process is None or process.poll() is None):
         assert time.monotonic() < limit
         time.sleep(0.03)
+
+
+def group_runs(group: int) -> bool:
+    """Whether a process of the group runs: not one that waits for its exit code to be read."""
+    command = ["ps", "-A", "-o", "pgid=,stat="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return any(
+        int(found) == group and not state.startswith("Z")
+        for found, state in zip(listed[::2], listed[1::2], strict=True)
+    )
 
 
 def unusable(result: Result, *words: str) -> None:

@@ -20,7 +20,7 @@ from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
 import dpbench
 from dpbench import signals
-from dpbench.runner.local import _hold_signals
+from dpbench.runner.workers import hold_signals
 from tests.bench import Bench, wait_for
 
 ROOT = Path(dpbench.__file__).parents[1]
@@ -94,7 +94,7 @@ def test_in_order_from_the_first_block_on(handlers: None, monkeypatch: pytest.Mo
 def test_workers_start_with_blocked_signals() -> None:
     """A worker that a signal ends would make the executor print its own warnings."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    with _hold_signals():
+    with hold_signals():
         resource_tracker.getfd()  # as each start of a worker does
         loky_tracker.getfd()
         assert signal.pthread_sigmask(signal.SIG_BLOCK, []) >= set(signals.SIGNALS)
@@ -152,7 +152,7 @@ def test_a_signal_while_workers_start_is_not_lost(handlers: None) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def started() -> None:
-        with _hold_signals():
+        with hold_signals():
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):

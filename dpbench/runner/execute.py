@@ -12,6 +12,7 @@ from dpbench.privacy.noise_factor import current_noise_factor, noise_times
 from dpbench.registry import ConfigError, validated
 from dpbench.runner.local import R, T, run_locally
 from dpbench.runner.origin import Origin
+from dpbench.runner.workers import processes
 
 __all__ = ["Runner", "compute"]
 
@@ -59,9 +60,7 @@ def compute(
     origin = Origin.of() if origin is None else origin
     if (factor := current_noise_factor()) != 1:
         run = partial(_with_noise_times, factor, run)
-    import joblib
-
-    workers = min(joblib.cpu_count() if n_jobs < 0 else n_jobs, len(tasks))
+    workers = min(processes(n_jobs), len(tasks))
     if runner.backend == "dask":
         try:
             from dpbench.runner.cluster import compute_on_cluster  # an extra

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import sys
-import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
 from typing import TypeVar
 
 from dpbench.runner.origin import Origin
-from dpbench.signals import SIGNALS, open_closed_streams
+from dpbench.runner.workers import hold_signals, start_workers
 
 __all__ = ["R", "T", "run_locally", "run_share"]
 
@@ -33,16 +29,10 @@ def run_locally(
     level of a module. A process with another origin (source, versions, machine) than `origin`
     raises ConfigError.
     """
-    import joblib
-
-    parallel = joblib.Parallel(
-        n_jobs=workers,
-        return_as="generator_unordered",
-        batch_size=1,
-        initializer=_end_with_parent,
-        initargs=(os.getpid(),),
-    )
     origin.here().check(origin, "this process", "a plug-in was edited after it was loaded")
+    if workers == 1:
+        yield from ((task, run(task)) for task in tasks)
+        return
     remaining, first = dict(enumerate(tasks[1:])), tasks[:1]
     # Handing a task over costs as much as a small block, so tasks are first handed over in shares.
     # Tasks for which a worker had no time follow, one at a time.
@@ -50,21 +40,24 @@ def run_locally(
         index = list(remaining)
         shares = [index[start : start + size] for start in range(0, len(index), size)]
         task_groups = ({i: remaining[i] for i in share} for share in shares)
-        with _hold_signals():
-            results = parallel(
-                joblib.delayed(run_share)(run, share, origin) for share in task_groups
-            )
+        with hold_signals():
+            executor = start_workers(workers)
+            futures = {executor.submit(run_share, run, share, origin) for share in task_groups}
+        results = as_completed(futures)
+        del futures
         try:
             for task in first:  # while the workers start
                 yield task, run(task)
             first = []
-            for share_results, worker_origin, process in results:
+            for future in results:
+                share_results, worker_origin, process = future.result()
+                del future
                 worker_origin.check(origin, f"process {process}", "a file was edited, run it again")
                 for i, result in share_results:
                     yield remaining.pop(i), result
-        finally:
-            with warnings.catch_warnings(action="ignore"):  # about cancelled tasks
-                results.close()
+        except BaseException:
+            executor.shutdown(kill_workers=True)
+            raise
 
 
 def run_share(
@@ -83,41 +76,3 @@ def run_share(
         if not results or time.monotonic() < end:
             results.append((index, run(task)))
     return results, origin.here(), os.getpid()
-
-
-@contextlib.contextmanager
-def _hold_signals() -> Iterator[None]:
-    """Block signals while worker processes start, because only this process should handle them.
-
-    The workers inherit the blocked signals. This process receives its pending signals afterwards.
-    The two trackers of resources start first, because each start unblocks some signals. They print
-    no warnings, because a second signal ends this process without the release of its resources.
-    """
-    from multiprocessing import resource_tracker
-
-    from joblib.externals.loky.backend import resource_tracker as loky_tracker
-
-    open_closed_streams()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        sys.warnoptions.append("ignore")  # an option of the processes that start here
-        try:
-            loky_tracker.ensure_running()
-            resource_tracker.ensure_running()
-        finally:
-            sys.warnoptions.pop()
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end_with_parent(parent: int) -> None:
-    """Start a thread that ends this process when its parent has ended, for whatever reason."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

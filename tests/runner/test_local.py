@@ -20,5 +20,5 @@ def test_a_worker_that_dies_is_one_line(bench: Bench, own_workers: None) -> None
 def test_every_task_is_done_once() -> None:
     """Whether there was time for it in its share, or it was handed over again."""
     tasks = list(range(6))
-    found = list(run_locally(str, tasks, 1, Origin.of()))
+    found = list(run_locally(str, tasks, 2, Origin.of()))
     assert sorted(found) == [(task, str(task)) for task in tasks]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 
 import pyarrow.parquet as pq
 import pytest
 
 from dpbench.runner import store
-from tests.bench import MINE, Bench, finish, kill, wait_for
+from tests.bench import MINE, Bench, finish, group_runs, kill, wait_for
 
 COMMAND = ["--config-dir", "conf", "sweep=tiny", "n_jobs=2", MINE, "out=out"]
 # After four (of which two are of a block at most) all others wait while there is such a folder.
@@ -107,22 +105,12 @@ def resumed(bench: Bench) -> None:
     assert bench.results() == bench.results("whole")
 
 
-def ended(process: subprocess.Popen[str]) -> bool:
-    """Whether nothing is left of its process group."""
-    with contextlib.suppress(ProcessLookupError):
-        for _ in range(100):
-            os.killpg(process.pid, 0)
-            time.sleep(0.1)
-        return False
-    return True
-
-
 @pytest.mark.slow
 def test_kill_9_loses_blocks_in_flight_only(bench: Bench, stuck: subprocess.Popen[str]) -> None:
     """Of one process; the others end by themselves."""
     stuck.kill()
     stuck.communicate(timeout=10)
-    assert ended(stuck)
+    wait_for(lambda: not group_runs(stuck.pid))
     resumed(bench)
 
 
@@ -143,7 +131,7 @@ def test_a_signal_keeps_what_is_finished(
     kill(stuck, signal.Signals[name])
     result = finish(stuck)
     assert result.code == code, result
-    assert ended(stuck)
+    wait_for(lambda: not group_runs(stuck.pid))
     assert not [word for word in ("Traceback", "warn") if word in result.err]
     told = [line for line in result.err.splitlines() if line]
     assert [line for line in told if "interrupted" in line] == told[-1:]

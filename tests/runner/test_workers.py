@@ -1,0 +1,76 @@
+"""Worker processes that are copies of a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpbench.runner.execute import Runner, compute
+from tests.bench import group_runs, wait_for
+from tests.conftest import ROOT
+
+# Without ``if __name__ == "__main__":``, and with a class and a function of its own.
+SCRIPT = """
+import json, os, sys, time
+from pathlib import Path
+from dpbench.jobs.prepare import OF_WORKERS
+from dpbench.runner.execute import Runner, compute
+from dpbench.runner.workers import start_server
+class Found:
+    def __init__(self, task):
+        self.task, self.early = task, "matplotlib" in sys.modules
+        self.server = os.getppid()
+        if len(sys.argv) > 1:
+            Path(str(task)).touch()
+            time.sleep(600 * task)
+start_server(OF_WORKERS)
+found = [one for _, one in compute(Found, range(5), Runner(), 2)]
+server = {one.server for one in found if one.task}
+threads = [len(os.listdir(f"/proc/{process}/task")) for process in server]
+early = {one.early for one in found if one.task}
+print(json.dumps([len(found), os.getpid() in server, threads, *early]))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> list[str]:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return [sys.executable, "script.py"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_script_runs_once_and_its_workers_are_copies(script: list[str], tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        script, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    # five tasks on copies of one process of one thread, which had imported the modules
+    assert json.loads(done.stdout) == [5, False, [1], True]
+
+
+def test_workers_and_server_end_with_a_killed_parent(script: list[str], tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen(
+        [*script, "slow"], cwd=tmp_path, env=environment, start_new_session=True
+    )
+    wait_for(lambda: all((tmp_path / name).exists() for name in "12"))
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not group_runs(parent.pid))
+
+
+def variable(name: str) -> str | None:
+    return os.environ.get(name)
+
+
+def test_workers_have_the_environment_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("first", "second"):
+        monkeypatch.setenv("DPBENCH_TEST", value)
+        found = [one for _, one in compute(variable, ["DPBENCH_TEST"] * 4, Runner(), 2)]
+        assert found == [value] * 4
