@@ -9,7 +9,7 @@ from concurrent.futures import as_completed
 from typing import TypeVar
 
 from dpbench.runner.origin import Origin
-from dpbench.runner.workers import hold_signals, start_workers
+from dpbench.runner.workers import hold_signals, start_workers, stop_workers
 
 __all__ = ["R", "T", "run_locally", "run_share"]
 
@@ -23,7 +23,7 @@ R = TypeVar("R")  # the result of a task
 def run_locally(
     run: Callable[[T], R], tasks: Sequence[T], workers: int, origin: Origin
 ) -> Iterator[tuple[T, R]]:
-    """Run the first task in this process and all others on other processes of this machine.
+    """Run tasks on other processes of this machine, or in this process if `workers` is 1.
 
     Yield each task with its result, in any order. `run` is pickled, so it is defined at the top
     level of a module. A process with another origin (source, versions, machine) than `origin`
@@ -33,7 +33,7 @@ def run_locally(
     if workers == 1:
         yield from ((task, run(task)) for task in tasks)
         return
-    remaining, first = dict(enumerate(tasks[1:])), tasks[:1]
+    remaining = dict(enumerate(tasks))
     # Handing a task over costs as much as a small block, so tasks are first handed over in shares.
     # Tasks for which a worker had no time follow, one at a time.
     for size in (min(MAX_LOCAL_TASKS, 1 + len(remaining) // SHARES_AT_START), 1):
@@ -46,9 +46,6 @@ def run_locally(
         results = as_completed(futures)
         del futures
         try:
-            for task in first:  # while the workers start
-                yield task, run(task)
-            first = []
             for future in results:
                 share_results, worker_origin, process = future.result()
                 del future
@@ -56,7 +53,7 @@ def run_locally(
                 for i, result in share_results:
                     yield remaining.pop(i), result
         except BaseException:
-            executor.shutdown(kill_workers=True)
+            stop_workers(executor)
             raise
 
 

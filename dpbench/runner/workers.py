@@ -22,7 +22,7 @@ from typing import Any
 
 from dpbench.signals import SIGNALS, open_closed_streams
 
-__all__ = ["hold_signals", "processes", "start_server", "start_workers"]
+__all__ = ["hold_signals", "processes", "start_server", "start_workers", "stop_workers"]
 
 IDLE_SECONDS = 300  # after this time without a task a worker ends
 # A process with several threads must not be copied. With these variables the libraries of linear
@@ -98,6 +98,20 @@ def start_workers(count: int) -> Any:
         initializer=_begin,
         initargs=(dict(os.environ),),
     )
+
+
+def stop_workers(executor: Any) -> None:
+    """End all workers at once, with the processes that they have started.
+
+    The executor's own way is `shutdown(kill_workers=True)`. It prints a traceback if many tasks
+    still wait.
+    """
+    from joblib.externals.loky.backend.utils import kill_process_tree
+
+    for process in multiprocessing.active_children():
+        if isinstance(process, _Process):
+            kill_process_tree(process)
+    executor.shutdown()
 
 
 @contextlib.contextmanager

@@ -309,7 +309,6 @@ def test_a_local_process_of_another_source_is_refused(monkeypatch: pytest.Monkey
     before = dataclasses.replace(Origin.of(), modules=("dpbench.seeds before",))
     monkeypatch.setattr(imports, "_own_digest", lambda _: "before")  # in this process
     found = compute(run_block, tasks, Runner(), 2, before)
-    next(found)  # of this process
     with pytest.raises(dpbench.ConfigError, match=r"runner: process \d+ computes by other source"):
         next(found)
 

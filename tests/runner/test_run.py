@@ -132,7 +132,7 @@ def test_a_signal_keeps_what_is_finished(
     result = finish(stuck)
     assert result.code == code, result
     wait_for(lambda: not group_runs(stuck.pid))
-    assert not [word for word in ("Traceback", "warn") if word in result.err]
+    assert not [word for word in ("Traceback", "warn") if word in result.err], result
     told = [line for line in result.err.splitlines() if line]
     assert [line for line in told if "interrupted" in line] == told[-1:]
     assert not list((bench.folder / "out").rglob("*.tmp"))

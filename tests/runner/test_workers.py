@@ -74,3 +74,12 @@ def test_workers_have_the_environment_of_the_call(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("DPBENCH_TEST", value)
         found = [one for _, one in compute(variable, ["DPBENCH_TEST"] * 4, Runner(), 2)]
         assert found == [value] * 4
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_tasks_that_wait_are_dropped_and_later_ones_have_new_workers() -> None:
+    for _ in range(3):
+        results = compute(abs, range(20_000), Runner(), 2)
+        next(results)
+        del results  # which closes it
+    assert len(list(compute(abs, range(9), Runner(), 2))) == 9
