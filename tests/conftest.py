@@ -33,7 +33,7 @@ from dpbench.libraries.means.process import close_libraries, python
 from dpbench.privacy import Budget, Ledger, PureDP
 from dpbench.report.drawing.style import save
 from dpbench.report.run_result import Result
-from dpbench.runner import imports, origin
+from dpbench.runner import imports, opened_files, origin
 from dpbench.theory.families import TwoPointFamily
 from tests.bench import FIGURE, TINY, Bench
 
@@ -218,6 +218,14 @@ def source_read_once() -> Iterator[None]:
         patch.setattr(origin, "package_source", package_source)
         patch.setattr(origin, "_package", _package)
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_plug_ins_of_other_tests() -> Iterator[None]:
+    """A run of the same process would count them, and the files that they opened, as its own."""
+    yield
+    opened_files.folders.clear()
+    opened_files._opened.clear()
 
 
 @pytest.fixture

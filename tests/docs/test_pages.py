@@ -250,7 +250,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working folder; names are free again afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(Estimator, "_registry", dict(Estimator._registry))
+    for kind in (Estimator, Distribution):
+        monkeypatch.setattr(kind, "_registry", dict(kind._registry))
     yield tmp_path
     sys.modules.pop("digits", None)  # each test imports its own file
     plt.close("all")
