@@ -20,7 +20,7 @@ def test_help_has_a_line_for_each_sweep_and_the_version(
     shown = bench.raw("--help", "--config-dir", "conf").out.splitlines()
     (quick,) = [line for line in shown if line.startswith("  quick ")]
     assert quick.split(maxsplit=1)[1] == (
-        "12 s, 140 MB   The shape of heavy_tail in some seconds: the default"
+        "8 s, 120 MB    The shape of heavy_tail in some seconds: the default"
     )
     assert "  tiny" in [line.rstrip() for line in shown]
     assert bench.raw("--version") == (0, f"dpbench {__version__}\n", "")
