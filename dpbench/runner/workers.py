@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import forkserver, resource_tracker
@@ -25,6 +26,7 @@ from dpbench.signals import SIGNALS, open_closed_streams
 __all__ = ["hold_signals", "processes", "start_server", "start_workers", "stop_workers"]
 
 IDLE_SECONDS = 300  # after this time without a task a worker ends
+MAX_FOLDER = 60  # characters; a socket in the temporary folder, whose path may have about 100
 # A process with several threads must not be copied. With these variables the libraries of linear
 # algebra and Arrow start none when they are imported.
 ONE_THREAD = {
@@ -73,14 +75,20 @@ def start_server(modules: Sequence[str] = ("dpbench.sweep.block",)) -> None:
     process that has loaded it, so on macOS the server imports nothing.
     """
     forkserver.set_forkserver_preload([] if sys.platform == "darwin" else list(modules))
-    before = dict(os.environ)
+    before, folder = {name: os.environ.get(name) for name in ONE_THREAD}, tempfile.tempdir
     os.environ.update(ONE_THREAD)
+    if len(tempfile.gettempdir()) > MAX_FOLDER:
+        tempfile.tempdir = "/tmp"  # noqa: S108
     try:
         with hold_signals():
             forkserver.ensure_running()
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        tempfile.tempdir = folder
 
 
 def start_workers(count: int) -> Any:

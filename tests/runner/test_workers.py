@@ -45,7 +45,10 @@ def script(tmp_path: Path) -> list[str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_script_runs_once_and_its_workers_are_copies(script: list[str], tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    """Where the path of the temporary folder is too long for a socket, too."""
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
     done = subprocess.run(
         script, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )
