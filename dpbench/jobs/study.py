@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import pandas as pd
 
+from dpbench.analysis.claim_kinds import Level
 from dpbench.analysis.claims import COLUMNS, shown_verdicts
 from dpbench.analysis.smallest_n import measure
 from dpbench.analysis.summary_table import Results, collect
@@ -160,7 +161,10 @@ class StudyJob(FolderJob):
             (label, results.select(claim.rows(results.summary, study)))
             for label, claim in study.all_claims.items()
         ]
-        tasks.sort(key=lambda task: -len(task[1].summary))  # the longest first
+        # The longest first: levels, because they compute exact values, and those of many rows.
+        tasks.sort(
+            key=lambda t: (not isinstance(study.all_claims[t[0]], Level), -len(t[1].summary))
+        )
         evaluate = partial(_evaluate_claim, study)
         done = compute(evaluate, tasks, Runner(), options.n_jobs, options.origin)
         for (label, _), (table, exact_values, replicate_cache) in done:
