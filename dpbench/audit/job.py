@@ -19,7 +19,7 @@ from dpbench.audit.report import bounds_figure, render, select_strongest
 from dpbench.audit.task import COLUMNS, AuditTask, audit
 from dpbench.audit.verdicts import AUDIT, CONTROLS
 from dpbench.jobs.base import FolderJob, Next, Outcome, refuse_keys_of_studies
-from dpbench.output.files import Stamps, atomic
+from dpbench.output.files import Checksums, atomic
 from dpbench.output.run_folder import PAGE
 from dpbench.output.terminal import progress
 from dpbench.output.verdicts import any_fails
@@ -128,11 +128,11 @@ class AuditJob(FolderJob):
         missed = [t.label for t in refutable if (t.label, t.budget.label) not in refuted]
         return list(dict.fromkeys(missed))
 
-    def _draw(self, tables: Sequence[pd.DataFrame], stamps: Stamps) -> None:
+    def _draw(self, tables: Sequence[pd.DataFrame], checksums: Checksums) -> None:
         """Draw the audited lower bounds on privacy loss, for estimators and for controls."""
         with style(font=self.config.get("font", "sans")):
             for name, table in zip(("estimators", "controls"), tables, strict=True):
-                save(bounds_figure(table), self.folder / "figures", name, stamps=stamps)
+                save(bounds_figure(table), self.folder / "figures", name, checksums=checksums)
 
     def _rows(self, cost: Cost, say: Say) -> dict[str, list[dict[str, Any]]]:
         """Return the result rows of all audits, keyed by name of the audit.

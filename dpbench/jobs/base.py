@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from dpbench.errors import ConfigError
 from dpbench.jobs.finished_run import find_finished_run, print_files, printed_text
 from dpbench.jobs.replaced_run import replaced_report
-from dpbench.output.files import Stamps, atomic
+from dpbench.output.files import Checksums, atomic
 from dpbench.output.run_folder import (
     PAGE,
+    checksums_of,
     only_writer,
     read_manifest,
-    relative_stamps,
-    stamps_of,
+    relative_checksums,
     write_manifest,
 )
 from dpbench.output.terminal import WIDE, WIDTH, command_line, line_width, say
@@ -51,7 +51,7 @@ class Outcome:
 
     `tables` are keyed by the name of their CSV file without ``.csv``. `text` returns the text that
     is printed and kept in ``scoreboard.txt``, with lines of the width in use. `draw` writes the
-    figures and their LaTeX files; to its argument, a mapping, it adds the size and time of each
+    figures and their LaTeX files; to its argument, a mapping, it adds the checksum of each
     file. `exit_code` is that of the run. `failures` has one
     mapping per exception: the text of the ``failure``, the ``name`` of the failure, and the command
     line that would ``rerun`` the failure. `next` is the command that is suggested to the user, if
@@ -60,7 +60,7 @@ class Outcome:
 
     tables: Mapping[str, pd.DataFrame]
     text: Callable[[], str]
-    draw: Callable[[Stamps], None]
+    draw: Callable[[Checksums], None]
     exit_code: int
     failures: Sequence[Mapping[str, str]] = ()
     next: Next | None = None
@@ -216,7 +216,7 @@ class FolderJob(Job):
             from dpbench.report.page import write_page
 
             write_page([self.folder], page)  # reads the manifest
-        outputs = {**record["outputs"], **(stamps_of(self.folder, [page]) or {})}
+        outputs = {**record["outputs"], **(checksums_of(self.folder, [page]) or {})}
         write_manifest(self.folder, {**record, "outputs": outputs})
 
     def write(self, outcome: Outcome, argv: Sequence[str] | None, cost: Cost) -> dict[str, Any]:
@@ -225,18 +225,18 @@ class FolderJob(Job):
         `argv` has the words of the command line; it is None if the job was started from Python.
         Return the content of the manifest.
         """
-        computation, stamps = self._computation_time(cost), Stamps()
+        computation, checksums = self._computation_time(cost), Checksums()
         self._delete_previous_files()
         (self.folder / PAGE).unlink(missing_ok=True)
         for name, table in outcome.tables.items():
-            with atomic(self.folder / f"{name}.csv", stamps) as path:
+            with atomic(self.folder / f"{name}.csv", checksums) as path:
                 # Python objects give the text that numpy numbers give, in half of the time.
                 table.astype(object).to_csv(path, index=False)
-        with atomic(self.folder / "scoreboard.txt", stamps) as path, line_width(WIDTH):
+        with atomic(self.folder / "scoreboard.txt", checksums) as path, line_width(WIDTH):
             path.write_text(outcome.text(), encoding="utf-8")
         with line_width(WIDE):
             wide_text = outcome.text()
-        outcome.draw(stamps)
+        outcome.draw(checksums)
         record = {
             "sweep": self.config["sweep"].get("name", "sweep"),
             "command": None if argv is None else command_line(argv),
@@ -260,7 +260,7 @@ class FolderJob(Job):
             "computed": computation,
             "sections": [*self.sections],
             "wide_text": wide_text,
-            "outputs": relative_stamps(self.folder, stamps),
+            "outputs": relative_checksums(self.folder, checksums),
         }
         write_manifest(self.folder, record)
         return record
@@ -287,10 +287,10 @@ class FolderJob(Job):
         for name in tracked:
             (self.folder / name).unlink(missing_ok=True)
         (self.folder / "manifest.json").unlink(missing_ok=True)
-        for name, file_stamp in outputs.items() if isinstance(outputs, dict) else ():
+        for name, file_checksum in outputs.items() if isinstance(outputs, dict) else ():
             path = self.folder / name
             is_output_folder = path.parent in {self.folder, self.folder / "figures"}
-            if is_output_folder and stamps_of(self.folder, [path]) == {name: file_stamp}:
+            if is_output_folder and checksums_of(self.folder, [path]) == {name: file_checksum}:
                 path.unlink()
 
     def _warn_of_fewer_trials(self) -> list[str]:

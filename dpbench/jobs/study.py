@@ -16,7 +16,7 @@ from dpbench.analysis.smallest_n import measure
 from dpbench.analysis.summary_table import Results, collect
 from dpbench.arrays import Bools, Floats
 from dpbench.jobs.base import FolderJob, Next, Outcome
-from dpbench.output.files import Stamps, atomic
+from dpbench.output.files import Checksums, atomic
 from dpbench.output.names import Font, Width
 from dpbench.output.run_folder import PAGE, only_writer
 from dpbench.output.terminal import TO_DECIDE, rerun_line
@@ -191,20 +191,20 @@ class StudyJob(FolderJob):
         draw = partial(self._draw, result)
         return Outcome(tables, lambda: result.scoreboard, draw, code, failures, self._next(result))
 
-    def _draw(self, result: Result, stamps: Stamps) -> None:
+    def _draw(self, result: Result, checksums: Checksums) -> None:
         """Draw the figures of a result, on several processes.
 
         If `paper` is True, a LaTeX file for each figure, and the tables of `_write_tables`, are
         written, too.
         """
         if self.paper:
-            self._write_tables(result, stamps)
+            self._write_tables(result, checksums)
         options, labels = self.options, list(self.plan.study.all_figures)
         draw = partial(_draw_figure, result, self.folder, self.paper, self.size, self.font)
         for _, drawn in compute(draw, labels, Runner(), options.n_jobs, options.origin):
-            stamps.update(drawn)
+            checksums.update(drawn)
 
-    def _write_tables(self, result: Result, stamps: Stamps) -> None:
+    def _write_tables(self, result: Result, checksums: Checksums) -> None:
         """Write a table of errors in LaTeX and in Markdown, and a table of the claims, if any."""
         texts: dict[str, str] = {
             "errors.tex": result.table(format="latex"),
@@ -213,7 +213,7 @@ class StudyJob(FolderJob):
         if rows := claim_rows(result, list(self.plan.study.all_claims)):
             texts["claims.tex"] = claims_table(rows)
         for name, text in texts.items():
-            with atomic(self.folder / name, stamps) as path:
+            with atomic(self.folder / name, checksums) as path:
                 path.write_text(text, encoding="utf-8")
 
 
@@ -231,16 +231,16 @@ def _evaluate_claim(
 
 def _draw_figure(
     result: Result, run_folder: Path, paper: bool, size: Width, font: Font, label: str
-) -> Stamps:
-    """Draw one figure of a result, and return the stamps of its files."""
-    figure, folder, stamps = result.study.all_figures[label], run_folder / "figures", Stamps()
+) -> Checksums:
+    """Draw one figure of a result, and return the checksums of its files."""
+    figure, folder, checksums = result.study.all_figures[label], run_folder / "figures", Checksums()
     save_figure = partial(save, kinds=PRINT) if paper or size != "page" else save
     with style(size, font):
         canvas = figure.figure(result)
-        save_figure(canvas, folder, label, stamps=stamps)
+        save_figure(canvas, folder, label, checksums=checksums)
         if paper:
-            write_snippet(figure, result, canvas, folder, label, stamps=stamps)
-    return stamps
+            write_snippet(figure, result, canvas, folder, label, checksums=checksums)
+    return checksums
 
 
 def _concatenate(tables: Sequence[pd.DataFrame], columns: list[str] | None = None) -> pd.DataFrame:

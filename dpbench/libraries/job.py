@@ -28,7 +28,7 @@ from dpbench.libraries.measure import (
 from dpbench.libraries.replay import replay_table, unexpected_verdicts
 from dpbench.libraries.report import benchmarks, figure, overview, render, render_replay
 from dpbench.libraries.sweep import LibrarySweep
-from dpbench.output.files import Stamps
+from dpbench.output.files import Checksums
 from dpbench.output.run_folder import PAGE
 from dpbench.output.terminal import progress
 from dpbench.output.verdicts import CLAIMS, any_fails
@@ -193,7 +193,7 @@ class LibrariesJob(FolderJob):
         refuted = bounds["estimator"].isin(list(self._controls))
         return bounds.assign(expected=np.where(refuted, "refuted", "not refuted"))
 
-    def _draw(self, tables: Tables, stamps: Stamps) -> None:
+    def _draw(self, tables: Tables, checksums: Checksums) -> None:
         """Draw the two figures ``libraries`` and ``benchmarks``.
 
         The figure ``libraries`` shows errors with lower bounds, run times, and answers to hostile
@@ -209,4 +209,4 @@ class LibrariesJob(FolderJob):
                 ),
             }
             for name, canvas in canvases.items():
-                save(canvas, self.folder / "figures", name, stamps=stamps)
+                save(canvas, self.folder / "figures", name, checksums=checksums)

@@ -1,4 +1,4 @@
-"""Files of a run's folder: its lock, its manifest, and the sizes and times of its other files."""
+"""Files of a run's folder: its lock, its manifest, and the checksums of its other files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.errors import ConfigError
-from dpbench.output.files import Stamps, atomic, check_writable, stamp
+from dpbench.output.files import Checksums, atomic, check_writable, checksum
 
 __all__ = [
-    "PAGE", "only_writer", "read_finished", "read_manifest", "stamps_of", "write_manifest",
+    "PAGE",
+    "checksums_of",
+    "only_writer",
+    "read_finished",
+    "read_manifest",
+    "write_manifest",
 ]  # fmt: skip
 
 PAGE = "report.html"
@@ -61,22 +66,18 @@ def only_writer(folder: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def relative_stamps(folder: Path, stamps: Stamps) -> dict[str, list[int]]:
-    """Return the stamps of files with paths relative to a folder, as a manifest stores them.
-
-    A stamp is the size of a file in bytes and the time of its last change in nanoseconds.
-    """
-    return {path.relative_to(folder).as_posix(): file_stamp for path, file_stamp in stamps.items()}
+def relative_checksums(folder: Path, checksums: Checksums) -> dict[str, str]:
+    """Return the checksums of files by their paths relative to a folder, for a manifest."""
+    return {path.relative_to(folder).as_posix(): found for path, found in checksums.items()}
 
 
-def stamps_of(folder: Path, paths: Iterable[Path]) -> dict[str, list[int]] | None:
-    """Return the stamps of files in a folder, keyed by path relative to the folder.
+def checksums_of(folder: Path, paths: Iterable[Path]) -> dict[str, str] | None:
+    """Return the checksums of files in a folder, keyed by path relative to the folder.
 
-    A stamp is the size of a file in bytes and the time of its last change in nanoseconds. Return
-    None if a file is missing.
+    Return None if a file is missing.
     """
     try:
-        return relative_stamps(folder, {path: stamp(path) for path in paths})
+        return relative_checksums(folder, {path: checksum(path.read_bytes()) for path in paths})
     except OSError:
         return None
 
@@ -104,7 +105,7 @@ def read_finished(folder: Path) -> dict[str, Any] | None:
     try:
         manifest = read_manifest(folder)
         outputs = manifest["outputs"]
-        is_unchanged = outputs == stamps_of(folder, [folder / name for name in outputs])
+        is_unchanged = outputs == checksums_of(folder, [folder / name for name in outputs])
     except (ConfigError, KeyError, TypeError):
         return None
     return manifest if is_unchanged else None

@@ -14,7 +14,7 @@ import pandas as pd
 
 from dpbench.analysis.claims import shown_verdicts
 from dpbench.analysis.fallback import FALLBACK_NOTE
-from dpbench.output.files import Stamps, atomic
+from dpbench.output.files import Checksums, atomic
 from dpbench.output.names import display_name, number_text
 from dpbench.output.verdicts import EARLY
 from dpbench.privacy import AMOUNTS
@@ -131,13 +131,13 @@ def write_snippet(
     name: str,
     *,
     names: Mapping[str, str] | None = None,
-    stamps: Stamps | None = None,
+    checksums: Checksums | None = None,
 ) -> None:
     """Write ``<name>.tex``, which includes the figure ``<name>.pdf`` with a caption.
 
     Comments above the figure say what it shows, and explain the entries of the legend of `canvas`.
-    `names` has printed names of entries, keyed by their names in the configuration. The stamp of
-    the written file (its size and time) is added to `stamps`, keyed by path.
+    `names` has printed names of entries, keyed by their names in the configuration. The checksum
+    of the written file is added to `checksums`, keyed by path.
     """
     assert isinstance(figure, DrawnFigure)
     text, details = caption(figure, result, canvas, names or {})
@@ -151,7 +151,7 @@ def write_snippet(
         rf"  \label{{fig:{name}}}",
         r"\end{figure}",
     ]
-    with atomic(folder / f"{name}.tex", stamps) as path:
+    with atomic(folder / f"{name}.tex", checksums) as path:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -25,7 +25,6 @@ from typing import Any
 from dpbench.app import load_kinds
 from dpbench.errors import ConfigError
 from dpbench.output.files import stamp
-from dpbench.output.run_folder import stamps_of
 from dpbench.package import PACKAGE, __version__
 from dpbench.runner.imports import (
     CORE,
@@ -291,9 +290,13 @@ def fingerprint(
     reads; missing files are skipped.
     """
     files = (f for f in sorted((folder / "blocks").glob("*")) if f.suffix in {".parquet", ".json"})
+    try:
+        blocks = {path.name: stamp(path) for path in files}
+    except OSError:  # another run writes there
+        blocks = {}
     stamps = {path: stamp(Path(path)) for path in reads if os.path.exists(path)}  # noqa: PTH110
     plugin_source = [] if origin is None or origin.only_dpbench else [origin.source]
-    return digest(environment_digest(config), stamps_of(folder, files), stamps, *plugin_source)
+    return digest(environment_digest(config), blocks, stamps, *plugin_source)
 
 
 def environment_digest(config: Mapping[str, Any]) -> str:

@@ -6,7 +6,6 @@ A file is written whole or not at all.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import threading
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpbench.arrays import Floats, Ints
-from dpbench.output.files import atomic
+from dpbench.output.files import atomic, checksum
 from dpbench.privacy import AMOUNTS
 from dpbench.seeds import digest
 from dpbench.sweep.block import Block, BlockTask
@@ -135,7 +134,7 @@ class Store:
                 writer.write_table(table)
                 writer.add_key_value_metadata({"dpbench": json.dumps(_layout(self._last))})
             data = out.getvalue()
-            path = self.folder / f"{digest(self._source)[:16]}-{_checksum(data)}.parquet"
+            path = self.folder / f"{digest(self._source)[:16]}-{checksum(data)}.parquet"
             with atomic(path) as temporary:
                 temporary.write_bytes(data)
             _enter_file(self._file_of_key, self._last, path)
@@ -233,10 +232,6 @@ class Memory:
         return self._blocks[task.name, task.index]
 
 
-def _checksum(data: bytes | pa.Buffer) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
 def _enter_file(file_of_key: dict[str, Path], keys: Iterable[str], path: Path) -> None:
     """Record in `file_of_key` that the file `path` holds the blocks with the given keys.
 
@@ -252,7 +247,7 @@ def _enter_file(file_of_key: dict[str, Path], keys: Iterable[str], path: Path) -
 def _read_checked(path: Path) -> pa.BufferReader:
     """Return the bytes of a file; raise ValueError if they do not match the digest in its name."""
     data = path.read_bytes()
-    if path.stem.rpartition("-")[2] != _checksum(data):
+    if path.stem.rpartition("-")[2] != checksum(data):
         raise ValueError("its bytes have changed")
     return pa.BufferReader(data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,21 @@ def test_a_run_from_python_is_a_finished_run_of_the_command(bench: Bench) -> Non
     bench.done("trials=4")
     assert bench.counts() == (0, 5)
     assert (bench.folder / "out" / "summary.csv").stat().st_mtime_ns == before
+
+
+def test_a_file_is_written_again_if_its_bytes_have_changed_not_its_time(bench: Bench) -> None:
+    bench.done("trials=4")
+    path = bench.folder / "out" / "summary.csv"
+    text = path.read_text("utf-8")
+    path.touch()
+    touched = path.stat().st_mtime_ns
+    bench.done("trials=4")
+    assert path.stat().st_mtime_ns == touched
+    state = path.stat()
+    path.write_text(text.swapcase(), "utf-8")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))  # of the same size, too
+    bench.done("trials=4")
+    assert path.read_text("utf-8") == text
 
 
 @pytest.mark.parametrize(

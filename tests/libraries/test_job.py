@@ -17,7 +17,7 @@ from dpbench.libraries.means.process import close_libraries
 from dpbench.libraries.replay import replay_table
 from dpbench.libraries.report import benchmarks, figure, render
 from dpbench.libraries.sweep import ReplaySettings
-from dpbench.output.files import Stamps, atomic
+from dpbench.output.files import Checksums, atomic
 from dpbench.output.terminal import WIDTH
 from dpbench.report.page import read_run
 from tests.bench import PLUGIN, Bench, unusable
@@ -44,8 +44,8 @@ SWEEP: dict[str, Any] = {
 
 @pytest.fixture
 def sweep(fakes: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    def draw(job: LibrariesJob, _tables: object, stamps: Stamps) -> None:  # drawing is slow
-        with atomic(job.folder / "figures" / "libraries.svg", stamps) as path:
+    def draw(job: LibrariesJob, _tables: object, checksums: Checksums) -> None:  # drawing is slow
+        with atomic(job.folder / "figures" / "libraries.svg", checksums) as path:
             path.write_text("<svg/>")
 
     monkeypatch.setattr(LibrariesJob, "_draw", draw)

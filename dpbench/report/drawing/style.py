@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dpbench.output.files import Stamps, atomic
+from dpbench.output.files import Checksums, atomic
 from dpbench.output.names import Font, Width, natural_sort_key
 from dpbench.report.drawing.theme import COLOURS, THEME
 
@@ -110,7 +110,7 @@ def save(
     folder: Path,
     name: str,
     kinds: Iterable[str] = SCREEN,
-    stamps: Stamps | None = None,
+    checksums: Checksums | None = None,
 ) -> list[Path]:
     """Save a figure in several formats; call it inside `style`.
 
@@ -118,8 +118,8 @@ def save(
     format ``json`` is a description of the figure by `dpbench.report.drawing.interactive.describe`.
     A figure without a description has no such file.
 
-    The files have the name `name`, without the extension. If `stamps` is given, it receives the
-    size and time of each file under its path. Return the paths in the order of `kinds`.
+    The files have the name `name`, without the extension. If `checksums` is given, it receives the
+    checksum of each file under its path. Return the paths in the order of `kinds`.
     """
     from dpbench.report.drawing.interactive import describe, write_description
 
@@ -137,7 +137,7 @@ def save(
         if kind == "json" and description is None:
             continue
         paths.append(folder / f"{name}.{kind}")
-        with atomic(paths[-1], stamps) as temporary:
+        with atomic(paths[-1], checksums) as temporary:
             if description:
                 write_description(description, temporary)
             else:
