@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["find_app", "make_job", "plain_values", "prepare_job"]
 
-# Modules that the workers of most sweeps use.
-OF_WORKERS = ("dpbench.jobs.study", "matplotlib.backends.backend_svg")
-
 
 def find_app(config: Mapping[str, Any]) -> App:
     """Return the application that runs a composed configuration: a study if no other accepts it."""
@@ -52,8 +49,8 @@ def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finish
     settings = _check_settings(config, config_dir)
     if run is not None:
         return run
-    if processes(settings.n_jobs) > 1:  # the server imports while this process does
-        start_server(OF_WORKERS)
+    if settings.runner.backend == "local" and processes(settings.n_jobs) > 1:
+        start_server(["dpbench.jobs.preload"])  # which imports while this process does
     # Runs of several sweeps lie side by side; an application that computes nothing has no sweep.
     default_folder = (
         settings.sweep.get("name", "sweep") if find_app(config).job().rooms is not None else ""

@@ -7,18 +7,19 @@ tasks. A copy starts in milliseconds. A process that imports the libraries itsel
 from __future__ import annotations
 
 import contextlib
+import io
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing import forkserver, reduction, resource_tracker, spawn, util
+from multiprocessing.context import ForkServerContext, ForkServerProcess, set_spawning_popen
 from multiprocessing.popen_forkserver import Popen
 from multiprocessing.process import BaseProcess
-from types import ModuleType
 from typing import Any
 
 from dpbench.signals import SIGNALS, open_closed_streams
@@ -35,21 +36,41 @@ ONE_THREAD = {
 }
 
 
-class _Process(ForkServerProcess):
-    """Process that does not import the user's script, as processes of `multiprocessing` do.
+# Not the server of `multiprocessing` itself, on which processes of the user's script may run.
+_SERVER = forkserver.ForkServer()
 
-    So a script needs no ``if __name__ == "__main__":``. The executor pickles the functions and
-    classes of a script by value.
+
+class _Popen(Popen):
+    """Start of a process as the class above starts it, but by `_SERVER` and without the script.
+
+    Other processes of `multiprocessing` import the user's script again. Here a script needs no
+    ``if __name__ == "__main__":``, because the executor pickles its functions and classes by value.
     """
+
+    def _launch(self, process_obj: BaseProcess) -> None:
+        data = spawn.get_preparation_data(process_obj.name)
+        data = {key: value for key, value in data.items() if not key.startswith("init_main")}
+        content = io.BytesIO()
+        set_spawning_popen(self)
+        try:
+            reduction.dump(data, content)
+            reduction.dump(process_obj, content)
+        finally:
+            set_spawning_popen(None)
+        self.sentinel, write = _SERVER.connect_to_new_process(self._fds)  # type: ignore[attr-defined]
+        kept_open = os.dup(write)  # the process ends when this end of its pipe is closed
+        self.finalizer = util.Finalize(self, util.close_fds, (kept_open, self.sentinel))  # type: ignore[attr-defined]
+        with open(write, "wb") as pipe:  # noqa: PTH123, an open descriptor
+            pipe.write(content.getbuffer())
+        self.pid = forkserver.read_signed(self.sentinel)
+
+
+class _Process(ForkServerProcess):
+    """Copy of the server."""
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Popen:  # noqa: N802, a name of `multiprocessing`
-        script = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            return Popen(process_obj)
-        finally:
-            sys.modules["__main__"] = script
+        return _Popen(process_obj)
 
 
 class _Context(ForkServerContext):
@@ -74,14 +95,14 @@ def start_server(modules: Sequence[str] = ("dpbench.sweep.block",)) -> None:
     A server that runs already stays as it is. Apple's linear algebra cannot be used in a copy of a
     process that has loaded it, so on macOS the server imports nothing.
     """
-    forkserver.set_forkserver_preload([] if sys.platform == "darwin" else list(modules))
+    _SERVER.set_forkserver_preload([] if sys.platform == "darwin" else list(modules))
     before, folder = {name: os.environ.get(name) for name in ONE_THREAD}, tempfile.tempdir
     os.environ.update(ONE_THREAD)
     if len(tempfile.gettempdir()) > MAX_FOLDER:
         tempfile.tempdir = "/tmp"  # noqa: S108
     try:
         with hold_signals():
-            forkserver.ensure_running()
+            _SERVER.ensure_running()
     finally:
         for name, value in before.items():
             if value is None:
@@ -111,15 +132,13 @@ def start_workers(count: int) -> Any:
 def stop_workers(executor: Any) -> None:
     """End all workers at once, with the processes that they have started.
 
-    The executor's own way is `shutdown(kill_workers=True)`. It prints a traceback if many tasks
-    still wait.
+    Tasks that the executor has not handed over are taken from it first. Otherwise it looks for them
+    after it has dropped them, and prints a traceback.
     """
-    from joblib.externals.loky.backend.utils import kill_process_tree
-
-    for process in multiprocessing.active_children():
-        if isinstance(process, _Process):
-            kill_process_tree(process)
-    executor.shutdown()
+    with contextlib.suppress(queue.Empty):
+        while True:
+            executor._work_ids.get_nowait()
+    executor.shutdown(kill_workers=True)
 
 
 @contextlib.contextmanager
@@ -150,7 +169,11 @@ def hold_signals() -> Iterator[None]:
 
 def _begin(environment: Mapping[str, str]) -> None:
     """Prepare a worker: take over the environment, and end when the parent process has ended."""
-    os.environ.update(environment)
+    import numpy as np
+
+    os.environ.clear()
+    os.environ.update({**ONE_THREAD, **environment})
+    np.random.seed()  # noqa: NPY002, all copies would draw the same numbers by it
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

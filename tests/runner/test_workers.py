@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpbench.runner.execute import Runner, compute
@@ -18,7 +20,6 @@ from tests.conftest import ROOT
 SCRIPT = """
 import json, os, sys, time
 from pathlib import Path
-from dpbench.jobs.prepare import OF_WORKERS
 from dpbench.runner.execute import Runner, compute
 from dpbench.runner.workers import start_server
 class Found:
@@ -28,7 +29,7 @@ class Found:
         if len(sys.argv) > 1:
             Path(str(task)).touch()
             time.sleep(600 * task)
-start_server(OF_WORKERS)
+start_server(["dpbench.jobs.preload"])
 found = [one for _, one in compute(Found, range(5), Runner(), 2)]
 server = {one.server for one in found if one.task}
 threads = [len(os.listdir(f"/proc/{process}/task")) for process in server]
@@ -73,8 +74,11 @@ def variable(name: str) -> str | None:
 
 
 def test_workers_have_the_environment_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in ("first", "second"):
-        monkeypatch.setenv("DPBENCH_TEST", value)
+    for value in ("first", "second", None):
+        if value is None:
+            monkeypatch.delenv("DPBENCH_TEST")
+        else:
+            monkeypatch.setenv("DPBENCH_TEST", value)
         found = [one for _, one in compute(variable, ["DPBENCH_TEST"] * 4, Runner(), 2)]
         assert found == [value] * 4
 
@@ -86,3 +90,33 @@ def test_tasks_that_wait_are_dropped_and_later_ones_have_new_workers() -> None:
         next(results)
         del results  # which closes it
     assert len(list(compute(abs, range(9), Runner(), 2))) == 9
+
+
+def numpys_own(_: int) -> float:
+    time.sleep(0.02)  # so that no worker runs all tasks
+    return float(np.random.random())  # noqa: NPY002, what a plug-in may use
+
+
+def test_no_two_workers_draw_the_same_numbers() -> None:
+    assert len({one for _, one in compute(numpys_own, range(20), Runner(), 2)}) == 20
+
+
+def test_the_users_own_server_is_another(tmp_path: Path) -> None:
+    """Its processes are not ours: signals end them, and they may use all threads."""
+    (tmp_path / "own.py").write_text(
+        "import multiprocessing as m, time\n"
+        "from dpbench.runner.execute import Runner, compute\n"
+        "if __name__ == '__main__':\n"
+        "    assert len(list(compute(abs, range(4), Runner(), 2))) == 4\n"
+        "    process = m.get_context('forkserver').Process(target=time.sleep, args=(600,))\n"
+        "    process.start()\n"
+        "    process.terminate()\n"
+        "    process.join()\n"
+        "    print(process.exitcode)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "own.py"], capture_output=True, text=True, check=True, cwd=tmp_path,
+        env=environment, timeout=120,
+    )  # fmt: skip
+    assert done.stdout == "-15\n"
