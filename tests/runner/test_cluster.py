@@ -233,6 +233,7 @@ def test_the_page_has_the_throughput_of_the_model() -> None:
 def test_tls_without_credentials(scheme: str, settings: dict[str, Any], told: str) -> None:
     given = {f"distributed.comm.{key}": value for key, value in settings.items()}
     runner = Runner(backend="dask", address=f"{scheme}://127.0.0.1:1")
+    cluster()  # before, because a library that is first imported inside loses its settings
     with (
         importlib.import_module("dask.config").set(given),
         pytest.raises(dpbench.ConfigError, match=f"'{scheme}://.*{told}"),
