@@ -41,7 +41,6 @@ def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finish
     each of them that was found.
     """
     from dpbench.jobs.finished_run import FinishedRun
-    from dpbench.runner.workers import processes, start_server
 
     run = None if find_app(config).always_runs else FinishedRun.of(config)
     if run is not None and run.has_exactly(config):
@@ -49,6 +48,8 @@ def make_job(config: Mapping[str, Any], config_dir: Path | None) -> Job | Finish
     settings = _check_settings(config, config_dir)
     if run is not None:
         return run
+    from dpbench.runner.workers import processes, start_server
+
     if settings.runner.backend == "local" and processes(settings.n_jobs) > 1:
         start_server(["dpbench.jobs.preload"])  # which imports while this process does
     # Runs of several sweeps lie side by side; an application that computes nothing has no sweep.

@@ -14,11 +14,7 @@ from dpbench.errors import ConfigError
 from dpbench.output.files import Checksums, atomic, check_writable, checksum
 
 __all__ = [
-    "PAGE",
-    "checksums_of",
-    "only_writer",
-    "read_finished",
-    "read_manifest",
+    "PAGE", "checksums_of", "only_writer", "read_finished", "read_manifest", "relative_checksums",
     "write_manifest",
 ]  # fmt: skip
 
